@@ -24,10 +24,10 @@ import click
 from hvlab.bench.matrix import Block, Case, Spec, expand
 from hvlab.cli import options
 from hvlab.lab.inventory import Lab, load
-from hvlab.launchers import command
 from hvlab.remote.trust import Trust, lab_trust
 from hvlab.statistics import interval
 from hvlab.workloads import argv as program_argv
+from hvlab.workloads.launchers import command
 from hvlab.workloads.sizes import parse_sizes
 
 MPI4PY = "mpi4py==4.1.2"

@@ -16,8 +16,8 @@ from collections.abc import Collection
 import click
 import numpy as np
 
-from hvlab.bisect.judge import REPEATS, Effect
-from hvlab.bisect.search import search
+from hvlab.searches.bisect.judge import REPEATS, Effect
+from hvlab.searches.bisect.search import search
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.ratio import medians
 from hvlab.statistics.verdict import Pair, compare_all

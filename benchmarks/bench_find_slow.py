@@ -35,15 +35,15 @@ import numpy as np
 from scipy import special
 
 from benchmarks.bench_verdicts import upper
-from hvlab import process
-from hvlab.errors import HvlabError
+from hvlab.base import process
+from hvlab.base.errors import HvlabError
+from hvlab.base.paths import lab_runtime_dir
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
-from hvlab.paths import lab_runtime_dir
-from hvlab.slow.hosts import HostProbe
-from hvlab.slow.programs import transfers
-from hvlab.slow.search import RATIO, SlowSearch, search
-from hvlab.slow.steps import Cell, ProbeStep, Rates
+from hvlab.searches.slow.hosts import HostProbe
+from hvlab.searches.slow.programs import transfers
+from hvlab.searches.slow.search import RATIO, SlowSearch, search
+from hvlab.searches.slow.steps import Cell, ProbeStep, Rates
 
 # A kind of fault, as a suspect has it, and the cell of its hosts.
 Fault = tuple[str, Cell]

@@ -24,8 +24,8 @@ from pathlib import Path
 import click
 
 from benchmarks.simulated.hosts import SimulatedLab, write
-from hvlab.paths import project_dir
-from hvlab.process import kill
+from hvlab.base.paths import project_dir
+from hvlab.base.process import kill
 
 _TICK_S = 0.25
 _BIN = Path(__file__).parent / "simulated/bin"

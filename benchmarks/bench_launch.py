@@ -26,10 +26,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hvlab.lab.inventory import load
-from hvlab.launchers import slurm
 from hvlab.remote.playbook import Login
 from hvlab.remote.shell import Shell
 from hvlab.remote.trust import lab_trust
+from hvlab.workloads.launchers import slurm
 
 SIDES = ("mpirun", "srun")
 RUN = "bench-launch"

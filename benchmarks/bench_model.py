@@ -30,14 +30,14 @@ import click
 import numpy as np
 from scipy import special
 
-from hvlab.model.costs import Cost
-from hvlab.model.fit import Fit, fit
-from hvlab.model.noise import Values, expected_maximum
-from hvlab.model.predict import predict
-from hvlab.model.prediction import NoPrediction, Prediction
-from hvlab.model.step import BACKWARD
-from hvlab.model.sweep import Sweep, SweepPoint, Topology
-from hvlab.model.training import Scaling, Step, Training
+from hvlab.analysis.model.costs import Cost
+from hvlab.analysis.model.fit import Fit, fit
+from hvlab.analysis.model.noise import Values, expected_maximum
+from hvlab.analysis.model.predict import predict
+from hvlab.analysis.model.prediction import NoPrediction, Prediction
+from hvlab.analysis.model.step import BACKWARD
+from hvlab.analysis.model.sweep import Sweep, SweepPoint, Topology
+from hvlab.analysis.model.training import Scaling, Step, Training
 
 FACTORS = (2, 4, 8, 16, 32, 64)
 SIZES = tuple(1024 * 4**power for power in range(9))

@@ -29,9 +29,9 @@ from typing import Any
 import click
 import yaml
 
-from hvlab.files import file_sha256
-from hvlab.paths import images_dir, project_dir
-from hvlab.provision.packs import MARKER, pack_key
+from hvlab.base.files import file_sha256
+from hvlab.base.paths import images_dir, project_dir
+from hvlab.stack.provision.packs import MARKER, pack_key
 
 NETWORK = "198.18.48"
 NAME, FOLDER, INPUTS = "bench-pack", "/opt/hvlab/bench-pack", {"random": True}

@@ -27,7 +27,7 @@ import yaml
 
 from benchmarks import bench_overhead
 from benchmarks.usage import measure
-from hvlab.paths import project_dir
+from hvlab.base.paths import project_dir
 
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 STEPS = ("boot", "first run", "second run", "verify")

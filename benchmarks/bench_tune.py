@@ -30,14 +30,14 @@ from benchmarks.bench_verdicts import upper
 from hvlab.bench.matrix import Block
 from hvlab.bench.settings import SettingsFile, save
 from hvlab.lab.inventory import load
+from hvlab.searches.tune import space as spaces
+from hvlab.searches.tune.autotune import best_of
+from hvlab.searches.tune.search import search
+from hvlab.searches.tune.selection import of_block
+from hvlab.searches.tune.space import Candidate, Space
 from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.sequential import compare_in_looks
 from hvlab.statistics.verdict import Pair
-from hvlab.tune import space as spaces
-from hvlab.tune.autotune import best_of
-from hvlab.tune.search import search
-from hvlab.tune.selection import of_block
-from hvlab.tune.space import Candidate, Space
 
 PLANTED = {"HOROVOD_FUSION_THRESHOLD": 0, "HOROVOD_CYCLE_TIME": 25}
 # The threshold and the cycle time that the landscape is best at.

@@ -6,7 +6,7 @@ import locale
 import os
 import sys
 
-from hvlab import sudo
+from hvlab.base import sudo
 
 
 def main() -> None:

@@ -17,9 +17,9 @@ from hvlab.remote import host_keys
 from hvlab.remote.known_hosts import entry_name, known_keys
 from hvlab.remote.trust import ensure_lab_trust
 from hvlab.results.store import Record, Store
-from hvlab.slow import search as slow
-from hvlab.slow.hosts import MOST_HOSTS
-from hvlab.slow.steps import ProbeStep, Rates
+from hvlab.searches.slow import search as slow
+from hvlab.searches.slow.hosts import MOST_HOSTS
+from hvlab.searches.slow.steps import ProbeStep, Rates
 
 _REPEATS = 3
 # What all records have in common.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from hvlab.base.errors import UsageError
 from hvlab.bench.matrix import Spec
 from hvlab.bench.resume import restored
 from hvlab.bench.sides import A, B, sided, values
-from hvlab.errors import UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.results.store import Store
 

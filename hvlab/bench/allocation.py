@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hvlab.base.errors import HvlabError, UsageError
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
-from hvlab.errors import HvlabError, UsageError
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import slurm, slurm_queue
 from hvlab.remote.playbook import Login
 from hvlab.remote.shell import SSH_FAILED, Shell
 from hvlab.workloads.case import Case
+from hvlab.workloads.launchers import slurm, slurm_queue
 
 _FILE = "allocation.json"
 _TICK_S, _LOOK_S, ANSWER_S = 0.1, 1.0, 30.0

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hvlab.base.errors import UsageError
+from hvlab.base.files import write_file
 from hvlab.bench.schedule import Schedule
-from hvlab.errors import UsageError
-from hvlab.files import write_file
 from hvlab.lab.inventory import Host, Lab
-from hvlab.launchers import container
 from hvlab.remote.playbook import HostFailure, Owner, Play
 from hvlab.remote.ssh_keys import make_key, public, read_certificate, sign
 from hvlab.remote.trust import USER_LIFE, Trust
+from hvlab.workloads.launchers import container
 
 _FILE = "containers.json"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.answers import AnswerError
-from hvlab.masking import masked
+from hvlab.base.answers import AnswerError
+from hvlab.base.masking import masked
 from hvlab.results.store import Store
 from hvlab.workloads import duration
 from hvlab.workloads.case import Case

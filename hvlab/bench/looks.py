@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
+from hvlab.analysis.compare.decisions import decide
+from hvlab.analysis.compare.measurements import Measurements, folded, primary, whole
 from hvlab.bench.matrix import Spec
-from hvlab.compare.decisions import decide
-from hvlab.compare.measurements import Measurements, folded, primary, whole
 from hvlab.results.configurations import Configuration, gather
 from hvlab.results.store import Record
 from hvlab.statistics.interval import Interval, median

@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hvlab.base.errors import HvlabError, UnreachableError
 from hvlab.bench.allocation import ANSWER_S, Allocation
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
-from hvlab.errors import HvlabError, UnreachableError
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import slurm, slurm_queue
 from hvlab.remote.playbook import RESUMES, Login
 from hvlab.remote.shell import Shell
 from hvlab.workloads.case import Case
+from hvlab.workloads.launchers import slurm, slurm_queue
 
 # Written by hvlab_case where a host or the allocation was lost under a case, which then counts as not run.
 _LOST = "lost.json"

@@ -7,11 +7,12 @@ from importlib.resources import files as resources
 
 import yaml
 
-from hvlab import launchers, workloads
+from hvlab import workloads
+from hvlab.base.errors import UsageError
 from hvlab.bench.schedule import Schedule
-from hvlab.errors import UsageError
-from hvlab.launchers import mpijob
+from hvlab.workloads import launchers
 from hvlab.workloads.case import Case
+from hvlab.workloads.launchers import mpijob
 from hvlab.workloads.parameters import RULES
 
 KINDS = ("mpijob",)

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from hvlab.base.errors import unknown
+from hvlab.base.masking import masked
 from hvlab.bench.placement import HostSet, host_sets
-from hvlab.errors import unknown
 from hvlab.lab import variants
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import mpirun, srun
-from hvlab.masking import masked
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
 from hvlab.workloads.case import Case, InfeasibleCase
+from hvlab.workloads.launchers import mpirun, srun
 from hvlab.workloads.parameters import DEVICE, MPIRUN, OPTIONAL, RULES, STACK, Parameter, Value, inherited
 
 _ALONE = "its counterpart on the other side is infeasible"

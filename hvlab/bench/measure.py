@@ -11,23 +11,24 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from hvlab import cache, workloads
+from hvlab import workloads
+from hvlab.base import cache
+from hvlab.base.errors import HvlabError, InterruptedRunError, UsageError
+from hvlab.base.files import write_file
 from hvlab.bench import allocation, containers, looks, stack
 from hvlab.bench.allocation import Allocation
 from hvlab.bench.estimate import estimate, shown
 from hvlab.bench.losses import Losses
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
-from hvlab.datasets import Dataset, own_files, prepare, rules
-from hvlab.errors import HvlabError, InterruptedRunError, UsageError
-from hvlab.files import write_file
-from hvlab.launchers import slurm
 from hvlab.remote import probe
 from hvlab.remote.playbook import HostFailure, Login, Play, login_of, reap
 from hvlab.results import outcomes
 from hvlab.results.lock import measuring
 from hvlab.results.store import Run, Store, new_run_id
 from hvlab.workloads.case import Case
+from hvlab.workloads.datasets import Dataset, own_files, prepare, rules
+from hvlab.workloads.launchers import slurm
 from hvlab.workloads.parameters import RULES
 
 _TICK_S = 0.1

@@ -6,7 +6,7 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.lab.inventory import Lab
 
 ALL = "all"

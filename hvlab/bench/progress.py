@@ -24,8 +24,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from hvlab.answers.shapes import Count, NotNegative
-from hvlab.files import write_file
+from hvlab.base.answers.shapes import Count, NotNegative
+from hvlab.base.files import write_file
 
 NAME = "progress.json"
 

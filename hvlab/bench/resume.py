@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hvlab.base.errors import UsageError
+from hvlab.base.masking import is_masked
 from hvlab.bench.matrix import Spec
 from hvlab.bench.schedule import Schedule
-from hvlab.errors import UsageError
 from hvlab.lab.inventory import Lab
-from hvlab.masking import is_masked
 from hvlab.results.store import Run, Store
 
 

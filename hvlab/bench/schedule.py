@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvlab import launchers, workloads
+from hvlab import workloads
 from hvlab.bench.matrix import Spec, expand
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
-from hvlab.launchers import container, slurm
-from hvlab.launchers.command import SSH
+from hvlab.workloads import launchers
 from hvlab.workloads.case import Case, InfeasibleCase
+from hvlab.workloads.launchers import container, slurm
+from hvlab.workloads.launchers.command import SSH
 from hvlab.workloads.parameters import STACK
 
 DRY_RUN_ID = "RUN"

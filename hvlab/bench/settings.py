@@ -16,14 +16,14 @@ from typing import Annotated
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
+from hvlab.base.errors import UsageError
+from hvlab.base.files import write_file
+from hvlab.base.yaml_files import mistake, read_yaml
 from hvlab.bench.matrix import Block
-from hvlab.datasets import rules
-from hvlab.errors import UsageError
-from hvlab.files import write_file
-from hvlab.launchers import RULES_FILE
 from hvlab.workloads import parameters
+from hvlab.workloads.datasets import rules
+from hvlab.workloads.launchers import RULES_FILE
 from hvlab.workloads.parameters import BY_VARIABLE, ENV, MPIRUN, RULES, TUNING, find
-from hvlab.yaml_files import mistake, read_yaml
 
 _REMEDY = (
     "write env: {NAME: value}, mpirun: '--bind-to core', rules: the text of a rules file, or some of them"

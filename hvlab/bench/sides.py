@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hvlab.base.errors import UsageError, unknown
+from hvlab.base.masking import masked
 from hvlab.bench.matrix import Block
 from hvlab.bench.settings import load
-from hvlab.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import choose
-from hvlab.masking import masked
 from hvlab.workloads import parameters
 from hvlab.workloads.parameters import ENV, SAMPLES, WORK, Value, find, inherited
 

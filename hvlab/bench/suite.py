@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hvlab.base.errors import UsageError, unknown
+from hvlab.base.yaml_files import read_yaml
 from hvlab.bench.matrix import Block
 from hvlab.bench.placement import ALL_PAIRS, EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
-from hvlab.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import available, choose, computes_on_gpu, with_ddp
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import DEVICE, TUNING, Parameter, Value, find
-from hvlab.yaml_files import read_yaml
 
 FOLDER = Path(__file__).parent / "suites"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hvlab.base.errors import UsageError
 from hvlab.bench.progress import RunProgress, read
-from hvlab.errors import UsageError
 from hvlab.results import searches
 from hvlab.results.database import DamagedStoreError
 from hvlab.results.lock import holder

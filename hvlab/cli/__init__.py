@@ -12,8 +12,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from hvlab import __version__
+from hvlab.base.errors import HvlabError
 from hvlab.cli import interruption
-from hvlab.errors import HvlabError
 
 VERBS = {
     "init": "get to know hosts, and write an inventory of them",

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from hvlab import baseline
-from hvlab.baseline import output
+from hvlab.analysis import baseline
+from hvlab.analysis.baseline import output
+from hvlab.analysis.compare import Measurements, measurements, rows
+from hvlab.base.errors import UsageError
+from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, options, verdicts
-from hvlab.compare import Measurements, measurements, rows
-from hvlab.errors import UsageError
-from hvlab.paths import results_dir
 from hvlab.results.store import Store
 from hvlab.statistics.between import FEWEST
 

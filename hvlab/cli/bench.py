@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from hvlab.base.errors import CheckError, UsageError
+from hvlab.base.paths import results_dir
 from hvlab.bench import manifests, suite
 from hvlab.bench.estimate import estimate
 from hvlab.bench.placement import most_slots
@@ -20,10 +22,8 @@ from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_export, bench_output, candidates, options
 from hvlab.cli.bench_request import SHORT, RepeatsType, TimeType, requested
 from hvlab.cli.groups import GroupedCommand
-from hvlab.errors import CheckError, UsageError
 from hvlab.lab.backends import BACKENDS, FRAMEWORKS
 from hvlab.lab.inventory import Lab, load
-from hvlab.paths import results_dir
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
 from hvlab.vlab import limits
@@ -371,7 +371,7 @@ def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: b
     from hvlab.bench.measure import measure  # noqa: PLC0415
     from hvlab.cli import decisions  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
-    from hvlab.tune.host_state import left_behind  # noqa: PLC0415
+    from hvlab.searches.tune.host_state import left_behind  # noqa: PLC0415
 
     if left := left_behind(store.folder, schedule.lab.name):
         raise CheckError(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.files import write_file
 from hvlab.bench import manifests
 from hvlab.bench.schedule import Schedule
-from hvlab.errors import HvlabError, UsageError
-from hvlab.files import write_file
 from hvlab.results.store import new_run_id
 
 

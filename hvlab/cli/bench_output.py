@@ -9,18 +9,18 @@ from pathlib import Path
 
 import click
 
+from hvlab.base.masking import masked, masked_argv
 from hvlab.bench.schedule import Schedule
 from hvlab.cli.groups import Rows
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
-from hvlab.launchers.command import Command
-from hvlab.masking import masked, masked_argv
 from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record
 from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS
 from hvlab.workloads.case import InfeasibleCase
 from hvlab.workloads.command import COMMAND, removed
+from hvlab.workloads.launchers.command import Command
 from hvlab.workloads.parameters import COMMON, Parameter
 
 _MANY = 2

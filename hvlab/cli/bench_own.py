@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hvlab.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS, FRAMEWORKS, of_framework
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import available
@@ -62,7 +62,7 @@ def command(values: Mapping[str, Any], workloads: tuple[str, ...] | None) -> dic
     if not words:
         raise UsageError(f"--workload {COMMAND.name} has no command", remedy=f"write it at the end: {_WRITE}")
     # It loads slowly, and most benches need none of it.
-    from hvlab.datasets import own_files  # noqa: PLC0415
+    from hvlab.workloads.datasets import own_files  # noqa: PLC0415
 
     check_pattern(values["pattern"])
     copied = own_files.chosen(words, values["copy"], Path.cwd())

@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 
 import click
 
+from hvlab.base.errors import UsageError
 from hvlab.bench import settings, sides, suite
 from hvlab.bench.against import against
 from hvlab.bench.matrix import Spec
 from hvlab.cli import bench_own, candidates
-from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS, FRAMEWORKS, PARALLEL
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import available, choose
-from hvlab.launchers import srun
 from hvlab.results.store import Store
 from hvlab.statistics.looks import LOOKS
 from hvlab.workloads import WORKLOADS
+from hvlab.workloads.launchers import srun
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
+from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, options
 from hvlab.cli.bench_request import one, one_options
 from hvlab.cli.groups import GroupedCommand
 from hvlab.lab.inventory import load
-from hvlab.paths import results_dir
 from hvlab.results.store import Store
 
 
@@ -66,12 +66,12 @@ def command(
     lab = load(inventory, limit=limit)
     store = Store(folder.absolute() if folder else results_dir())
     # These load slowly, and --help needs none of them.
-    from hvlab.bisect import ends  # noqa: PLC0415
-    from hvlab.bisect.session import REPORT, BisectRequest, bisect, folder_of  # noqa: PLC0415
-    from hvlab.bisect.stack import Stack  # noqa: PLC0415
     from hvlab.remote.facts import facts  # noqa: PLC0415
-    from hvlab.resolver.facts import from_ansible  # noqa: PLC0415
-    from hvlab.resolver.lab import request  # noqa: PLC0415
+    from hvlab.searches.bisect import ends  # noqa: PLC0415
+    from hvlab.searches.bisect.session import REPORT, BisectRequest, bisect, folder_of  # noqa: PLC0415
+    from hvlab.searches.bisect.stack import Stack  # noqa: PLC0415
+    from hvlab.stack.resolver.facts import from_ansible  # noqa: PLC0415
+    from hvlab.stack.resolver.lab import request  # noqa: PLC0415
 
     spec = one(lab, values, store)
     given = [ends.read(text, store, lab) for text in (good, bad)]

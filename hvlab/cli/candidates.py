@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from hvlab.paths import default_inventory, project_dir, results_dir
+from hvlab.base.paths import default_inventory, project_dir, results_dir
 
 Items = list[CompletionItem[str]]
 Complete = Callable[[click.Context, click.Parameter, str], Items]
@@ -106,7 +106,7 @@ def baselines(context: click.Context, _incomplete: str) -> Iterator[CompletionIt
 
 def _baselines(context: click.Context) -> Iterator[CompletionItem[str]]:
     """Yield the baselines of all labs."""
-    from hvlab.baseline import names  # noqa: PLC0415 - as above
+    from hvlab.analysis.baseline import names  # noqa: PLC0415 - as above
 
     return _plain(names(_results(context)))
 

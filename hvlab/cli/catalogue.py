@@ -10,16 +10,16 @@ from pathlib import Path
 import click
 import yaml
 
-from hvlab.catalogue import update
-from hvlab.catalogue.differences import Difference, differences
-from hvlab.catalogue.index import Pip
+from hvlab.base.errors import UsageError
+from hvlab.base.files import write_file
+from hvlab.base.paths import own_catalogue, project_dir
 from hvlab.cli import options
-from hvlab.errors import UsageError
-from hvlab.files import write_file
-from hvlab.paths import own_catalogue, project_dir
-from hvlab.resolver import own
-from hvlab.resolver.catalogue import FOLDER, build, files
 from hvlab.results import tables
+from hvlab.stack.catalogue import update
+from hvlab.stack.catalogue.differences import Difference, differences
+from hvlab.stack.catalogue.index import Pip
+from hvlab.stack.resolver import own
+from hvlab.stack.resolver.catalogue import FOLDER, build, files
 
 
 @click.group("catalogue")

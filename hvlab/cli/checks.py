@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from hvlab.errors import some
+from hvlab.base.errors import some
 from hvlab.remote.check_outcome import CheckOutcome
 from hvlab.results.tables import render
 

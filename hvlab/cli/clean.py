@@ -12,13 +12,13 @@ from pathlib import Path
 
 import click
 
-from hvlab import cache
-from hvlab.cache import Kept
+from hvlab.base import cache
+from hvlab.base.cache import Kept
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.paths import results_dir
 from hvlab.cli import options
 from hvlab.cli.clean_hosts import CleanedPlace, OnHosts, size_of
-from hvlab.errors import HvlabError, UsageError
 from hvlab.lab.inventory import load
-from hvlab.paths import results_dir
 from hvlab.results import searches, tables
 
 _COLUMNS = ("what", "number", "size", "last used", "goes", "frees")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import ByteSize
 
-from hvlab.cache import DAY_S, Kept
-from hvlab.errors import CheckError, HvlabError, UnreachableError
+from hvlab.base.cache import DAY_S, Kept
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError
 from hvlab.lab.inventory import Lab
 from hvlab.results import tables
 from hvlab.results.lock import measuring
@@ -52,8 +52,8 @@ class OnHosts:
 
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
         """Remove what is chosen while nothing else measures the lab; return what went."""
-        from hvlab.bisect import install  # noqa: PLC0415 - as above
         from hvlab.remote import unused  # noqa: PLC0415 - as above
+        from hvlab.searches.bisect import install  # noqa: PLC0415 - as above
 
         with measuring(self._results, self._lab.name):
             stacks = [one for one in chosen if one.kind == "stacks"]

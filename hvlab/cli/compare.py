@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from hvlab.analysis.compare import compare, measurements, rows
+from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, decisions, options, verdicts
-from hvlab.compare import compare, measurements, rows
-from hvlab.paths import results_dir
 from hvlab.results import tables
 from hvlab.results.store import Store
 

@@ -6,10 +6,10 @@ import json
 
 import click
 
-from hvlab.compare import decision_rows, measurements
-from hvlab.compare.decisions import Decisions, decide
-from hvlab.compare.matching import of_stacks
-from hvlab.errors import UsageError
+from hvlab.analysis.compare import decision_rows, measurements
+from hvlab.analysis.compare.decisions import Decisions, decide
+from hvlab.analysis.compare.matching import of_stacks
+from hvlab.base.errors import UsageError
 from hvlab.results import tables
 from hvlab.results.store import Run, Store
 from hvlab.statistics import verdict

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from hvlab.base.errors import UsageError
 from hvlab.cli import candidates, doctor_log, options
 from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
-from hvlab.errors import UsageError
 
 
 @click.command()

@@ -12,11 +12,11 @@ from typing import Any
 import click
 from rich.console import Console
 
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError, some
 from hvlab.cli import doctor_prove, provision
 from hvlab.doctor import live
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.site import Member, Site
-from hvlab.errors import CheckError, HvlabError, UnreachableError, UsageError, some
 from hvlab.health.ask import put
 from hvlab.lab import inventory as inventories
 from hvlab.lab.folders import folders

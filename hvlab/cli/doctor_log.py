@@ -15,7 +15,7 @@ from typing import IO, cast
 
 import click
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 
 # Of a larger log so many bytes are kept from its beginning and from its end.
 _HEAD, _TAIL = 4 * 1024**2, 12 * 1024**2

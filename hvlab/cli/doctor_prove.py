@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 import yaml
 
-from hvlab import process
+from hvlab.base import process
+from hvlab.base.errors import CheckError, HvlabError, UsageError
+from hvlab.base.files import locked
+from hvlab.base.temporary import temporary_folder
 from hvlab.doctor import reading
 from hvlab.doctor.proofs import OF_CAUSE, CauseProof
-from hvlab.errors import CheckError, HvlabError, UsageError
-from hvlab.files import locked
-from hvlab.temporary import temporary_folder
 from hvlab.vlab.plan import check_machine
 
 _NETWORK = "198.18.247"

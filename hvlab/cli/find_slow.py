@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hvlab.base.errors import CheckError
+from hvlab.base.paths import results_dir
 from hvlab.cli import options
-from hvlab.errors import CheckError
 from hvlab.lab import inventory as inventories
-from hvlab.paths import results_dir
 from hvlab.remote import probe
 from hvlab.results.lock import measuring
-from hvlab.slow import advice
-from hvlab.slow.hosts import TRANSFER_S, HostProbe
-from hvlab.slow.search import ALPHA, RATIO, SlowSearch, search
+from hvlab.searches.slow import advice
+from hvlab.searches.slow.hosts import TRANSFER_S, HostProbe
+from hvlab.searches.slow.search import ALPHA, RATIO, SlowSearch, search
 
 _WIDE = 10_000
 

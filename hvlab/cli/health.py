@@ -11,9 +11,9 @@ from types import ModuleType
 import click
 from rich.console import Console
 
-from hvlab import files
+from hvlab.base import files
+from hvlab.base.errors import some, unknown
 from hvlab.cli import candidates, checks, options
-from hvlab.errors import some, unknown
 from hvlab.health import expected, judge, learn
 from hvlab.health.ask import ask
 from hvlab.health.judge import HealthCheck

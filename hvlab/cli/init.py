@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from hvlab.errors import CheckError, Problem, UnreachableError, UsageError, report
+from hvlab.base.errors import CheckError, Problem, UnreachableError, UsageError, report
+from hvlab.base.paths import project_dir
 from hvlab.lab import environment, host_patterns, inventory_rules, new_inventory, rank_network
 from hvlab.lab.inventory import Host, Lab
 from hvlab.lab.rank_network import RankNetwork
-from hvlab.paths import project_dir
 from hvlab.remote import host_keys, known_hosts, ssh_client
 from hvlab.remote.host_keys import ShownKeys, TrustedFingerprints
 from hvlab.remote.ssh_client import FirstLogin
@@ -215,7 +215,7 @@ def _confirm(target: Path) -> None:
 
 def _log_in(hosts: Sequence[Host]) -> tuple[list[FirstLogin], list[tuple[Host, Problem]]]:
     """Return the logins of those hosts that can be used, and why the others cannot."""
-    from hvlab.provision.first_check import without_python  # noqa: PLC0415 - it loads slowly
+    from hvlab.stack.provision.first_check import without_python  # noqa: PLC0415 - it loads slowly
 
     if hosts:
         _say(f"logging in to {_number(hosts)}")
@@ -255,7 +255,7 @@ def _gather(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[tupl
 
 
 def _problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    from hvlab.provision import first_check  # noqa: PLC0415 - it loads slowly
+    from hvlab.stack.provision import first_check  # noqa: PLC0415 - it loads slowly
 
     return first_check.problems(logins, facts)
 

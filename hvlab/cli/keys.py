@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
+from hvlab.base.errors import CheckError, UnreachableError, UsageError, report, some
+from hvlab.base.files import write_file
 from hvlab.cli import candidates, options, provision
-from hvlab.errors import CheckError, UnreachableError, UsageError, report, some
-from hvlab.files import write_file
 from hvlab.lab.inventory import Lab, load
 from hvlab.remote import probe, rotation
 from hvlab.remote.ssh_keys import fingerprint, public, read_certificate

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from hvlab.base.paths import default_inventory
 from hvlab.cli import candidates
-from hvlab.paths import default_inventory
 
 inventory = click.option(
     "-i",

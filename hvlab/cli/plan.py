@@ -11,16 +11,16 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from hvlab.base.errors import InventoryError, UsageError
 from hvlab.cli import options
-from hvlab.errors import InventoryError, UsageError
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
-from hvlab.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
-from hvlab.resolver import facts as resolver_facts
-from hvlab.resolver.facts import HostFacts
-from hvlab.resolver.lab import request
-from hvlab.resolver.lock import Lock
-from hvlab.resolver.pins import parse, replaced
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
+from hvlab.stack.resolver import facts as resolver_facts
+from hvlab.stack.resolver.facts import HostFacts
+from hvlab.stack.resolver.lab import request
+from hvlab.stack.resolver.lock import Lock
+from hvlab.stack.resolver.pins import parse, replaced
 
 
 @click.command("plan")

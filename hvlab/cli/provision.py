@@ -12,14 +12,14 @@ from pathlib import Path
 
 import click
 
-from hvlab import cache, process
+from hvlab.base import cache, process
+from hvlab.base.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.base.files import locked
+from hvlab.base.paths import project_dir, provisioning_dir
+from hvlab.base.temporary import temporary_folder
 from hvlab.cli import options
-from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
-from hvlab.files import locked
 from hvlab.lab.inventory import Lab, load
-from hvlab.paths import project_dir, provisioning_dir
 from hvlab.remote import probe
-from hvlab.temporary import temporary_folder
 
 # ansible-playbook's own exit statuses; 4 also stands for a playbook that does not parse.
 # How long Ansible takes to end itself after Ctrl-C, and after SIGTERM with all workers, in seconds.

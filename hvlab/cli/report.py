@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from hvlab.base.errors import UsageError
+from hvlab.base.files import write_file
+from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, options
-from hvlab.errors import UsageError
-from hvlab.files import write_file
-from hvlab.paths import results_dir
 from hvlab.report import data as reading
 from hvlab.report.words import LANGUAGES, load
 from hvlab.report.write import FILES, FORMATS, Written, save, write

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import click
 
-from hvlab import formats
-from hvlab.answers import AnswerError
+from hvlab.base.answers import AnswerError
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, options
-from hvlab.errors import HvlabError, UsageError
-from hvlab.formats import MeasuredRun, importing
-from hvlab.formats.records import LaunchOverrides
-from hvlab.paths import results_dir
-from hvlab.results import samples, tables
+from hvlab.results import formats, samples, tables
+from hvlab.results.formats import MeasuredRun, importing
+from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.rebuild import rebuild
 from hvlab.results.store import FIELDS, Record, Store
 from hvlab.results.summary import failures, sections
@@ -71,7 +70,7 @@ def show_samples(*, run: str | None, folder: Path | None, output_format: str) ->
     after the warm-up; each is the mean over the ranks. p95 takes 20 iterations, p99 takes 100. The last bar
     holds everything beyond. JSON has the edges and counts of the histogram.
     """
-    from hvlab.compare.names import case_names  # noqa: PLC0415 - it takes long, and `list` must not
+    from hvlab.analysis.compare.names import case_names  # noqa: PLC0415 - it takes long, and `list` must not
 
     store = _store(folder)
     chosen = store.run(run)

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hvlab.base.errors import UsageError
+from hvlab.base.paths import results_dir
 from hvlab.cli import options
 from hvlab.cli.bench_request import TimeType, one, one_options
 from hvlab.cli.groups import GroupedCommand
-from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
-from hvlab.launchers import srun
-from hvlab.paths import results_dir
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
+from hvlab.workloads.launchers import srun
 
 if TYPE_CHECKING:
-    from hvlab.tune.result import TuneResult
-    from hvlab.tune.session import TuneRequest
+    from hvlab.searches.tune.result import TuneResult
+    from hvlab.searches.tune.session import TuneRequest
 
 
 class _Tune(GroupedCommand):
@@ -125,8 +125,8 @@ def command(
             _note("there is nothing to put back: no search was killed before it did so")
         return 0
     # These load slowly, and --help needs none of them.
-    from hvlab.tune.host_session import of_hosts, tune_hosts  # noqa: PLC0415
-    from hvlab.tune.session import check, check_space, folder_of, tune, written  # noqa: PLC0415
+    from hvlab.searches.tune.host_session import of_hosts, tune_hosts  # noqa: PLC0415
+    from hvlab.searches.tune.session import check, check_space, folder_of, tune, written  # noqa: PLC0415
 
     request = _request(lab, store, values, settings, space_file, kind=kind, seed=seed, budget=budget)
     if host_settings:
@@ -155,8 +155,8 @@ def _request(
 ) -> TuneRequest:
     """Return what the options ask for."""
     from hvlab.bench import settings as files  # noqa: PLC0415 - they load slowly
-    from hvlab.tune import space as spaces  # noqa: PLC0415
-    from hvlab.tune.session import TuneRequest  # noqa: PLC0415
+    from hvlab.searches.tune import space as spaces  # noqa: PLC0415
+    from hvlab.searches.tune.session import TuneRequest  # noqa: PLC0415
 
     today = files.load(settings) if settings else files.SettingsFile()
     spec = one(lab, values, store)
@@ -168,7 +168,7 @@ def _request(
 def _print(result: TuneResult, store: Store, place: Path, output_format: str) -> None:
     """Print how the search in a folder ended, and where its pages are."""
     from hvlab.report.write import write_page  # noqa: PLC0415 - they load slowly
-    from hvlab.tune.session import REPORT  # noqa: PLC0415
+    from hvlab.searches.tune.session import REPORT  # noqa: PLC0415
 
     as_json = output_format == "json"
     click.echo(json.dumps(result.as_json(), indent=1) if as_json else result.markdown())
@@ -179,7 +179,7 @@ def _print(result: TuneResult, store: Store, place: Path, output_format: str) ->
 
 def _put_back(inventory: Path, lab: Lab, store: Store) -> bool:
     """Undo what searches left on hosts that were killed; return whether there was anything."""
-    from hvlab.tune import host_state  # noqa: PLC0415 - it loads slowly
+    from hvlab.searches.tune import host_state  # noqa: PLC0415 - it loads slowly
 
     files = host_state.left_behind(store.folder, lab.name)
     if files:
@@ -192,7 +192,7 @@ def _put_back(inventory: Path, lab: Lab, store: Store) -> bool:
 
 def _space(file: Path | None, block: Any, launcher: str | None, lab: Lab) -> Any:
     """Return the parameters to search. Raises UsageError where there are none."""
-    from hvlab.tune import selection, space_file  # noqa: PLC0415 - they load slowly
+    from hvlab.searches.tune import selection, space_file  # noqa: PLC0415 - they load slowly
 
     if file is not None:
         return space_file.load(file)

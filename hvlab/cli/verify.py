@@ -9,8 +9,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from hvlab.base.errors import some
 from hvlab.cli import checks, options
-from hvlab.errors import some
 from hvlab.lab import inventory as inventories
 from hvlab.remote import verify
 

@@ -14,9 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from hvlab.base.paths import results_dir
 from hvlab.bench.watch import View, Watch, current, named
 from hvlab.cli import candidates, options
-from hvlab.paths import results_dir
 from hvlab.results import searches
 from hvlab.results.store import Record, Store
 
@@ -226,8 +226,8 @@ def _verdicts(view: View, most: int) -> Iterator[RenderableType]:
         yield Text(f"verdicts: {when}")
         return
     # These load slowly, and a run without comparisons needs none of them.
-    from hvlab.compare import decision_rows, measurements  # noqa: PLC0415
-    from hvlab.compare.decisions import decide  # noqa: PLC0415
+    from hvlab.analysis.compare import decision_rows, measurements  # noqa: PLC0415
+    from hvlab.analysis.compare.decisions import decide  # noqa: PLC0415
 
     decisions = decide(measurements(view.run, view.judged), view.spec)
     repeats = max(record.repeat for record in view.judged)

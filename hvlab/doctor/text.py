@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from hvlab.answers import clean
+from hvlab.base.answers import clean
 from hvlab.doctor.wording import to_english
 
 # Maximum number of lines kept that differ only in numbers, or not at all; maximum length of a line, and of

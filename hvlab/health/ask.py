@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from hvlab import answers
-from hvlab.answers import AnswerError
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
 from hvlab.health.node import probe, subjects
 from hvlab.lab.inventory import Lab
 from hvlab.remote.collect import collect

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hvlab.errors import Problem, UsageError, report, unknown
+from hvlab.base.errors import Problem, UsageError, report, unknown
+from hvlab.base.yaml_files import read_yaml
 from hvlab.health.node import machine, subjects
-from hvlab.yaml_files import read_yaml
 
 FOLDER = Path(__file__).parent / "machines"
 _KEYS = ("match", "expect", "source")

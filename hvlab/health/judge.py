@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from hvlab.errors import CheckError, HvlabError, UnreachableError, some
-from hvlab.formats import junit
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some
 from hvlab.health.ask import Answered
 from hvlab.health.node import machine, subjects
 from hvlab.lab.inventory import Host, Lab
 from hvlab.remote.check_outcome import CheckOutcome
+from hvlab.results.formats import junit
 
 _LOOK = "look at its power and its network; `hvlab lab status` shows virtual hosts"
 _BECOME = "see that Ansible becomes root there, and has a Python from 3.8 on (ansible_python_interpreter)"

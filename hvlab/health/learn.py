@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from hvlab import files
-from hvlab.errors import UsageError
+from hvlab.base import files
+from hvlab.base.errors import UsageError
 from hvlab.health import expected
 from hvlab.health.node import machine, subjects
 

@@ -6,9 +6,9 @@ import hashlib
 import json
 from typing import Any
 
+from hvlab.base.paths import project_dir
+from hvlab.base.yaml_files import read_yaml
 from hvlab.lab.pin_variables import BUILD_ROLES, builds
-from hvlab.paths import project_dir
-from hvlab.yaml_files import read_yaml
 
 
 def plain_values(variables: dict[str, Any]) -> dict[str, Any]:

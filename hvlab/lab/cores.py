@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 
 ALL = "all"
 # How hosts beyond the number of cores are placed: on all cores, in turn on single ones, or (float) no host

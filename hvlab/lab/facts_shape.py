@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, Json
 
-from hvlab.answers.shapes import Address, Cidr, Count, HostAnswer, HostKey, NotNegative, Number, Scalar
+from hvlab.base.answers.shapes import Address, Cidr, Count, HostAnswer, HostKey, NotNegative, Number, Scalar
 
 OctalMode = Annotated[str, Field(pattern="^[0-7]{1,6}$")]
 

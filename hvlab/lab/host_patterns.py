@@ -15,7 +15,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.utils.addresses import parse_address
 from ansible.plugins.inventory import detect_range, expand_hostname_range
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 
 # More is a range with a zero too many: each host costs a program and a login.
 _MOST = 4096

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab import process
-from hvlab.errors import InventoryError, Problem, report
+from hvlab.base import process
+from hvlab.base.errors import InventoryError, Problem, report
+from hvlab.base.paths import project_dir
 from hvlab.lab import ansible_variables
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import LAB_VARIABLES, not_evaluated, problems
-from hvlab.paths import project_dir
 
 __all__ = ["LAB_VARIABLES", "Host", "Lab", "load", "problems"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from hvlab.errors import InventoryError, Problem
-from hvlab.yaml_files import written_out
+from hvlab.base.errors import InventoryError, Problem
+from hvlab.base.yaml_files import written_out
 
 _VARIABLE_FOLDERS = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")

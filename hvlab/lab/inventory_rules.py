@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hvlab.errors import Problem
+from hvlab.base.errors import Problem
+from hvlab.base.masking import masked
 from hvlab.lab.pin_variables import PINS, WIRED
 from hvlab.lab.role_arguments import argument_problems, role_options
-from hvlab.masking import masked
 
 LAB_VARIABLES = PINS | {
     *("lab_name", "lab_network", "lab_interface", "lab_slots", "lab_release", "lab_rate", "lab_gpus"),

@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from hvlab.errors import Problem, UsageError
+from hvlab.base.errors import Problem, UsageError
+from hvlab.base.paths import project_dir
+from hvlab.base.sudo import hand_over
 from hvlab.lab import inventory
 from hvlab.lab.environment import NONE, table
 from hvlab.lab.inventory import Host, Lab
-from hvlab.paths import project_dir
-from hvlab.sudo import hand_over
 
 # Its pins, each with a comment, are those of every new inventory.
 EXAMPLE = "inventory/gpu-example/group_vars/all.yml"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any, TypeVar
 
-from hvlab.errors import Problem
+from hvlab.base.errors import Problem
 
 # What a host calls its interface goes into the inventory, whose values are templates.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")

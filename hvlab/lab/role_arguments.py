@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from hvlab.errors import Problem
-from hvlab.masking import masked
+from hvlab.base.errors import Problem
+from hvlab.base.masking import masked
 
 # Types for which text is refused, and how to write a value: Ansible splits text at commas, loops at letters.
 # Switches and numbers may be texts, as `-e name=false` and INI give them: roles say `| bool`.

@@ -10,7 +10,7 @@ from ipaddress import IPv4Interface
 from pathlib import PurePath
 from typing import Any
 
-from hvlab.errors import CheckError, UsageError, report
+from hvlab.base.errors import CheckError, UsageError, report
 from hvlab.lab import rank_network
 
 # A step beside those that run: it asks for no CPU of its own. Before 20.11 all steps were so.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hvlab.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS, DDP, DDP_BACKENDS, HOROVOD, PARALLEL, of_framework
 from hvlab.lab.inventory import Host, Lab
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hvlab import answers
-from hvlab.answers import AnswerError
-from hvlab.errors import CheckError
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.errors import CheckError
+from hvlab.base.temporary import temporary_folder
 from hvlab.lab.inventory import Lab
 from hvlab.remote.playbook import HostFailure, Owner, Play
-from hvlab.temporary import temporary_folder
 
 
 def collect(

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hvlab.base.temporary import temporary_folder
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host, Lab
 from hvlab.remote.collect import collect
 from hvlab.remote.playbook import HostFailure, Play
-from hvlab.temporary import temporary_folder
 
 # A host whose GPUs answer slowly takes a minute.
 _SECONDS = 180

@@ -16,15 +16,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hvlab import answers, process, workloads
-from hvlab.answers.shapes import HostAnswer
+from hvlab import workloads
+from hvlab.base import answers, process
+from hvlab.base.answers.shapes import HostAnswer
+from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.doctor import reading
-from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.lab import inventory, slurm_job
 from hvlab.lab.inventory import Host, Lab
 from hvlab.lab.slurm_job import Installed, SlurmJob
-from hvlab.launchers import pyxis
 from hvlab.remote.facts import first_facts
+from hvlab.workloads.launchers import pyxis
 
 _ANSWER_S = 30.0
 # Hosts start Python from a shared folder, which may be slow at the first time, or load an image first.

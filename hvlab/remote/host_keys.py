@@ -19,8 +19,8 @@ from pathlib import Path
 import paramiko
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
-from hvlab import process
-from hvlab.errors import HvlabError, Problem, UsageError
+from hvlab.base import process
+from hvlab.base.errors import HvlabError, Problem, UsageError
 from hvlab.lab.inventory import Host
 from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, ssh_options
 from hvlab.remote.probe import TIMEOUT_S, unreached

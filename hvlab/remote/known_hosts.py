@@ -12,10 +12,10 @@ from pathlib import Path
 import paramiko
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
-from hvlab.errors import HvlabError
-from hvlab.files import write_file
+from hvlab.base.errors import HvlabError
+from hvlab.base.files import write_file
+from hvlab.base.sudo import hand_over
 from hvlab.lab.inventory import Host
-from hvlab.sudo import hand_over
 
 USER_FILE = Path("~/.ssh/known_hosts")
 _FILES = (USER_FILE, Path("/etc/ssh/ssh_known_hosts"))

@@ -18,17 +18,17 @@ from typing import Any
 
 import ansible_runner
 
-from hvlab import process
-from hvlab.answers import clean
+from hvlab.base import process
+from hvlab.base.answers import clean
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError
+from hvlab.base.paths import project_dir
+from hvlab.base.temporary import temporary_folder
 from hvlab.doctor import reading
-from hvlab.errors import CheckError, HvlabError, UnreachableError
 from hvlab.lab import ansible_variables
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Lab
-from hvlab.paths import project_dir
 from hvlab.remote.probe import probe
 from hvlab.remote.trust import USER_LIFE, Trust, check_keys, lab_trust
-from hvlab.temporary import temporary_folder
 
 _SSH = (
     "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "

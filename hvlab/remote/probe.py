@@ -12,7 +12,7 @@ from pathlib import Path
 
 import paramiko
 
-from hvlab.errors import Problem, UnreachableError, report
+from hvlab.base.errors import Problem, UnreachableError, report
 from hvlab.lab.inventory import Host
 from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, ssh_options
 from hvlab.remote.ssh_client import detour, responds

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hvlab.files import write_file
+from hvlab.base.files import write_file
 from hvlab.remote.ssh_keys import make_key
 from hvlab.remote.trust import FORMER, NEXT, PREVIOUS, Trust, keep_former, locked
 

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvlab import process
-from hvlab.answers import clean
+from hvlab.base import process
+from hvlab.base.answers import clean
 from hvlab.lab.inventory import Host
 from hvlab.remote.playbook import Login
 

@@ -14,8 +14,8 @@ from typing import Any
 from ansible import constants
 from paramiko.config import SSH_PORT
 
-from hvlab import process
-from hvlab.errors import HvlabError, Problem, UsageError
+from hvlab.base import process
+from hvlab.base.errors import HvlabError, Problem, UsageError
 from hvlab.lab.host_patterns import ListedHost
 from hvlab.lab.inventory import Host
 from hvlab.remote.ssh_keys import quoted

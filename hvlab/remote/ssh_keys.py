@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from hvlab import process
-from hvlab.errors import HvlabError
-from hvlab.files import sync, write_file
-from hvlab.key_files import key_whole, public_whole
+from hvlab.base import process
+from hvlab.base.errors import HvlabError
+from hvlab.base.files import sync, write_file
+from hvlab.base.key_files import key_whole, public_whole
 
 # So far may a host's clock be behind, for instance where it keeps local time.
 BACKDATED = timedelta(days=1)

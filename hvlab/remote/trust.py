@@ -1,8 +1,8 @@
 """Trust within one lab: two SSH certificate authorities and the ranks' key, made and kept on the controller.
 
 The host CA signs each machine's own host key, the user CA signs the one key the lab user's ranks log in with.
-Both stay in `hvlab.paths.trust_dir`; only the user key, its certificate and public texts go to the machines.
-While an authority is replaced, hosts trust two of them: see `hvlab.remote.rotation`.
+Both stay in `hvlab.base.paths.trust_dir`; only the user key, its certificate and public texts go to the
+machines. While an authority is replaced, hosts trust two of them: see `hvlab.remote.rotation`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from hvlab.errors import UsageError
-from hvlab.files import write_file
-from hvlab.key_files import key_whole
-from hvlab.paths import trust_dir
+from hvlab.base.errors import UsageError
+from hvlab.base.files import write_file
+from hvlab.base.key_files import key_whole
+from hvlab.base.paths import trust_dir
 from hvlab.remote.ssh_keys import (
     KEY_REMEDY,
     TrustError,

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hvlab import answers
-from hvlab.answers import AnswerError
-from hvlab.answers.shapes import Count, HostAnswer, NotNegative
-from hvlab.cache import Kept
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.answers.shapes import Count, HostAnswer, NotNegative
+from hvlab.base.cache import Kept
 from hvlab.lab.folders import BUILDS, ROOT, STACKS
 from hvlab.lab.inventory import Lab
 from hvlab.remote.collect import collect

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvlab import answers, process
-from hvlab.answers.shapes import HostAnswer
-from hvlab.errors import CheckError, HvlabError, UnreachableError, some
+from hvlab.base import answers, process
+from hvlab.base.answers.shapes import HostAnswer
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some
+from hvlab.base.paths import project_dir
+from hvlab.base.temporary import temporary_folder
 from hvlab.lab import ansible_variables
-from hvlab.paths import project_dir
 from hvlab.remote.check_outcome import CheckOutcome
-from hvlab.temporary import temporary_folder
 
 _CHECKS_RAN = (0, 1)
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from hvlab.formats.lab_sheet import Empty
-from hvlab.formats.sheet_rows import EmptyRow
-from hvlab.formats.sheet_tasks import TaskKind
-from hvlab.model.dominant import explain
-from hvlab.model.explanation import Explanation
-from hvlab.model.fit import Fit, fits
-from hvlab.model.training import trainings
+from hvlab.analysis.model.dominant import explain
+from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.fit import Fit, fits
+from hvlab.analysis.model.training import trainings
 from hvlab.report import answer, compression, labels, models, speedup, sweeps, terms, verdicts
 from hvlab.report.answer import Answer
 from hvlab.report.blocks import Number, Plot, Points, Say, Value
@@ -20,6 +17,9 @@ from hvlab.report.markdown import text as markdown
 from hvlab.report.study import studies
 from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration, Repeats
+from hvlab.results.formats.lab_sheet import Empty
+from hvlab.results.formats.sheet_rows import EmptyRow
+from hvlab.results.formats.sheet_tasks import TaskKind
 
 # What a task is answered with; a report says more.
 _SENTENCES = 2

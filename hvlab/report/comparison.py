@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hvlab.analysis.model.explanation import Explanation
 from hvlab.lab.backends import SERIAL
-from hvlab.model.explanation import Explanation
 from hvlab.report import labels, verdicts
 from hvlab.report.blocks import Block, Column, Heading, Paragraph, Points, Say, Section, Table, Value
 from hvlab.report.data import ReportData

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hvlab import answers
-from hvlab.answers import AnswerError
-from hvlab.answers.shapes import HostAnswer
-from hvlab.masking import masked, masked_argv
-from hvlab.model.costs import COLLECTIVES
+from hvlab.analysis.model.costs import COLLECTIVES
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.answers.shapes import HostAnswer
+from hvlab.base.masking import masked, masked_argv
 from hvlab.report import tuning
 from hvlab.report.blocks import ShownCommand
 from hvlab.report.tuning import ProvedSearch

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hvlab.model.dominant import explain
-from hvlab.model.fit import Fit, fits
-from hvlab.model.predict import predictions
-from hvlab.model.training import trainings
+from hvlab.analysis.model.dominant import explain
+from hvlab.analysis.model.fit import Fit, fits
+from hvlab.analysis.model.predict import predictions
+from hvlab.analysis.model.training import trainings
+from hvlab.analysis.scaling import check_hosts
 from hvlab.report import (
     answer,
     commands,
@@ -26,7 +27,6 @@ from hvlab.report import (
 from hvlab.report.blocks import Block, Document, Paragraph, Say, Section
 from hvlab.report.data import ReportData
 from hvlab.report.study import studies
-from hvlab.scaling import check_hosts
 
 
 def document(data: ReportData, *, attached: bool = True) -> Document:

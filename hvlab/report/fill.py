@@ -6,11 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from hvlab.errors import UsageError
-from hvlab.formats import lab_sheet
-from hvlab.formats.lab_sheet import Filled, Sheet, SheetTraining
-from hvlab.formats.sheet_rows import SheetFigure, Values
-from hvlab.formats.sheet_words import unit_of
+from hvlab.base.errors import UsageError
 from hvlab.lab.backends import SERIAL
 from hvlab.report import analysis, compression, conditions, labels
 from hvlab.report.blocks import Number, Say, Value
@@ -18,6 +14,10 @@ from hvlab.report.data import ReportData
 from hvlab.report.markdown import text as markdown
 from hvlab.report.study import Study, StudyRow, studies
 from hvlab.report.words import Words, load, shown
+from hvlab.results.formats import lab_sheet
+from hvlab.results.formats.lab_sheet import Filled, Sheet, SheetTraining
+from hvlab.results.formats.sheet_rows import SheetFigure, Values
+from hvlab.results.formats.sheet_words import unit_of
 
 # The lab sheet measures this training; another is taken where it was not measured.
 _TRAINING = "mnist"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hvlab.model.explanation import Explanation
-from hvlab.model.fit import Fit, NoFit
-from hvlab.model.prediction import NoPrediction, Prediction
-from hvlab.model.sweep import slots, topologies
-from hvlab.model.training import Training
+from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.fit import Fit, NoFit
+from hvlab.analysis.model.prediction import NoPrediction, Prediction
+from hvlab.analysis.model.sweep import slots, topologies
+from hvlab.analysis.model.training import Training
 from hvlab.report import labels, spread, terms
 from hvlab.report.blocks import (
     NOTHING,

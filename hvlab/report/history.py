@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.report import labels, spread
 from hvlab.report.blocks import (
     NOTHING,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hvlab.analysis.scaling import HostCheck
 from hvlab.report import labels, spread
 from hvlab.report.blocks import Block, Column, Paragraph, Say, Table, Value
-from hvlab.scaling import HostCheck
 from hvlab.statistics.straggler import Straggler
 
 

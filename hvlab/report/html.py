@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from hvlab.paths import project_dir
+from hvlab.base.paths import project_dir
 from hvlab.report.blocks import Block, Code, Document, Number, Plot, Several, Table, Value
 from hvlab.report.figures import figure
 from hvlab.report.words import LANGUAGES, Words, load

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import jinja2
 
-from hvlab.paths import project_dir
+from hvlab.base.paths import project_dir
 from hvlab.report.blocks import Code, Document, Several, Table, Value
 from hvlab.report.words import Words
 

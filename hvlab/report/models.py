@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvlab.model.explanation import Explanation
-from hvlab.model.training import Training, trainings
+from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.training import Training, trainings
 from hvlab.report import labels
 from hvlab.report.blocks import (
     NOTHING,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hvlab.analysis.scaling import HostCheck
 from hvlab.report import answer, compression, hosts, labels, spread
 from hvlab.report.answer import Answer
 from hvlab.report.blocks import Code, Number, Say, Several, Value
@@ -11,7 +12,6 @@ from hvlab.report.data import ReportData
 from hvlab.report.study import Study, StudyRow
 from hvlab.report.sweeps import SweepGroup
 from hvlab.report.verdicts import BackendVerdict, sentence
-from hvlab.scaling import HostCheck
 
 Card = tuple[Value, Value, Value]
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from hvlab.compare.measurements import folded
+from hvlab.analysis.compare.measurements import folded
 from hvlab.report import labels, spread
 from hvlab.report.blocks import NOTHING, Block, Column, Heading, Number, Say, Table, Value
 from hvlab.report.data import ReportData

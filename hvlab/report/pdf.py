@@ -6,9 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from hvlab import process
-from hvlab.errors import HvlabError, UsageError
-from hvlab.temporary import temporary_folder
+from hvlab.base import process
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.temporary import temporary_folder
 
 BROWSERS = (
     "chromium",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hvlab.model.explanation import Explanation
+from hvlab.analysis.model.explanation import Explanation
 from hvlab.report import labels
 from hvlab.report.blocks import Code, Number, Say, Several, Value
 

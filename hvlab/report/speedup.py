@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hvlab.model.sweep import Topology, topologies
+from hvlab.analysis.model.sweep import Topology, topologies
+from hvlab.analysis.scaling import Curve, HostCheck, Slowdown, slowdowns
 from hvlab.report import hosts, iterations, labels, spread
 from hvlab.report.blocks import (
     Axis,
@@ -27,7 +28,6 @@ from hvlab.report.data import ReportData
 from hvlab.report.spread import Spread
 from hvlab.report.study import Study, StudyRow, relative
 from hvlab.results.configurations import Configuration
-from hvlab.scaling import Curve, HostCheck, Slowdown, slowdowns
 from hvlab.statistics import ratio
 
 _COLUMNS = (

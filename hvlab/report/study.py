@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hvlab import scaling
+from hvlab.analysis import scaling
+from hvlab.analysis.scaling import Curve, CurvePoint
 from hvlab.report import labels, spread
 from hvlab.report.data import ReportData
 from hvlab.report.spread import Spread
 from hvlab.results.configurations import Configuration, Repeats
-from hvlab.scaling import Curve, CurvePoint
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hvlab.compare.measurements import folded
+from hvlab.analysis.compare.measurements import folded
 from hvlab.report import iterations, labels, pairs, spread
 from hvlab.report.blocks import (
     NOTHING,

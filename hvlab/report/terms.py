@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hvlab.model import dominant
-from hvlab.model.choice import matching
-from hvlab.model.explanation import Explanation
-from hvlab.model.fit import Fit
-from hvlab.model.training import Training
+from hvlab.analysis.model import dominant
+from hvlab.analysis.model.choice import matching
+from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.fit import Fit
+from hvlab.analysis.model.training import Training
 from hvlab.report import labels
 from hvlab.report.blocks import (
     NOTHING,

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hvlab.compare.comparison import figures
-from hvlab.compare.decisions import deciding, questions
-from hvlab.compare.measurements import whole
-from hvlab.model.costs import COLLECTIVES
+from hvlab.analysis.compare.comparison import figures
+from hvlab.analysis.compare.decisions import deciding, questions
+from hvlab.analysis.compare.measurements import whole
+from hvlab.analysis.model.costs import COLLECTIVES
 from hvlab.report import labels, spread
 from hvlab.report.blocks import Axis, Column, Number, Plot, Range, Say, Series, Several, Table, Value
 from hvlab.report.data import ReportData

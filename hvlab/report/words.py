@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from hvlab.paths import project_dir
+from hvlab.base.paths import project_dir
 from hvlab.report.blocks import Code, Fact, Number, Range, Say, Several, Value
 
 LANGUAGES = ("en", "zh")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.report import data as reading
 from hvlab.report.blocks import Document, Plot
 from hvlab.report.data import ReportData

@@ -10,9 +10,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from hvlab.errors import HvlabError
+from hvlab.base.errors import HvlabError
+from hvlab.base.temporary import temporary_folder
 from hvlab.results import journal
-from hvlab.temporary import temporary_folder
 
 # SQLite's words for a file that holds something else than it should.
 _DAMAGE = ("no such table", "no such column", "could not decode", "malformed", "not a database")

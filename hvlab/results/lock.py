@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 
 # Every lock of this machine, in the words of Linux (proc_locks(5)).
 _LOCKS = Path("/proc/locks")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.masking import masked
+from hvlab.base.masking import masked
 from hvlab.results.store import Record, utc
 from hvlab.workloads import Outcome
 from hvlab.workloads.case import Case

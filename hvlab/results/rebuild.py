@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hvlab.errors import HvlabError, UsageError
-from hvlab.files import replacing
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.files import replacing
 from hvlab.results import journal
 from hvlab.results.database import copied, remedy_for
 from hvlab.results.journal import Journal

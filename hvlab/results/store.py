@@ -20,10 +20,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hvlab import answers
-from hvlab.answers.shapes import Count, HostAnswer
-from hvlab.errors import HvlabError, UsageError
-from hvlab.masking import masked, masked_json
+from hvlab.base import answers
+from hvlab.base.answers.shapes import Count, HostAnswer
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.masking import masked, masked_json
 from hvlab.results import journal
 from hvlab.results.database import DamagedStoreError, is_damage, lost, reading, remedy_for
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from hvlab.errors import HvlabError, UnreachableError, UsageError
+from hvlab.base.errors import HvlabError, UnreachableError, UsageError
 from hvlab.vlab import (
     controller,
     image,

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Callable, Sequence
 from threading import Event, Timer
 
-from hvlab import process
-from hvlab.errors import HvlabError
+from hvlab.base import process
+from hvlab.base.errors import HvlabError
 
 # Of a program, unless it is known to take longer; an image may come over a slow line.
 SECONDS = 60.0

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvlab import process
+from hvlab.base import process
 from hvlab.vlab import names, packages
 from hvlab.vlab.command import SECONDS, environment, run
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hvlab.files import write_file
+from hvlab.base.files import write_file
 from hvlab.vlab.command import run
 
 _LONGEST = 1 << 20

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from hvlab import cache
-from hvlab.errors import HvlabError
-from hvlab.files import file_sha256, locked
-from hvlab.paths import image_dirs, images_dir
+from hvlab.base import cache
+from hvlab.base.errors import HvlabError
+from hvlab.base.files import file_sha256, locked
+from hvlab.base.paths import image_dirs, images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
 from hvlab.vlab.controller import ImageConfig

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hvlab.files import locked
+from hvlab.base.files import locked
 from hvlab.vlab.files import write
 
 _FORWARD = "net/ipv4/ip_forward"

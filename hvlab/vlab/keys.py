@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hvlab.key_files import key_whole, public_whole
-from hvlab.sudo import hand_over
+from hvlab.base.key_files import key_whole, public_whole
+from hvlab.base.sudo import hand_over
 from hvlab.vlab.command import run
 from hvlab.vlab.files import discard, write
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from hvlab.sudo import hand_over
+from hvlab.base.sudo import hand_over
 from hvlab.vlab.files import write
 from hvlab.vlab.node import Node
 

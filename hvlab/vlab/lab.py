@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hvlab.errors import HvlabError, UnreachableError, UsageError
-from hvlab.files import locked
+from hvlab.base.errors import HvlabError, UnreachableError, UsageError
+from hvlab.base.files import locked
+from hvlab.base.paths import trust_dir
 from hvlab.lab.inventory import Lab
-from hvlab.paths import trust_dir
 from hvlab.vlab import (
     enter_cgroup,
     kernel,

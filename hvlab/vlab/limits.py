@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvlab.errors import HvlabError
+from hvlab.base.errors import HvlabError
+from hvlab.base.paths import lab_runtime_dir
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
-from hvlab.paths import lab_runtime_dir
 from hvlab.vlab import reality
 from hvlab.vlab.command import run
 from hvlab.vlab.topology import FULL_WEIGHT

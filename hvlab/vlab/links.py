@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hvlab import process
-from hvlab.errors import UsageError
+from hvlab.base import process
+from hvlab.base.errors import UsageError
 from hvlab.vlab import names, reality
 from hvlab.vlab.command import SECONDS, environment, run, succeeds
 from hvlab.vlab.topology import LinkLimits, Topology

@@ -7,7 +7,7 @@ import math
 import re
 from ipaddress import IPv4Network
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 
 RELEASES = {"11": "bullseye", "12": "bookworm", "13": "trixie"}
 # Systems of the Red Hat family: a Debian root with their package manager, files and names.

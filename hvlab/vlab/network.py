@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 from typing import Any
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.vlab import names
 from hvlab.vlab.command import run, succeeds
 from hvlab.vlab.topology import MAX_RACKS

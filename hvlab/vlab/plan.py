@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
+from hvlab.base.paths import lab_runtime_dir
 from hvlab.lab import cores
 from hvlab.lab.inventory import Host, Lab
-from hvlab.paths import lab_runtime_dir
 from hvlab.vlab import names, topology
 from hvlab.vlab.command import PATH
 from hvlab.vlab.limits import NodeLimits

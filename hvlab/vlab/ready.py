@@ -10,7 +10,7 @@ from pathlib import Path
 
 import paramiko
 
-from hvlab.errors import UnreachableError
+from hvlab.base.errors import UnreachableError
 from hvlab.vlab.node import Node
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
+from hvlab.base.yaml_files import read_yaml
 from hvlab.vlab import names
-from hvlab.yaml_files import read_yaml
 
 _TIME = re.compile(r"\d+(?:\.\d+)?(?:us|ms|s)")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")

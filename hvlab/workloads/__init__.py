@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hvlab.answers import AnswerError
+from hvlab.base.answers import AnswerError
 from hvlab.lab.backends import BACKENDS, DDP
 from hvlab.workloads.case import Case
 from hvlab.workloads.collective import COLLECTIVES

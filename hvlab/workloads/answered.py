@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hvlab.answers.shapes import Count, HostAnswer, NotNegative, Number, Scalar
+from hvlab.base.answers.shapes import Count, HostAnswer, NotNegative, Number, Scalar
 
 # Year 1 to 9999, as datetime has it; and three years of seconds, above which no case runs.
 Epoch = Annotated[float, Field(ge=0, le=253_402_300_799)]

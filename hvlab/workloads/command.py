@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hvlab import answers
-from hvlab.answers import AnswerError
-from hvlab.errors import UsageError
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.errors import UsageError
 from hvlab.workloads import answered
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import METRICS

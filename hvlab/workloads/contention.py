@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab import answers
-from hvlab.answers import AnswerError
-from hvlab.answers.shapes import Count, HostAnswer
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.workloads import answered

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hvlab.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, unknown
+from hvlab.base.masking import masked
 from hvlab.lab.backends import BACKENDS, HOROVOD, Backend
-from hvlab.masking import masked
 from hvlab.workloads.sizes import parse_size, parse_sizes, shown
 
 Kind = Literal[

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hvlab import answers
-from hvlab.answers import AnswerError
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
 from hvlab.statistics import distribution, warmup
 from hvlab.workloads import answered
 

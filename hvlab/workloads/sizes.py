@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 
 DTYPES = {
     "float16": 2,

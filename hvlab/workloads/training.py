@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hvlab import answers
-from hvlab.answers import AnswerError
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
 from hvlab.statistics import interval
 from hvlab.workloads import answered, samples
 from hvlab.workloads.case import Case

@@ -11,17 +11,14 @@ from tests.contract import tree
 
 # From the bottom to the top. A package imports itself and those of the lines above it here: no circles.
 LEVELS = [
-    {"errors"},
-    {"answers", "masking", "process", "sudo"},
-    {"doctor", "files", "key_files", "paths", "statistics", "temporary", "yaml_files"},
-    {"cache", "lab"},
-    {"datasets"},
+    {"base"},
+    {"doctor", "statistics"},
+    {"lab"},
     {"workloads"},
-    {"launchers", "results"},
-    {"compare", "formats", "model", "remote", "resolver", "vlab"},
-    {"baseline", "catalogue", "health", "provision", "scaling", "slow"},
+    {"remote", "results", "vlab"},
+    {"analysis", "health", "stack"},
     {"bench", "report"},
-    {"bisect", "tune"},
+    {"searches"},
     {"ansible"},
     {"cli"},
 ]
@@ -29,8 +26,8 @@ LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 # Words of other tools' files, or of Horovod's, that happen to be a backend's name.
 SPELL_BACKENDS = {
     "lab/variants.py": "the default variant of the role horovod, and what starts its ranks",
-    "formats/records.py": "which backend a tool measures",
-    "formats/sheet_words.py": "how lab sheets write them",
+    "results/formats/records.py": "which backend a tool measures",
+    "results/formats/sheet_words.py": "how lab sheets write them",
 }
 MODULES = sorted((tree.ROOT / "hvlab").rglob("*.py"))
 NODE_PROGRAMS = [path for path in MODULES if "programs" in path.parts]

@@ -6,7 +6,7 @@ import re
 
 from hvlab.lab.pin_variables import AUTO, METHOD_PINS, METHODS, WIRED
 from hvlab.lab.variants import DEFAULT_VARIANTS
-from hvlab.resolver.catalogue import load
+from hvlab.stack.resolver.catalogue import load
 from tests.contract import tree
 
 

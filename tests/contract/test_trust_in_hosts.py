@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.paths import project_dir
+from hvlab.base.paths import project_dir
 
 # What a host says comes out of these.
 SOURCES = {"_execute_module", "_low_level_execute_command", "exec_command"}

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
+from hvlab.base.paths import cache_dir
 from hvlab.lab.inventory import load
-from hvlab.paths import cache_dir
 from hvlab.vlab.lab import ssh_argv
 from hvlab.vlab.plan import plan_without_limits
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from hvlab.bench.matrix import Case
 from hvlab.lab.backends import BACKENDS
-from hvlab.launchers import horovodrun, mpirun
-from hvlab.launchers.command import Job
+from hvlab.workloads.launchers import horovodrun, mpirun
+from hvlab.workloads.launchers.command import Job
 from tests.node.lab import Node, Question, is_virtual, run
 
 LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}

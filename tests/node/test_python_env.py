@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from hvlab.provision.requirements import locked, requirements
+from hvlab.stack.provision.requirements import locked, requirements
 from tests.node.lab import ROOT, Node, Question, run
 
 AGAIN = "run role python_env"

@@ -3,7 +3,7 @@
 import ansible.module_utils
 from hypothesis import HealthCheck, settings
 
-from hvlab.paths import project_dir
+from hvlab.base.paths import project_dir
 
 ansible.module_utils.__path__.append(str(project_dir() / "hvlab/ansible/module_utils"))
 # Time limits say how busy the machine is, not whether the code is right.

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hvlab.formats import MeasuredRun
+from hvlab.results.formats import MeasuredRun
 from hvlab.results.store import Record, Run
 from hvlab.workloads.metrics import METRICS
 

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hvlab.model.costs import Cost
-from hvlab.model.explanation import Explanation
-from hvlab.model.fit import Fit, fit
-from hvlab.model.sweep import Sweep, SweepPoint
+from hvlab.analysis.model.costs import Cost
+from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.fit import Fit, fit
+from hvlab.analysis.model.sweep import Sweep, SweepPoint
 from hvlab.report.reasons import reason
 from hvlab.report.words import load
 from hvlab.results.configurations import Configuration, Repeats

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
+from hvlab.base.errors import CheckError, UnreachableError, UsageError
 from hvlab.bench import allocation, losses, measure
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
-from hvlab.errors import CheckError, UnreachableError, UsageError
 from hvlab.remote import shell
 from hvlab.remote.playbook import Login
 from tests.unit.labs import lab, spec

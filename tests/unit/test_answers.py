@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab import answers, workloads
-from hvlab.answers import AnswerError, clean, load, mismatch
-from hvlab.answers.shapes import Count, HostAnswer, NotNegative, Number, Scalar
+from hvlab import workloads
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError, clean, load, mismatch
+from hvlab.base.answers.shapes import Count, HostAnswer, NotNegative, Number, Scalar
 from hvlab.workloads import answered
 from tests.unit.fuzzing import QUICK
 from tests.unit.labs import case

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab import answers
 from hvlab.ansible.action import hvlab_case
-from hvlab.answers import AnswerError
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.errors import CheckError
 from hvlab.doctor import reading
-from hvlab.errors import CheckError
 from hvlab.health import ask
 from hvlab.health.node import subjects
 from hvlab.lab import capability, environment
 from hvlab.lab.facts_shape import Facts
 from hvlab.remote import collect
 from hvlab.remote.playbook import HostFailure, Owner, Play
-from hvlab.slow import hosts
-from hvlab.slow.steps import ProbeStep
+from hvlab.searches.slow import hosts
+from hvlab.searches.slow.steps import ProbeStep
 from tests.unit import labs
 from tests.unit.fuzzing import QUICK
 from tests.unit.test_answers import HOSTILE, VALUES, _replaced

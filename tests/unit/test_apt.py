@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from hvlab.provision.driver.host import DriverRequest
-from hvlab.provision.driver.sources import pin
-from hvlab.provision.repository import repository
+from hvlab.stack.provision.driver.host import DriverRequest
+from hvlab.stack.provision.driver.sources import pin
+from hvlab.stack.provision.repository import repository
 from tests.contract.tree import ROOT
 from tests.vlab.repository import deb, spec
 

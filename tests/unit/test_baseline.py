@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hvlab import baseline
-from hvlab.baseline import output
+from hvlab.analysis import baseline
+from hvlab.analysis.baseline import output
+from hvlab.analysis.compare import measurements
+from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.cli import run
-from hvlab.compare import measurements
-from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.results.store import Store
 from tests.unit.test_compare import launch, measured, repeated, sizes
 
@@ -252,7 +252,7 @@ def test_a_baseline_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hvlab.files.os.fsync", full)
+    monkeypatch.setattr("hvlab.base.files.os.fsync", full)
     with pytest.raises(HvlabError, match="No space left"):
         baseline.save(tmp_path, [measured(sizes(1), "second")])
     assert file.read_text() == before

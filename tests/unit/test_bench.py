@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.bench import measure
 from hvlab.bench.schedule import Schedule
-from hvlab.datasets import Dataset
-from hvlab.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.remote import playbook
 from hvlab.remote.playbook import HostFailure, Play
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
+from hvlab.workloads.datasets import Dataset
 from tests.unit.labs import lab, spec
 from tests.unit.test_workloads import ENDED, RESULT, TRAINED
 

@@ -14,19 +14,19 @@ import pytest
 import yaml
 
 from benchmarks.records import filled
-from hvlab.baseline import keeping
+from hvlab.analysis.baseline import keeping
+from hvlab.analysis.compare import measurements
+from hvlab.base.errors import CheckError, UsageError
 from hvlab.bench.settings import SettingsFile
-from hvlab.bisect import ends, install
-from hvlab.bisect.judge import Effect
-from hvlab.bisect.result import BisectResult, TriedStack
-from hvlab.bisect.search import Culprit, Judge
-from hvlab.bisect.search import search as search_without
-from hvlab.bisect.stack import Stack, StackChange, chain, from_settings, without
-from hvlab.compare import measurements
-from hvlab.errors import CheckError, UsageError
 from hvlab.lab import builds
 from hvlab.lab.inventory import Host, Lab
 from hvlab.results.store import Store
+from hvlab.searches.bisect import ends, install
+from hvlab.searches.bisect.judge import Effect
+from hvlab.searches.bisect.result import BisectResult, TriedStack
+from hvlab.searches.bisect.search import Culprit, Judge
+from hvlab.searches.bisect.search import search as search_without
+from hvlab.searches.bisect.stack import Stack, StackChange, chain, from_settings, without
 from hvlab.statistics.interval import Interval
 
 

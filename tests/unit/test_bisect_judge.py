@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.errors import CheckError
 from hvlab.bench.schedule import Schedule
 from hvlab.bench.settings import SettingsFile
-from hvlab.bisect import judge
-from hvlab.bisect.judge import InstalledStack, Judge, StackFailsError
-from hvlab.bisect.result import BisectResult
-from hvlab.errors import CheckError
 from hvlab.results.store import Store, new_run_id
+from hvlab.searches.bisect import judge
+from hvlab.searches.bisect.judge import InstalledStack, Judge, StackFailsError
+from hvlab.searches.bisect.result import BisectResult
 from tests.unit import labs
 from tests.unit.test_results import RECORD
 

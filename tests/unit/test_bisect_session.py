@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.errors import CheckError, UsageError
 from hvlab.bench.matrix import Block, Spec
-from hvlab.bisect import session
-from hvlab.bisect.judge import Effect, InstalledStack, Judge, StackFailsError
-from hvlab.bisect.session import BisectRequest, bisect, check, folder_of
-from hvlab.bisect.stack import Stack
-from hvlab.errors import CheckError, UsageError
 from hvlab.results.store import Store
+from hvlab.searches.bisect import session
+from hvlab.searches.bisect.judge import Effect, InstalledStack, Judge, StackFailsError
+from hvlab.searches.bisect.session import BisectRequest, bisect, check, folder_of
+from hvlab.searches.bisect.stack import Stack
 from hvlab.statistics.interval import Interval
 from tests.unit import labs
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hvlab import cache
+from hvlab.base import cache
+from hvlab.base.errors import UsageError
 from hvlab.cli import cli
-from hvlab.errors import UsageError
-from hvlab.provision.packs import Archive
+from hvlab.stack.provision.packs import Archive
 
 DAY = cache.DAY_S
 NOW = time.time()

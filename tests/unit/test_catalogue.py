@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hvlab.resolver import catalogue, facts
-from hvlab.resolver.versions import major, minor, numbers, within
+from hvlab.stack.resolver import catalogue, facts
+from hvlab.stack.resolver.versions import major, minor, numbers, within
 
 FOLDER = catalogue.FOLDER
 ROLES = FOLDER.parent.parent / "roles"

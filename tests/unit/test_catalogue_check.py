@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from hvlab import process
-from hvlab.catalogue import differences, index, update
-from hvlab.catalogue.index import Metadata, Pip
+from hvlab.base import process
+from hvlab.base.errors import HvlabError
 from hvlab.cli import catalogue as verb
 from hvlab.cli import run
-from hvlab.errors import HvlabError
-from hvlab.resolver import catalogue, own
+from hvlab.stack.catalogue import differences, index, update
+from hvlab.stack.catalogue.index import Metadata, Pip
+from hvlab.stack.resolver import catalogue, own
 
 # As pip 23.2 printed it, without the older ones.
 VERSIONS = """nvidia-nccl-cu13 (2.32.3)

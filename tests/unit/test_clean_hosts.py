@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from hvlab import cli
-from hvlab.bisect import install
 from hvlab.cli import clean
 from hvlab.remote import unused
 from hvlab.remote.playbook import HostFailure
 from hvlab.results.lock import measuring
+from hvlab.searches.bisect import install
 from tests.unit import labs
 
 PROGRAM = Path(unused.__file__).parent / "programs/unused.py"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.errors import CheckError, UnreachableError
 from hvlab.cli import doctor_live, run
-from hvlab.errors import CheckError, UnreachableError
 from hvlab.health.ask import Answered
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.errors import UnreachableError
 from hvlab.cli import run
-from hvlab.errors import UnreachableError
 from hvlab.remote import facts as gather
 
 A100 = {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_mib": 81920}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.errors import UnreachableError
 from hvlab.cli import provision, run
-from hvlab.errors import UnreachableError
 
 ROOT = Path(__file__).parents[2]
 LAB = ROOT / "inventory/lab"
@@ -35,7 +35,7 @@ def test_two_calls_do_not_change_the_hosts_of_a_lab_at_once(calls, monkeypatch, 
     """The first one, in another process, holds the lab until the second has said that it waits."""
     monkeypatch.setenv("HVLAB_DATA", str(tmp_path))
     hold = (
-        "import sys; from hvlab.files import locked; from hvlab.paths import provisioning_dir\n"
+        "import sys; from hvlab.base.files import locked; from hvlab.base.paths import provisioning_dir\n"
         "with locked(provisioning_dir('lab')): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from hvlab.cli import bench_output
-from hvlab.datasets import own_files
 from hvlab.workloads import argv, outcome
 from hvlab.workloads.command import throughput
+from hvlab.workloads.datasets import own_files
 from tests.unit.labs import case
 from tests.unit.programs import PROGRAMS
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from hvlab.analysis.compare import compare, measurements, rows
+from hvlab.analysis.compare.names import case_names
+from hvlab.base.errors import UsageError
 from hvlab.cli import run
-from hvlab.compare import compare, measurements, rows
-from hvlab.compare.names import case_names
-from hvlab.errors import UsageError
 from hvlab.results.store import Record, Run, Store
 from hvlab.workloads.metrics import METRICS
 

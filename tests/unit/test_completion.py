@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hvlab import cli
+from hvlab.base.paths import project_dir
 from hvlab.cli import completion
 from hvlab.cli.completion import SHELLS
 from hvlab.lab.inventory_files import listed
-from hvlab.paths import project_dir
 from hvlab.results.store import Store
 from tests.contract.generate import commands
 from tests.unit.test_results import RECORD

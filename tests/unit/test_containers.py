@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.errors import CheckError, UnreachableError, UsageError
+from hvlab.base.paths import project_dir
 from hvlab.bench import containers, measure
 from hvlab.bench.matrix import expand
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_output
-from hvlab.errors import CheckError, UnreachableError, UsageError
 from hvlab.lab.backends import BACKENDS, PARALLEL
-from hvlab.launchers import LAUNCHERS, command, container
-from hvlab.paths import project_dir
 from hvlab.remote import playbook
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.ssh_keys import fingerprint, make_key, public, read_certificate
 from hvlab.remote.trust import Trust
 from hvlab.results.store import Store
+from hvlab.workloads.launchers import LAUNCHERS, command, container
 from tests.unit.labs import lab, spec
 from tests.unit.plays import play, program
 from tests.unit.test_bench import FakePlay, FakeTrust

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hvlab import datasets
 from hvlab.ansible.action import hvlab_data as action
-from hvlab.datasets import own_files, shelf
+from hvlab.workloads import datasets
+from hvlab.workloads.datasets import own_files, shelf
 from tests.unit.test_datasets import contents, written
 from tests.unit.test_pack import ROOT, names, node_module
 

@@ -9,10 +9,10 @@ import tarfile
 import pytest
 from sklearn.datasets import load_digits
 
-from hvlab import datasets
-from hvlab.datasets import idx, shelf
-from hvlab.datasets.idx import FILES
-from hvlab.errors import CheckError, UsageError
+from hvlab.base.errors import CheckError, UsageError
+from hvlab.workloads import datasets
+from hvlab.workloads.datasets import idx, shelf
+from hvlab.workloads.datasets.idx import FILES
 
 TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS = FILES
 

@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from hvlab import datasets
-from hvlab.datasets import shelf
-from hvlab.datasets.idx import FILES
-from hvlab.errors import CheckError, UsageError
+from hvlab.base.errors import CheckError, UsageError
+from hvlab.workloads import datasets
+from hvlab.workloads.datasets import shelf
+from hvlab.workloads.datasets.idx import FILES
 from tests.unit.test_datasets import contents, sum_of
 
 # So long that no machine is too slow for it.

@@ -2,10 +2,10 @@
 
 import pytest
 
+from hvlab.base.errors import CheckError, UsageError
 from hvlab.cli import doctor_prove
 from hvlab.doctor import known
 from hvlab.doctor.proofs import OF_CAUSE, PROOFS, CauseProof
-from hvlab.errors import CheckError, UsageError
 
 PROOF = CauseProof("host-key", "p1", "break", ("bench",), ("keys", "issue"))
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from ansible.module_utils import hvlab_kernel
 
-from hvlab.provision.driver.plan import plan
-from hvlab.resolver import facts
-from hvlab.resolver import plan as resolved
+from hvlab.stack.provision.driver.plan import plan
+from hvlab.stack.resolver import facts
+from hvlab.stack.resolver import plan as resolved
 from tests.unit.test_driver import KERNEL, REQUEST, make
 from tests.unit.test_driver_role import filled
 from tests.unit.test_resolver import lab

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.provision.driver.packages import requested_packages
-from hvlab.provision.driver.plan import plan
+from hvlab.stack.provision.driver.packages import requested_packages
+from hvlab.stack.provision.driver.plan import plan
 from tests.unit.test_driver import KERNEL, REQUEST, make
 from tests.unit.test_driver_role import filled
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.provision.driver.loading import loading
-from hvlab.provision.driver.plan import plan
+from hvlab.stack.provision.driver.loading import loading
+from hvlab.stack.provision.driver.plan import plan
 from tests.contract.tree import ROOT, load
 from tests.unit.plays import ansible_playbook, play
 from tests.unit.test_driver import BUILT, DAEMON, KERNEL, PYTHON, REQUEST, make

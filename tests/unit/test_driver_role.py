@@ -5,8 +5,8 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from hvlab.provision.driver.host import DriverHost, DriverRequest
-from hvlab.provision.driver.packages import driver_packages
+from hvlab.stack.provision.driver.host import DriverHost, DriverRequest
+from hvlab.stack.provision.driver.packages import driver_packages
 from tests.contract.tree import ROOT
 from tests.unit.test_container_runtime import trusted
 

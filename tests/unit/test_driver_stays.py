@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.provision.driver.plan import plan
-from hvlab.provision.driver.sources import pin
-from hvlab.resolver import plan as resolved
+from hvlab.stack.provision.driver.plan import plan
+from hvlab.stack.provision.driver.sources import pin
+from hvlab.stack.resolver import plan as resolved
 from tests.unit.test_driver import KERNEL, REQUEST, make
 from tests.unit.test_resolver import lab
 

@@ -10,7 +10,7 @@ import pytest
 from ansible.module_utils import hvlab_disk, hvlab_network, hvlab_packages, hvlab_probe, hvlab_users
 
 from hvlab.ansible.modules import hvlab_facts
-from hvlab.paths import project_dir
+from hvlab.base.paths import project_dir
 
 MODULES = project_dir() / "hvlab/ansible"
 IP_ADDR = """[

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.errors import UsageError
-from hvlab.formats import lab_sheet, markdown, sheet_words
-from hvlab.formats.lab_sheet import Sheet, SheetTraining
+from hvlab.base.errors import UsageError
 from hvlab.report import analysis, fill
 from hvlab.report import data as report_data
 from hvlab.report.words import LANGUAGES, load
+from hvlab.results.formats import lab_sheet, markdown, sheet_words
+from hvlab.results.formats.lab_sheet import Sheet, SheetTraining
 from tests.unit import runs
 
 WIDE = "&nbsp; " * 20

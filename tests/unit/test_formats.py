@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from hvlab import formats
-from hvlab.errors import UsageError
-from hvlab.formats import MeasuredRun, junit
+from hvlab.base.errors import UsageError
+from hvlab.results import formats
+from hvlab.results.formats import MeasuredRun, junit
 from tests.unit import formats_run
 from tests.unit.formats_run import RUN, TIMES, measured
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.errors import UsageError
-from hvlab.formats import content, importing
-from hvlab.formats.records import LaunchOverrides
+from hvlab.base.errors import UsageError
+from hvlab.results.formats import content, importing
+from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import Store
 
 LOG = Path(__file__).parent.parent / "data/nccl-tests/allreduce-8x-mi300x-rccl.txt"

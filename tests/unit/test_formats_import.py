@@ -8,16 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hvlab import formats
+from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.cli import run as hvlab
-from hvlab.errors import CheckError, HvlabError, UsageError
-from hvlab.formats import READERS, importing, launch
-from hvlab.formats.records import LaunchOverrides, LogSource, records
 from hvlab.report import data
 from hvlab.report.blocks import Number
 from hvlab.report.document import document
 from hvlab.report.words import load
-from hvlab.results import configurations
+from hvlab.results import configurations, formats
+from hvlab.results.formats import READERS, importing, launch
+from hvlab.results.formats.records import LaunchOverrides, LogSource, records
 from hvlab.results.store import Store
 from tests.unit import reports
 from tests.unit.formats_run import FAILED, RUN, TIMES, measured

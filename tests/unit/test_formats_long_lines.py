@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.formats import READERS, nccl_json, nccl_text, osu
-from hvlab.formats.launch import origin_line
+from hvlab.results.formats import READERS, nccl_json, nccl_text, osu
+from hvlab.results.formats.launch import origin_line
 
 DATA = Path(__file__).parent.parent / "data"
 LONG = 2_000_000

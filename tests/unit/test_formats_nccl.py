@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.errors import CheckError
-from hvlab.formats import READERS, nccl_document, nccl_json, nccl_print, nccl_text
-from hvlab.formats.launch import launches
+from hvlab.base.errors import CheckError
+from hvlab.results.formats import READERS, nccl_document, nccl_json, nccl_print, nccl_text
+from hvlab.results.formats.launch import launches
 from tests.unit.formats_run import PREFIXES, measured
 
 DATA = Path(__file__).parent.parent / "data/nccl-tests"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.errors import CheckError
-from hvlab.formats import nccl_text, osu, osu_print
-from hvlab.formats.launch import launches
+from hvlab.base.errors import CheckError
+from hvlab.results.formats import nccl_text, osu, osu_print
+from hvlab.results.formats.launch import launches
 from tests.unit.formats_run import PREFIXES, measured
 
 DATA = Path(__file__).parent.parent / "data/osu"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hvlab import formats
-from hvlab.errors import CheckError
-from hvlab.formats import importing
-from hvlab.formats.records import LaunchOverrides
+from hvlab.base.errors import CheckError
+from hvlab.results import formats
+from hvlab.results.formats import importing
+from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import Store
 
 # https://github.com/horovod/horovod/issues/712

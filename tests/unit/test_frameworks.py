@@ -5,8 +5,8 @@ import pytest
 from hvlab.bench.matrix import expand
 from hvlab.bench.schedule import Schedule
 from hvlab.lab.variants import choose, device, unavailable, variant_for
-from hvlab.launchers import command
 from hvlab.workloads import argv
+from hvlab.workloads.launchers import command
 from tests.unit.labs import lab, spec
 
 BOTH = {

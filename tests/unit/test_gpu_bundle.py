@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from tests.contract.tree import ROOT
 from tests.gpu.bundle import manifest, parts, root
 from tests.gpu.bundle.manifest import MIB, Packed

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.provision.handover import CONTROLLER, Handover, PackSource, after_the_first, choose, worthwhile
+from hvlab.stack.provision.handover import (
+    CONTROLLER,
+    Handover,
+    PackSource,
+    after_the_first,
+    choose,
+    worthwhile,
+)
 
 
 def rounds(count: int) -> list[list[str]]:

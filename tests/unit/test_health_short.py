@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.paths import project_dir
 from hvlab.health import node
 from hvlab.health.node import probe, short, smi
 from hvlab.health.node.finding import hard, passed, soft
-from hvlab.paths import project_dir
 
 SOURCE = Path(node.__file__).parent
 TYPES = {"own": {}, "known": {}, "type": "", "expect": {}}

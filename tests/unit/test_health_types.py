@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.health import expected, learn
 from hvlab.health.node import machine, subjects
 

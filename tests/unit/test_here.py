@@ -16,8 +16,8 @@ from ansible.plugins.loader import connection_loader, init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from hvlab.ansible.action.hvlab_case import ActionModule
+from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.cli import run
-from hvlab.errors import CheckError, HvlabError, UsageError
 from hvlab.lab.slurm_job import SlurmJob
 from hvlab.remote import here
 from hvlab.remote.playbook import HostFailure

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from paramiko.hostkeys import HostKeyEntry
 
-from hvlab.errors import HvlabError, UsageError
+from hvlab.base.errors import HvlabError, UsageError
 from hvlab.remote.host_keys import ShownKeys, compare, read_fingerprints, select_trusted, shared
 from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, record
 from tests.unit.labs import lab

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.baseline import keeping
+from hvlab.analysis.baseline import keeping
+from hvlab.base.errors import HvlabError, UsageError
 from hvlab.bench import suite
 from hvlab.doctor import reading
-from hvlab.errors import HvlabError, UsageError
-from hvlab.formats import READERS, detect, pods, sheet_tasks
 from hvlab.health import expected
 from hvlab.lab import inventory
-from hvlab.launchers import slurm, slurm_queue
 from hvlab.remote.known_hosts import known_keys
-from hvlab.resolver import catalogue, own
+from hvlab.results.formats import READERS, detect, pods, sheet_tasks
+from hvlab.stack.resolver import catalogue, own
 from hvlab.vlab import topology
 from hvlab.workloads import command, sizes
+from hvlab.workloads.launchers import slurm, slurm_queue
 from tests.unit.fuzzing import QUICK
 
 SECONDS = 60

@@ -80,7 +80,11 @@ def away(tmp_path_factory):
 
 
 def test_nothing_is_left_behind(away):
-    told = away("python", "-c", "import hvlab, hvlab.paths; print(hvlab.__file__, hvlab.paths.project_dir())")
+    told = away(
+        "python",
+        "-c",
+        "import hvlab, hvlab.base.paths; print(hvlab.__file__, hvlab.base.paths.project_dir())",
+    )
     assert told.split() == [str(away.project.parent / "__init__.py"), str(away.project)]
     parts = ("hvlab", "playbooks", "roles", "templates", "inventory")
     files = [path.relative_to(tree.ROOT) for path in tree.files()]

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from hvlab.base.errors import UsageError
 from hvlab.bench.matrix import expand
-from hvlab.errors import UsageError
 from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
-from hvlab.launchers import LAUNCHERS, command, recipe
+from hvlab.workloads.launchers import LAUNCHERS, command, recipe
 from tests.unit.labs import case, lab, spec
 
 PROGRAM = ("collective.py", "--x", "1")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from hvlab.base.errors import UsageError
+from hvlab.base.paths import project_dir
 from hvlab.cli import run
-from hvlab.errors import UsageError
 from hvlab.lab import builds
 from hvlab.lab.builds import patches
-from hvlab.paths import project_dir
-from hvlab.resolver import HostRequest, Resolution, facts, lock, pins, plan
+from hvlab.stack.resolver import HostRequest, Resolution, facts, lock, pins, plan
 
 H100 = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "memory_mib": 81559}
 UBUNTU = {"distribution": "Ubuntu", "distribution_version": "22.04", "python": "3.10.12", "gcc": "11.4.0"}

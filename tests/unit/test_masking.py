@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.masking import hides, is_masked, masked, masked_argv
+from hvlab.base.masking import hides, is_masked, masked, masked_argv
 from hvlab.results import outcomes
 from hvlab.workloads import Outcome
 from tests.unit import labs

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import pytest
 
+from hvlab.base.errors import UsageError
 from hvlab.bench.matrix import Spec, expand
 from hvlab.bench.placement import ALL_PAIRS, PAIRS, counts, default_hosts, default_slots, parse_counts, spread
-from hvlab.errors import UsageError
 from tests.unit.labs import VARIANTS, block, case, lab, spec
 
 

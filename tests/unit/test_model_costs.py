@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
 
-from hvlab.errors import UsageError
-from hvlab.model.costs import SHAPES, Cost, crossing, shape
+from hvlab.analysis.model.costs import SHAPES, Cost, crossing, shape
+from hvlab.base.errors import UsageError
 
 ALGORITHMS = [(collective, name) for collective, found in SHAPES.items() for name in found]
 costs = some.builds(

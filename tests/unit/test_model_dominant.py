@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.model.costs import Cost
-from hvlab.model.dominant import collective, explain, startup, step
-from hvlab.model.explanation import Explanation
-from hvlab.model.fit import fits
-from hvlab.model.training import trainings
-from hvlab.model.versus import backends, flop_per_byte, models, rivals
+from hvlab.analysis.model.costs import Cost
+from hvlab.analysis.model.dominant import collective, explain, startup, step
+from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.fit import fits
+from hvlab.analysis.model.training import trainings
+from hvlab.analysis.model.versus import backends, flop_per_byte, models, rivals
 from hvlab.results.configurations import Repeats
 from tests.unit.synthetic import RING, SIZES, fitted, phrase, swept, trained
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hvlab.model.costs import SHAPES, Cost
-from hvlab.model.fit import Fit, NoFit, fit, fits
-from hvlab.model.noise import expected_maximum
-from hvlab.model.problem import LinearProblem
-from hvlab.model.sweep import Sweep, SweepPoint, sweeps
+from hvlab.analysis.model.costs import SHAPES, Cost
+from hvlab.analysis.model.fit import Fit, NoFit, fit, fits
+from hvlab.analysis.model.noise import expected_maximum
+from hvlab.analysis.model.problem import LinearProblem
+from hvlab.analysis.model.sweep import Sweep, SweepPoint, sweeps
 from tests.unit.synthetic import RING, SIZES, SWEPT, configuration, fitted, measured, phrase, sweep, swept
 
 

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from benchmarks import bench_model
-from hvlab.model.costs import Cost
-from hvlab.model.fit import fits
-from hvlab.model.noise import expected_maximum
-from hvlab.model.predict import RANKS, check, predict, predictions
-from hvlab.model.prediction import NoPrediction, Prediction, PredictionCheck
-from hvlab.model.step import BACKWARD, basis
-from hvlab.model.training import trainings
+from hvlab.analysis.model.costs import Cost
+from hvlab.analysis.model.fit import fits
+from hvlab.analysis.model.noise import expected_maximum
+from hvlab.analysis.model.predict import RANKS, check, predict, predictions
+from hvlab.analysis.model.prediction import NoPrediction, Prediction, PredictionCheck
+from hvlab.analysis.model.step import BACKWARD, basis
+from hvlab.analysis.model.training import trainings
 from hvlab.results.configurations import Configuration, Repeats
 from tests.unit.synthetic import RING, SIZES, SWEPT, configuration, fitted, measured, phrase, swept, trained
 

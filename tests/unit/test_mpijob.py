@@ -15,14 +15,14 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.bench import manifests
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import run as hvlab
-from hvlab.errors import CheckError, HvlabError, UsageError
-from hvlab.formats import importing, pods
-from hvlab.formats.records import LaunchOverrides
-from hvlab.launchers import mpijob
+from hvlab.results.formats import importing, pods
+from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import Store
+from hvlab.workloads.launchers import mpijob
 from tests.contract.tree import ROOT
 from tests.unit.labs import VARIANTS, case, lab, spec
 from tests.unit.programs import PROGRAMS, program

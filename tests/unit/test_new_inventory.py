@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hvlab.errors import InventoryError, Problem, UsageError
+from hvlab.base.errors import InventoryError, Problem, UsageError
 from hvlab.lab import new_inventory, rank_network
 from hvlab.lab.host_patterns import ListedHost, expand
 from hvlab.lab.inventory import load

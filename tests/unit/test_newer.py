@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hvlab.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, render
-from hvlab.resolver.catalogue import load
-from hvlab.resolver.newer import basis
-from hvlab.resolver.versions import numbers
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, render
+from hvlab.stack.resolver.catalogue import load
+from hvlab.stack.resolver.newer import basis
+from hvlab.stack.resolver.versions import numbers
 
 H100 = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "memory_mib": 81559}
 UBUNTU = {"distribution": "Ubuntu", "distribution_version": "24.04", "python": "3.12.3", "gcc": "13.2.0"}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hvlab import paths
+from hvlab.base import paths
 from hvlab.cli import run
-from hvlab.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan
-from hvlab.resolver.catalogue import build, files, load
-from hvlab.resolver.own import CatalogueError, merged
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan
+from hvlab.stack.resolver.catalogue import build, files, load
+from hvlab.stack.resolver.own import CatalogueError, merged
 
 H100 = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0"}
 UBUNTU = {"distribution": "Ubuntu", "distribution_version": "24.04", "python": "3.12.3", "gcc": "13.2.0"}

@@ -6,8 +6,8 @@ import tarfile
 
 import pytest
 
-from hvlab.datasets import archive, own_files
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
+from hvlab.workloads.datasets import archive, own_files
 
 
 @pytest.fixture

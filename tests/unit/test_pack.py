@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from hvlab.ansible.action import hvlab_pack
-from hvlab.provision import packs
+from hvlab.stack.provision import packs
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from hvlab.resolver import packages, versions
-from hvlab.resolver.catalogue import load
-from hvlab.resolver.entries import OperatingSystem
+from hvlab.stack.resolver import packages, versions
+from hvlab.stack.resolver.catalogue import load
+from hvlab.stack.resolver.entries import OperatingSystem
 from tests.contract import tree
 from tests.unit.test_container_runtime import trusted
 

@@ -12,9 +12,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils import hvlab_packages as facts
 
 from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule
-from hvlab.errors import UsageError
-from hvlab.provision import managers
-from hvlab.provision.packages import (
+from hvlab.base.errors import UsageError
+from hvlab.stack.provision import managers
+from hvlab.stack.provision.packages import (
     PackageSpec,
     Transaction,
     apt_transaction,

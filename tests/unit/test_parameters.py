@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import COMMON, Parameter, environment, word
 from hvlab.workloads.sizes import parse_size, parse_sizes, shown, whole

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from hvlab import paths
-from hvlab.errors import UsageError
+from hvlab.base import paths
+from hvlab.base.errors import UsageError
 
 DEFAULTS = [
     (paths.default_inventory, "inventory/lab", "ANSIBLE_INVENTORY"),

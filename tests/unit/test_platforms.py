@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hvlab.errors import UsageError
-from hvlab.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, platforms
-from hvlab.resolver.catalogue import load
-from hvlab.resolver.lab import request
+from hvlab.base.errors import UsageError
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, platforms
+from hvlab.stack.resolver.catalogue import load
+from hvlab.stack.resolver.lab import request
 
 UBUNTU = {"distribution": "Ubuntu", "distribution_version": "22.04", "python": "3.10.12", "gcc": "11.4.0"}
 WSL = "5.15.167.4-microsoft-standard-WSL2"

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.ansible.action import hvlab_preflight as action
-from hvlab.answers import mismatch
-from hvlab.errors import report
+from hvlab.base.answers import mismatch
+from hvlab.base.errors import report
 from hvlab.lab.facts_shape import Facts
-from hvlab.provision import preflight
-from hvlab.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
+from hvlab.stack.provision import preflight
+from hvlab.stack.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
 from tests.unit.fuzzing import QUICK
 from tests.unit.test_answers import VALUES, _replaced
 

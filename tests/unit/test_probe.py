@@ -10,7 +10,7 @@ from dataclasses import replace
 import paramiko
 import pytest
 
-from hvlab.errors import UnreachableError
+from hvlab.base.errors import UnreachableError
 from hvlab.remote.known_hosts import known_hosts_files
 from hvlab.remote.probe import probe
 from tests.unit.labs import lab

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from hvlab import process
-from hvlab.errors import HvlabError
+from hvlab.base import process
+from hvlab.base.errors import HvlabError
 from hvlab.vlab import command
 
 # Its child holds the pipes after it is gone.

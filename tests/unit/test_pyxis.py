@@ -10,7 +10,7 @@ from hvlab.bench import stack
 from hvlab.bench.matrix import expand
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import run
-from hvlab.launchers import command, pyxis
+from hvlab.workloads.launchers import command, pyxis
 from tests.unit.labs import lab, spec
 from tests.unit.test_launchers import PROGRAM, STEP
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from hvlab.analysis.compare import measurements
+from hvlab.analysis.compare.decisions import decide
+from hvlab.base.errors import InterruptedRunError
 from hvlab.bench import looks, measure
 from hvlab.bench.schedule import Schedule
-from hvlab.compare import measurements
-from hvlab.compare.decisions import decide
-from hvlab.errors import InterruptedRunError
 from tests.unit.labs import lab, spec
 from tests.unit.test_bench import FakePlay, store, world  # noqa: F401 - fixtures
 from tests.unit.test_workloads import ENDED, RESULT

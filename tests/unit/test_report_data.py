@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.report import conditions, data, html
 from hvlab.report.document import document
 from hvlab.report.words import load

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from hvlab.base.errors import UsageError
 from hvlab.cli import run
-from hvlab.errors import UsageError
 from hvlab.report import history
 from hvlab.report.words import load
 from hvlab.results.store import Store

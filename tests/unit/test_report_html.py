@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hvlab.paths import project_dir
+from hvlab.base.paths import project_dir
 from hvlab.report import html
 from hvlab.report.blocks import Column, Heading, Paragraph, Plot, Table
 from hvlab.report.document import document

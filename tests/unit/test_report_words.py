@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.paths import project_dir
+from hvlab.base.paths import project_dir
 from hvlab.report.blocks import Code, Fact, Number, Range, Say, Several
 from hvlab.report.words import LANGUAGES, clock, load
 
@@ -60,7 +60,7 @@ def test_every_phrase_that_is_said_is_there():
 def test_every_warning_of_the_model_has_its_phrase():
     named = {
         f"why.{node.args[0].value}"
-        for path in (project_dir() / "hvlab/model").glob("*.py")
+        for path in (project_dir() / "hvlab/analysis/model").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Explanation"
         if isinstance(node.args[0], ast.Constant)

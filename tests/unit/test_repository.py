@@ -10,9 +10,9 @@ from ansible.errors import AnsibleActionFail
 
 from hvlab.ansible.action import hvlab_repository
 from hvlab.ansible.modules.hvlab_repository import apply
-from hvlab.errors import CheckError, UsageError
-from hvlab.paths import project_dir
-from hvlab.provision import repository
+from hvlab.base.errors import CheckError, UsageError
+from hvlab.base.paths import project_dir
+from hvlab.stack.provision import repository
 
 FILE = Path(__file__).parents[1] / "data/two-keys.asc"
 TWO_KEYS = FILE.read_bytes()

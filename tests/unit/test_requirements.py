@@ -5,8 +5,8 @@ import re
 import pytest
 import yaml
 
-from hvlab.provision.requirements import locked, of_framework, requirements, without_build
-from hvlab.resolver.catalogue import FOLDER, load
+from hvlab.stack.provision.requirements import locked, of_framework, requirements, without_build
+from hvlab.stack.resolver.catalogue import FOLDER, load
 from tests.contract.tree import ROOT
 
 FILES = ROOT / "roles/python_env/files"

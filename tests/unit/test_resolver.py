@@ -9,14 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.lab.pin_variables import METHODS
-from hvlab.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, rules, versions
-from hvlab.resolver.catalogue import FOLDER, CatalogueError, build, load
-from hvlab.resolver.lab import request
-from hvlab.resolver.model import ConstraintProblem, Limit, Relation, Scope, prune
-from hvlab.resolver.problem import ONE_CUDA
-from hvlab.resolver.provider import SearchLimitError, search
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, rules, versions
+from hvlab.stack.resolver.catalogue import FOLDER, CatalogueError, build, load
+from hvlab.stack.resolver.lab import request
+from hvlab.stack.resolver.model import ConstraintProblem, Limit, Relation, Scope, prune
+from hvlab.stack.resolver.problem import ONE_CUDA
+from hvlab.stack.resolver.provider import SearchLimitError, search
 
 A100 = {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_mib": 81920}
 M40 = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945}
@@ -557,8 +557,8 @@ def test_many_kinds_of_hosts():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("hvlab.resolver.provider.ROUNDS", 1)
-    monkeypatch.setattr("hvlab.resolver.provider.ROUNDS_EACH", 0)
+    monkeypatch.setattr("hvlab.stack.resolver.provider.ROUNDS", 1)
+    monkeypatch.setattr("hvlab.stack.resolver.provider.ROUNDS_EACH", 0)
 
 
 def test_a_search_that_ends_at_its_limit_refuses_nothing(impatient):
@@ -580,7 +580,7 @@ def test_a_preference_that_the_search_cannot_decide(monkeypatch):
             raise SearchLimitError("")
         return search(problem, scope)
 
-    monkeypatch.setattr("hvlab.resolver.solve.search", give_up)
+    monkeypatch.setattr("hvlab.stack.resolver.solve.search", give_up)
     found = plan([*lab("n1"), *lab("n2", gpus=[M40])])
     assert isinstance(found, Resolution)
     assert any("the search ended at its limit before it knew of one for all" in note for note in found.notes)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from hvlab.ansible.action import hvlab_resolve
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 
 GPU = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945, "pci": "0000:00:05.0"}
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from hvlab.resolver import HostRequest, Infeasible, Resolution, plan
-from hvlab.resolver.facts import from_file
-from hvlab.resolver.pins import parse
-from hvlab.resolver.versions import prefix
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, plan
+from hvlab.stack.resolver.facts import from_file
+from hvlab.stack.resolver.pins import parse
+from hvlab.stack.resolver.versions import prefix
 
 CASES = yaml.safe_load(Path(__file__).with_name("resolver_cases.yml").read_text(encoding="utf-8"))["cases"]
 

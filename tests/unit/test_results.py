@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 
 import pytest
 
-from hvlab.errors import HvlabError, UsageError
+from hvlab.base.errors import HvlabError, UsageError
 from hvlab.results.store import FIELDS, MIGRATIONS, SCHEMA, Record, Store, new_run_id, utc
 
 DESIGN = (

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hvlab import cli
-from hvlab.errors import HvlabError, UsageError
-from hvlab.paths import project_dir
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.paths import project_dir
 from hvlab.results import journal
 from hvlab.results import store as stores
 from hvlab.results.database import DamagedStoreError
@@ -267,7 +267,7 @@ def on_full_disk(statement: str, folder: Path) -> str:
     """Return what a statement raises where no file may grow."""
     code = f"""{FULL}
 from pathlib import Path
-from hvlab.errors import HvlabError
+from hvlab.base.errors import HvlabError
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
 folder = Path(sys.argv[1])

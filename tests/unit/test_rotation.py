@@ -5,8 +5,8 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 
+from hvlab.base.errors import HvlabError, Problem, UnreachableError, UsageError
 from hvlab.cli import cli, keys
-from hvlab.errors import HvlabError, Problem, UnreachableError, UsageError
 from hvlab.remote import rotation, ssh_keys, trust
 
 HOSTS = """

@@ -12,8 +12,8 @@ from pathlib import Path
 import ansible_runner
 import pytest
 
-from hvlab.errors import CheckError, HvlabError, UnreachableError
-from hvlab.paths import project_dir
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError
+from hvlab.base.paths import project_dir
 from hvlab.remote import facts
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.shell import Shell

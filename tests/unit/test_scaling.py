@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from hvlab.analysis.scaling import check_hosts, curves, slowdowns
 from hvlab.results.configurations import gather
-from hvlab.scaling import check_hosts, curves, slowdowns
 from hvlab.statistics.interval import Interval
 from tests.unit.test_compare import launch
 

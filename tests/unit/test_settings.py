@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hvlab import launchers, workloads
+from hvlab import workloads
+from hvlab.base.errors import UsageError
 from hvlab.bench import settings, sides
 from hvlab.bench.matrix import Block, Spec, expand
 from hvlab.bench.settings import SettingsFile
-from hvlab.datasets import rules
-from hvlab.datasets.shelf import key_in
-from hvlab.errors import UsageError
+from hvlab.workloads import launchers
+from hvlab.workloads.datasets import rules
+from hvlab.workloads.datasets.shelf import key_in
 from tests.unit import labs
 
 TABLE = "1 2 1 2 2 0 3 0 0 65536 4 0 0"

@@ -5,18 +5,18 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from hvlab.analysis.compare import measurements
+from hvlab.analysis.compare.decision_rows import as_json, sentences, table
+from hvlab.analysis.compare.decisions import decide, questions
+from hvlab.analysis.compare.measurements import Measurements
+from hvlab.base.errors import UsageError
 from hvlab.bench import sides
 from hvlab.bench.against import against
 from hvlab.bench.matrix import Spec, expand
 from hvlab.cli import run
-from hvlab.compare import measurements
-from hvlab.compare.decision_rows import as_json, sentences, table
-from hvlab.compare.decisions import decide, questions
-from hvlab.compare.measurements import Measurements
-from hvlab.errors import UsageError
-from hvlab.launchers import job
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.results.store import Store
+from hvlab.workloads.launchers import job
 from tests.unit.labs import block, case, lab, spec
 from tests.unit.test_cli import inventory, known  # noqa: F401 - a fixture
 from tests.unit.test_results import RECORD

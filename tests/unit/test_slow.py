@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from benchmarks.bench_find_slow import NOISES, UNLIKE, SimulatedLab
-from hvlab.errors import CheckError, UsageError
-from hvlab.slow import advice, steps, trials
-from hvlab.slow import suspects as suspects_module
-from hvlab.slow.groups import far_groups
-from hvlab.slow.judge import judge
-from hvlab.slow.search import LOOKS, search
-from hvlab.slow.steps import ProbeStep
-from hvlab.slow.suspects import Suspect, relative, suspects
-from hvlab.slow.trials import TrialOutcome
+from hvlab.base.errors import CheckError, UsageError
+from hvlab.searches.slow import advice, steps, trials
+from hvlab.searches.slow import suspects as suspects_module
+from hvlab.searches.slow.groups import far_groups
+from hvlab.searches.slow.judge import judge
+from hvlab.searches.slow.search import LOOKS, search
+from hvlab.searches.slow.steps import ProbeStep
+from hvlab.searches.slow.suspects import Suspect, relative, suspects
+from hvlab.searches.slow.trials import TrialOutcome
 
 UP, DOWN, HOST, PAIR = (
     ("up", (2, 2)),

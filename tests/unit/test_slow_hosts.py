@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.cli import run
-from hvlab.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.remote.playbook import HostFailure
 from hvlab.results.lock import measuring
-from hvlab.slow import hosts
-from hvlab.slow.hosts import HostProbe
-from hvlab.slow.programs import transfers
-from hvlab.slow.steps import ProbeStep
+from hvlab.searches.slow import hosts
+from hvlab.searches.slow.hosts import HostProbe
+from hvlab.searches.slow.programs import transfers
+from hvlab.searches.slow.steps import ProbeStep
 from tests.unit.labs import lab
 from tests.unit.test_slow import HOST, PAIR, Links
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from hvlab.base.errors import CheckError, UnreachableError, UsageError
 from hvlab.bench.schedule import Schedule
-from hvlab.errors import CheckError, UnreachableError, UsageError
-from hvlab.launchers import slurm, slurm_queue
+from hvlab.workloads.launchers import slurm, slurm_queue
 from tests.unit.labs import VARIANTS, lab, spec
 from tests.unit.programs import program
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvlab.errors import CheckError, UsageError
+from hvlab.base.errors import CheckError, UsageError
 from hvlab.lab import slurm_job
 from hvlab.lab.slurm_job import Installed
 from tests.unit.programs import program

@@ -2,10 +2,10 @@
 
 import pytest
 
+from hvlab.base.errors import UsageError
 from hvlab.bench import suite
 from hvlab.bench.matrix import Spec, expand
 from hvlab.bench.suite import Overrides, Suite, blocks, load, plain
-from hvlab.errors import UsageError
 from hvlab.lab.backends import PARALLEL
 from tests.unit.labs import VARIANTS, lab
 

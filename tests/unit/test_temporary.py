@@ -10,13 +10,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from hvlab import process
+from hvlab.base import process
+from hvlab.base.temporary import temporary_folder
 from hvlab.remote.playbook import _end_workers
-from hvlab.temporary import temporary_folder
 
 HOLDER = """
 import time
-from hvlab.temporary import temporary_folder
+from hvlab.base.temporary import temporary_folder
 with temporary_folder() as folder:
     (folder / "secret").write_text("x")
     print(folder, flush=True)
@@ -56,7 +56,7 @@ def test_a_killed_process_leaves_it_until_the_next_call():
 
 def test_what_looks_like_one_is_left_alone(monkeypatch, tmp_path):
     """A link, a file, and the folder of another user."""
-    monkeypatch.setattr("hvlab.temporary.tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("hvlab.base.temporary.tempfile.tempdir", str(tmp_path))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "hvlab-tmp-link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "hvlab-tmp-file").write_text("x")
@@ -71,7 +71,7 @@ def test_what_looks_like_one_is_left_alone(monkeypatch, tmp_path):
 
 STARTER = """
 import subprocess, sys, time
-from hvlab import process
+from hvlab.base import process
 child = subprocess.Popen(process.bound([sys.executable, "-c", "import time; time.sleep(60)"]))
 print(child.pid, flush=True)
 time.sleep(60)

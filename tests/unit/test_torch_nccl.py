@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvlab.resolver import Infeasible, Resolution, pins, plan
+from hvlab.stack.resolver import Infeasible, Resolution, pins, plan
 from tests.unit.test_resolver import A100, lab
 
 M40 = {"name": "Tesla M40"}

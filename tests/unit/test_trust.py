@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hvlab.errors import HvlabError
+from hvlab.base.errors import HvlabError
 from hvlab.remote import ssh_keys, trust
 
 

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.errors import CheckError, UsageError
 from hvlab.bench.matrix import Block
 from hvlab.bench.settings import SettingsFile
-from hvlab.errors import CheckError, UsageError
 from hvlab.lab.backends import BACKENDS
+from hvlab.searches.tune import confirmation, space_file
+from hvlab.searches.tune import space as spaces
+from hvlab.searches.tune.autotune import best_of
+from hvlab.searches.tune.importance import importance
+from hvlab.searches.tune.result import TuneResult
+from hvlab.searches.tune.search import Board, SearchResult, search
+from hvlab.searches.tune.selection import of_block
+from hvlab.searches.tune.space import Candidate, Space
+from hvlab.searches.tune.space_file import SpaceParameter
 from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.sequential import compare_in_looks
 from hvlab.statistics.verdict import Pair
-from hvlab.tune import confirmation, space_file
-from hvlab.tune import space as spaces
-from hvlab.tune.autotune import best_of
-from hvlab.tune.importance import importance
-from hvlab.tune.result import TuneResult
-from hvlab.tune.search import Board, SearchResult, search
-from hvlab.tune.selection import of_block
-from hvlab.tune.space import Candidate, Space
-from hvlab.tune.space_file import SpaceParameter
 from tests.unit import labs
 
 

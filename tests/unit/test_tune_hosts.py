@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hvlab.answers import AnswerError
+from hvlab.base.answers import AnswerError
+from hvlab.base.errors import CheckError, UsageError
+from hvlab.base.paths import project_dir
 from hvlab.bench.settings import SettingsFile
 from hvlab.cli import cli
-from hvlab.errors import CheckError, UsageError
 from hvlab.health.ask import Answered
 from hvlab.lab.inventory import Lab
-from hvlab.paths import project_dir
 from hvlab.results.store import Store
-from hvlab.tune import host_session, host_space, host_state, session, space_file, trials
-from hvlab.tune import space as spaces
-from hvlab.tune.host_result import HostTuneResult, lines
-from hvlab.tune.host_state import BEFORE, State
-from hvlab.tune.session import TuneRequest
+from hvlab.searches.tune import host_session, host_space, host_state, session, space_file, trials
+from hvlab.searches.tune import space as spaces
+from hvlab.searches.tune.host_result import HostTuneResult, lines
+from hvlab.searches.tune.host_state import BEFORE, State
+from hvlab.searches.tune.session import TuneRequest
 from hvlab.workloads.case import Case
 from tests.unit import labs
 from tests.unit.plays import play, program

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from hvlab.base.errors import CheckError, UsageError
 from hvlab.bench import looks, progress, watch
 from hvlab.bench.schedule import Schedule
 from hvlab.bench.settings import SettingsFile, load
 from hvlab.bench.watch import Watch
-from hvlab.errors import CheckError, UsageError
 from hvlab.report import data as reading
 from hvlab.report import markdown, tuning
 from hvlab.report.document import document
@@ -28,11 +28,11 @@ from hvlab.results import searches
 from hvlab.results.lock import holder, measuring
 from hvlab.results.searches import RESULT
 from hvlab.results.store import Record, Run, Store, new_run_id
-from hvlab.tune import confirmation, session, trials
-from hvlab.tune import space as spaces
-from hvlab.tune.result import TuneResult
-from hvlab.tune.session import TuneRequest
-from hvlab.tune.space_file import SpaceParameter
+from hvlab.searches.tune import confirmation, session, trials
+from hvlab.searches.tune import space as spaces
+from hvlab.searches.tune.result import TuneResult
+from hvlab.searches.tune.session import TuneRequest
+from hvlab.searches.tune.space_file import SpaceParameter
 from hvlab.workloads.case import Case
 from tests.unit import labs
 from tests.unit.test_results import RECORD

@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
+from hvlab.base.paths import project_dir
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.environment import stack
 from hvlab.lab.folders import folders
 from hvlab.lab.variants import carries, choose, device, variant_for, variants
-from hvlab.paths import project_dir
 from tests.unit.labs import lab
 
 GPU_VARIANTS = {"cpu": {"mpi": True, "gloo": True}, "nccl": {"mpi": True, "gpu_operations": "nccl"}}

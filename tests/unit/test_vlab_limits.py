@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.errors import HvlabError
+from hvlab.base.errors import HvlabError
 from hvlab.vlab import enter_cgroup, limits
 from hvlab.vlab.limits import Controller, NodeLimits
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.vlab import links, reality, settings
 from hvlab.vlab.topology import LinkLimits, PairLimit, Rack, Topology
 

@@ -4,7 +4,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.vlab import names
 
 

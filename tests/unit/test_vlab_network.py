@@ -6,7 +6,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from hvlab.files import locked
+from hvlab.base.files import locked
 from hvlab.vlab import kernel, network
 
 LAB = IPv4Network("198.18.0.0/24")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.lab.inventory import Host, Lab
 from hvlab.vlab import image
 from hvlab.vlab import lab as virtual

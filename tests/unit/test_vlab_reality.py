@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.errors import HvlabError
-from hvlab.files import locked
+from hvlab.base.errors import HvlabError
+from hvlab.base.files import locked
 from hvlab.vlab import files, keys, known_hosts, node, reality
 from hvlab.vlab.command import run
 from hvlab.vlab.controller import NodeConfig

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 from hvlab.vlab.topology import LinkLimits, PairLimit, Topology, load, parse
 
 HOSTS = [f"n{number}" for number in range(1, 9)]

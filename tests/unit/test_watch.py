@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.text import Text
 
 from hvlab import cli
+from hvlab.base.errors import UsageError
+from hvlab.base.paths import project_dir
 from hvlab.bench import measure, progress, watch
 from hvlab.bench.progress import Display, RunProgress
 from hvlab.bench.watch import Watch
 from hvlab.cli.watch import _Page
-from hvlab.errors import UsageError
-from hvlab.paths import project_dir
 from hvlab.results.lock import holder, measuring
 from hvlab.results.store import Store
 from tests.unit.test_bench import FakePlay, plan, store, world  # noqa: F401 - fixtures

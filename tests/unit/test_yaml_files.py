@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from hvlab.yaml_files import read_yaml
+from hvlab.base.yaml_files import read_yaml
 
 
 @pytest.mark.parametrize(

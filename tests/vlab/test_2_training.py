@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.datasets import prepare
+from hvlab.workloads.datasets import prepare
 
 RANKS = Path(__file__).with_name("ranks.py")
 THERE = "/tmp/hvlab-ranks.py"

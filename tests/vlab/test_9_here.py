@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from hvlab.paths import lab_runtime_dir
+from hvlab.base.paths import lab_runtime_dir
 from tests.vlab.labs import PROJECT
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.paths import cache_dir, images_dir
+from hvlab.base.paths import cache_dir, images_dir
 
 ROOT = Path(__file__).parents[2]
 # With nothing in the cache, builds take twenty minutes of it, more where other work runs.

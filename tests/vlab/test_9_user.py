@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.paths import cache_dir
+from hvlab.base.paths import cache_dir
 from tests.contract import tree
 
 NAME = "hvlab-tester"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from hvlab.base.paths import images_dir, lab_runtime_dir
 from hvlab.lab import cores
 from hvlab.lab.inventory import load
-from hvlab.paths import images_dir, lab_runtime_dir
 from hvlab.vlab import controller, links, reality
 from hvlab.vlab.lab import ssh_argv
 from hvlab.vlab.plan import make_plan, plan_without_limits

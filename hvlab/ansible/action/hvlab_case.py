@@ -17,16 +17,16 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from hvlab import answers
 from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
-from hvlab.answers import AnswerError
-from hvlab.files import write_file
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.files import write_file
+from hvlab.base.masking import masked, masked_argv
 from hvlab.lab.capability import refusal
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
-from hvlab.masking import masked, masked_argv
-from hvlab.provision.arguments import arguments
 from hvlab.remote.ssh_client import detour, responds
+from hvlab.stack.provision.arguments import arguments
 from hvlab.workloads.answered import Ended
 
 # Of one case; case.py sends at most answers.LIMIT of each file.

@@ -10,9 +10,9 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_data import DOCUMENTATION
-from hvlab.datasets import archive
-from hvlab.errors import HvlabError
-from hvlab.provision.arguments import arguments
+from hvlab.base.errors import HvlabError
+from hvlab.stack.provision.arguments import arguments
+from hvlab.workloads.datasets import archive
 
 MIB = 1 << 20
 

@@ -9,19 +9,19 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_driver import DOCUMENTATION
-from hvlab.provision.arguments import arguments
-from hvlab.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
-from hvlab.provision.driver.kernels import bare_kernels, kernels_to_build
-from hvlab.provision.driver.loading import LoadingStep, loading
-from hvlab.provision.driver.packages import (
+from hvlab.stack.provision.arguments import arguments
+from hvlab.stack.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
+from hvlab.stack.provision.driver.kernels import bare_kernels, kernels_to_build
+from hvlab.stack.provision.driver.loading import LoadingStep, loading
+from hvlab.stack.provision.driver.packages import (
     driver_packages,
     needed_packages,
     needs_dkms,
     packages_to_hold,
     requested_packages,
 )
-from hvlab.provision.driver.plan import DriverPlan, plan
-from hvlab.provision.driver.sources import guard
+from hvlab.stack.provision.driver.plan import DriverPlan, plan
+from hvlab.stack.provision.driver.sources import guard
 
 LISTS = (
     *("build_packages", "methods", "old", "keep", "components"),

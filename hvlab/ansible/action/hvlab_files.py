@@ -11,7 +11,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_files import DOCUMENTATION, SECRET_MODE, with_block
-from hvlab.provision.arguments import arguments
+from hvlab.stack.provision.arguments import arguments
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

@@ -9,12 +9,12 @@ from ansible import constants
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_inventory import DOCUMENTATION
-from hvlab.errors import Problem, report
+from hvlab.base.errors import Problem, report
+from hvlab.base.paths import project_dir
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import not_evaluated, problems
 from hvlab.lab.inventory_values import evaluated
-from hvlab.paths import project_dir
-from hvlab.provision.arguments import arguments
+from hvlab.stack.provision.arguments import arguments
 
 WIRING = "group_vars/all.yml"
 

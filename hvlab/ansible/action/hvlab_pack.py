@@ -13,11 +13,11 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from hvlab import answers, cache
 from hvlab.ansible.action.hvlab_files import outdated
-from hvlab.files import file_sha256
-from hvlab.provision.handover import Handover, PackSource, after_the_first, first_of_the_run, worthwhile
-from hvlab.provision.packs import Archive, bounded, elect, pack_key
+from hvlab.base import answers, cache
+from hvlab.base.files import file_sha256
+from hvlab.stack.provision.handover import Handover, PackSource, after_the_first, first_of_the_run, worthwhile
+from hvlab.stack.provision.packs import Archive, bounded, elect, pack_key
 
 MIB = 1 << 20
 

@@ -12,10 +12,10 @@ from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.action.hvlab_files import outdated
 from hvlab.ansible.modules.hvlab_packages import DOCUMENTATION
-from hvlab.errors import UsageError
-from hvlab.provision.arguments import arguments
-from hvlab.provision.managers import MANAGERS, Apt, Rpm
-from hvlab.provision.packages import (
+from hvlab.base.errors import UsageError
+from hvlab.stack.provision.arguments import arguments
+from hvlab.stack.provision.managers import MANAGERS, Apt, Rpm
+from hvlab.stack.provision.packages import (
     PackageChanges,
     PackageSpec,
     Transaction,

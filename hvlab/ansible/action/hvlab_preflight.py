@@ -9,11 +9,11 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_preflight import DOCUMENTATION
-from hvlab.answers import mismatch
-from hvlab.errors import Problem, report
+from hvlab.base.answers import mismatch
+from hvlab.base.errors import Problem, report
 from hvlab.lab.facts_shape import Facts
-from hvlab.provision.arguments import arguments
-from hvlab.provision.preflight import HostLimits, PreflightHost, address_of, check, lab_hosts, missing
+from hvlab.stack.provision.arguments import arguments
+from hvlab.stack.provision.preflight import HostLimits, PreflightHost, address_of, check, lab_hosts, missing
 
 _REMEDY = (
     "look at its Python and at /etc/ansible/facts.d there; a host that sends other facts may be taken over"

@@ -10,9 +10,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_repository import DOCUMENTATION
-from hvlab.errors import CheckError, HvlabError
-from hvlab.provision import repository
-from hvlab.provision.arguments import arguments
+from hvlab.base.errors import CheckError, HvlabError
+from hvlab.stack.provision import repository
+from hvlab.stack.provision.arguments import arguments
 
 Files = dict[str, bytes]
 

@@ -9,12 +9,12 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_resolve import DOCUMENTATION
-from hvlab.errors import HvlabError
+from hvlab.base.errors import HvlabError
 from hvlab.lab.inventory_values import evaluated
-from hvlab.provision.arguments import arguments
-from hvlab.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
-from hvlab.resolver.facts import from_ansible
-from hvlab.resolver.lab import request
+from hvlab.stack.provision.arguments import arguments
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
+from hvlab.stack.resolver.facts import from_ansible
+from hvlab.stack.resolver.lab import request
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

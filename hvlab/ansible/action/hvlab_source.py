@@ -19,12 +19,12 @@ from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from packaging.version import InvalidVersion, Version
 
-from hvlab import answers, cache
 from hvlab.ansible.action.hvlab_wheels import pip_download
 from hvlab.ansible.module_utils.hvlab_disk import SOURCES
-from hvlab.files import file_sha256
-from hvlab.paths import cache_dir
-from hvlab.provision.packs import bounded, pack_key
+from hvlab.base import answers, cache
+from hvlab.base.files import file_sha256
+from hvlab.base.paths import cache_dir
+from hvlab.stack.provision.packs import bounded, pack_key
 
 CONNECT_SECONDS = 10
 WAYS = ("file", "url", "pip", "distro")

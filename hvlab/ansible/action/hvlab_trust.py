@@ -11,10 +11,10 @@ from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.action.hvlab_files import bring
 from hvlab.ansible.modules.hvlab_trust import DOCUMENTATION
-from hvlab.errors import HvlabError
-from hvlab.provision.arguments import arguments
+from hvlab.base.errors import HvlabError
 from hvlab.remote.ssh_keys import public
 from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust
+from hvlab.stack.provision.arguments import arguments
 
 HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"

@@ -14,12 +14,12 @@ from typing import IO, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from hvlab import cache, process
-from hvlab.files import file_sha256
-from hvlab.paths import cache_dir
-from hvlab.provision.packs import pack_key, save_sum, saved_sum
-from hvlab.provision.requirements import of_framework, without_build
-from hvlab.resolver import catalogue
+from hvlab.base import cache, process
+from hvlab.base.files import file_sha256
+from hvlab.base.paths import cache_dir
+from hvlab.stack.provision.packs import pack_key, save_sum, saved_sum
+from hvlab.stack.provision.requirements import of_framework, without_build
+from hvlab.stack.resolver import catalogue
 
 PIP_SECONDS = 1800
 # pip takes platforms as they stand: a wheel for an older C library has another name.

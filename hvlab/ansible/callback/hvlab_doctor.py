@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-from hvlab.answers import clean
+from hvlab.base.answers import clean
 from hvlab.doctor import reading
 
 DOCUMENTATION = """

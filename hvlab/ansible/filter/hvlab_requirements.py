@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleFilterError
 
-from hvlab.provision.requirements import requirements
+from hvlab.stack.provision.requirements import requirements
 
 DOCUMENTATION = """
 name: hvlab_requirements

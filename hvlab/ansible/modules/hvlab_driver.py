@@ -31,7 +31,7 @@ options:
     choices: [planned, listed, built, used, unloaded]
     required: true
   request:
-    description: The requested driver, with the fields of C(hvlab.provision.driver.host.DriverRequest).
+    description: The requested driver, with the fields of C(hvlab.stack.provision.driver.host.DriverRequest).
     type: dict
     required: true
   ready:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.answers.shapes import Count, HostAnswer
+from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.replies import HostReplies

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.answers.shapes import HostAnswer
+from hvlab.base.answers.shapes import HostAnswer
 from hvlab.doctor import known, reading
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source

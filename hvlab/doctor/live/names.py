@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.answers.shapes import HostAnswer, Number
+from hvlab.base.answers.shapes import HostAnswer, Number
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.replies import HostReplies

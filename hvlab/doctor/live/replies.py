@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hvlab import answers
-from hvlab.answers import AnswerError
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
 
 
 class HostReplies:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.answers.shapes import HostAnswer
+from hvlab.base.answers.shapes import HostAnswer
 from hvlab.doctor import reading
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source

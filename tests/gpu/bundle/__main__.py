@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hvlab.errors import HvlabError, UsageError
-from hvlab.paths import project_dir
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.paths import project_dir
 from tests.gpu.bundle import manifest, parts, root
 from tests.gpu.bundle.manifest import mib
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hvlab.errors import UsageError
+from hvlab.base.errors import UsageError
 
 NAME = "MANIFEST"
 MIB = 2**20

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvlab.errors import HvlabError
+from hvlab.base.errors import HvlabError
 from tests.gpu.bundle.manifest import MIB, Packed
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import yaml
 
-from hvlab.errors import HvlabError
-from hvlab.paths import cache_dir, project_dir
+from hvlab.base.errors import HvlabError
+from hvlab.base.paths import cache_dir, project_dir
 from hvlab.vlab import controller, image
 
 HERE = Path(__file__).parent

@@ -1,0 +1,3 @@
+"""What records say: two runs beside each other, a run against a baseline, scaling, predictions. Pure.
+
+In: records of ``hvlab.results``. Out: answers with their certainty, for reports and the command line."""

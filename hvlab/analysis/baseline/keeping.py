@@ -1,0 +1,162 @@
+"""Baselines as files beside the store; they outlive the run they come from."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hvlab.analysis.compare import Measurements
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.files import write_file
+from hvlab.results.configurations import Configuration, Repeats
+from hvlab.results.store import utc
+
+DEFAULT = "default"
+SCHEMA = 2
+_ONE_RUN = 1
+_FOLDER = "baselines"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def save(results: Path, runs: Sequence[Measurements], *, name: str = DEFAULT) -> Path:
+    """Write the figures of one run or more as the baseline ``name`` of their lab, and return the file.
+
+    The file is written whole or not at all. Raises UsageError where a run has no figures, is there twice or
+    is of another lab.
+    """
+    for run in runs:
+        if not any(repeats.ok for repeats in run.configurations.values()):
+            problem = f"run {run.run_id} has no figures: none of its cases succeeded"
+            raise UsageError(problem, remedy="`hvlab results list` shows runs that have some")
+        if run.lab != runs[0].lab:
+            problem = f"run {run.run_id} is of lab {run.lab}, run {runs[0].run_id} of lab {runs[0].lab}"
+            raise UsageError(problem, remedy="a baseline holds runs of one lab: name only those")
+    twice = [run_id for run_id, count in Counter(run.run_id for run in runs).items() if count > 1]
+    if twice:
+        problem = f"run {', '.join(twice)} would be in the baseline {name} twice"
+        raise UsageError(problem, remedy="measure again with `hvlab bench`, or name another run")
+    file = _file(results, runs[0].lab, name)
+    content = {"schema": SCHEMA, "name": name, "set_at": utc(), "runs": [_plain(run) for run in runs]}
+    text = json.dumps(content, indent=1)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, text + "\n")
+    except OSError as error:
+        problem = f"the baseline {file} cannot be written: {error.strerror}"
+        raise HvlabError(problem, remedy="free some space, or correct the permissions") from error
+    return file
+
+
+def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements, ...]:
+    """Return the runs of the baseline ``name`` of a lab, one or more.
+
+    Raises UsageError where there is none that can be read.
+    """
+    file = _file(results, lab, name)
+    if not file.is_file():
+        others = names(results, lab)
+        hint = f"; {lab} has {', '.join(others)} (--name)" if others else ""
+        raise UsageError(
+            f"lab {lab} has no baseline {name!r} in {results}",
+            remedy=f"make a good run the baseline: `hvlab baseline set RUN`{hint}",
+        )
+    try:
+        content = json.loads(file.read_text("utf-8"))
+        version = content["schema"]
+        runs = tuple(_measurements(run) for run in _of_version(content, version))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        observed = str(error) if isinstance(error, OSError | ValueError) else "it is no baseline of hvlab"
+        raise UsageError(
+            f"the baseline {file} cannot be read: {observed}", remedy="set it again: `hvlab baseline set RUN`"
+        ) from error
+    if not runs:
+        known = version in (_ONE_RUN, SCHEMA)
+        problem = "holds no run" if known else f"has schema version {version}, this hvlab knows {SCHEMA}"
+        raise UsageError(f"{file} {problem}", remedy="set it again: `hvlab baseline set RUN`")
+    return runs
+
+
+def names(results: Path, lab: str = "*") -> list[str]:
+    """Return the names of the baselines of a lab, or of all labs."""
+    return sorted({path.stem for path in (results / _FOLDER).glob(f"{lab}/*.json")})
+
+
+def _of_version(content: Mapping[str, Any], version: int) -> list[Mapping[str, Any]]:
+    """Return the runs in a file of a version; none of an unknown version."""
+    if version == _ONE_RUN:
+        return [content]
+    return list(content["runs"]) if version == SCHEMA else []
+
+
+def _file(results: Path, lab: str, name: str) -> Path:
+    for kind, text in (("lab", lab), ("baseline", name)):
+        if not _NAME.fullmatch(text):
+            raise UsageError(
+                f"{text!r} cannot be the name of a {kind} with a baseline",
+                remedy="use letters, digits, dots, dashes and underscores",
+            )
+    return results / _FOLDER / lab / f"{name}.json"
+
+
+def _plain(run: Measurements) -> dict[str, Any]:
+    configurations = [
+        {
+            "workload": configuration.workload,
+            "backend": configuration.backend,
+            "launcher": configuration.launcher,
+            "hosts": list(configuration.hosts),
+            "slots": configuration.slots,
+            "params": dict(configuration.params),
+            "values": repeats.values,
+            "by_host": repeats.hosts,
+            "proved": sorted(repeats.proved, key=str),
+            "ok": sorted(repeats.ok),
+            "errors": repeats.errors,
+            "skipped": repeats.skipped,
+        }
+        for configuration, repeats in run.configurations.items()
+    ]
+    stack = {part: list(values) for part, values in run.stack.items()}
+    return {
+        "run_id": run.run_id,
+        "lab": run.lab,
+        "started_at": run.started_at,
+        "stack": stack,
+        "cells": configurations,
+    }
+
+
+def _measurements(content: Mapping[str, Any]) -> Measurements:
+    configurations = {
+        Configuration(
+            item["workload"],
+            item["backend"],
+            item["launcher"],
+            tuple(item["hosts"]),
+            item["slots"],
+            tuple(sorted(item["params"].items())),
+        ): Repeats(
+            values=_by_metric(item["values"]),
+            hosts={host: _by_metric(values) for host, values in item["by_host"].items()},
+            proved=set(item["proved"]),
+            ok=set(item["ok"]),
+            errors=_by_repeat(item["errors"]),
+            skipped=_by_repeat(item["skipped"]),
+        )
+        for item in content["cells"]
+    }
+    stack = {part: tuple(values) for part, values in content["stack"].items()}
+    return Measurements(content["run_id"], content["lab"], content["started_at"], stack, configurations)
+
+
+def _by_metric(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[int, float]]:
+    return {metric: _by_repeat(by_repeat) for metric, by_repeat in values.items()}
+
+
+def _by_repeat(values: Mapping[str, Any]) -> dict[int, Any]:
+    """Return the values with numbers as keys, which JSON does not have."""
+    return {int(repeat): value for repeat, value in values.items()}

@@ -1,0 +1,135 @@
+"""Two runs compared configuration by configuration: figures side by side, with a verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hvlab.analysis.compare.matching import Match, differences, match
+from hvlab.analysis.compare.measurements import Measurements, primary, whole
+from hvlab.base.errors import UsageError, unknown
+from hvlab.results.configurations import Configuration, Repeats
+from hvlab.statistics import interval, verdict
+from hvlab.statistics.interval import Interval
+from hvlab.statistics.two_runs import compare_two_runs
+from hvlab.statistics.verdict import Pair, Verdict
+from hvlab.workloads.metrics import METRICS
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one run has of a configuration: ``ok`` of ``tried`` repeats succeeded; their median, its interval.
+
+    ``failed`` holds the errors of the others; skipped repeats count in ``tried`` only.
+    """
+
+    ok: int
+    tried: int
+    median: Interval | None
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """A configuration measured by both runs; the verdict says how A stands to B, in ``metric``."""
+
+    configuration: Configuration
+    metric: str
+    a: Side
+    b: Side
+    verdict: Verdict
+
+    @property
+    def unit(self) -> str:
+        """Return the metric's unit."""
+        return self.configuration.unit(self.metric)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs compared; ``without`` are configurations of both that lack the metric compared."""
+
+    a: Measurements
+    b: Measurements
+    rows: tuple[ComparisonRow, ...]
+    only_a: tuple[Configuration, ...]
+    only_b: tuple[Configuration, ...]
+    without: tuple[Configuration, ...]
+    differences: tuple[str, ...]
+
+    def count(self, kind: verdict.Kind) -> int:
+        """Return how many rows have that verdict."""
+        return sum(row.verdict.kind == kind for row in self.rows)
+
+
+def compare(
+    a: Measurements,
+    b: Measurements,
+    *,
+    metric: str | None = None,
+    matters: float = verdict.MATTERS,
+    alpha: float = verdict.ALPHA,
+) -> Comparison:
+    """Return how run A stands to run B; all configurations are one family of tests.
+
+    The repeats of a run share the conditions of its time, so two runs may differ, or be the same, merely
+    because they were measured at different times: a difference is never "faster" or "slower", but "differs".
+
+    ``metric`` is by default the step time of trainings and the time of collectives. Raises UsageError for a
+    metric of which neither more nor less is better.
+    """
+    if metric is not None:
+        check(metric)
+    matches = match(a, b)
+    compared = [(pair, metric or primary(pair.configuration, pair.a, pair.b)) for pair in matches.both]
+    comparable = [(pair, name) for pair, name in compared if _measured(pair, name)]
+    verdicts = compare_two_runs(
+        [_pair(pair, name) for pair, name in comparable], matters=matters, alpha=alpha
+    )
+    return Comparison(
+        a,
+        b,
+        tuple(
+            ComparisonRow(pair.configuration, name, side_of(pair.a, name), side_of(pair.b, name), judged)
+            for (pair, name), judged in zip(comparable, verdicts, strict=True)
+        ),
+        matches.only_a,
+        matches.only_b,
+        tuple(pair.configuration for pair, name in compared if not _measured(pair, name)),
+        tuple(differences(a, b)),
+    )
+
+
+def _pair(pair: Match, metric: str) -> Pair:
+    case = whole(pair.configuration)
+    values = figures(pair.a, metric), figures(pair.b, metric)
+    return Pair(*values, METRICS[metric].better or "low", (("A", case), ("B", case)))
+
+
+def check(metric: str) -> None:
+    """Raise UsageError unless more or less of a metric is better."""
+    useful = [name for name, known in METRICS.items() if known.better]
+    if metric not in METRICS:
+        raise unknown("metric", metric, useful)
+    if metric not in useful:
+        problem = f"neither more nor less of {metric} is better"
+        raise UsageError(problem, remedy=f"these can be compared: {', '.join(useful)}")
+
+
+def _measured(pair: Match, metric: str) -> bool:
+    """Return whether a side has the metric, or failed before it could."""
+    sides = (pair.a, pair.b)
+    return any(figures(side, metric) for side in sides) or not any(side.ok for side in sides)
+
+
+def figures(repeats: Repeats, metric: str) -> dict[int, float]:
+    """Return the figure of each repeat that has one: a loss may have become infinite."""
+    values = repeats.values.get(metric, {})
+    return {repeat: values[repeat] for repeat in sorted(values) if math.isfinite(values[repeat])}
+
+
+def side_of(repeats: Repeats, metric: str) -> Side:
+    """Return how many repeats have a metric, and the median of it over them."""
+    values = tuple(figures(repeats, metric).values())
+    failed = tuple(dict.fromkeys(repeats.errors.values()))
+    return Side(len(values), repeats.tried, interval.median(values) if values else None, failed)

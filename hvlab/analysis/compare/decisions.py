@@ -1,0 +1,239 @@
+"""Settings that one run measured in turn, compared pair by pair: their time is the same, so it decides."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hvlab.analysis.compare.comparison import ComparisonRow, check, figures, side_of
+from hvlab.analysis.compare.measurements import Measurements, primary, whole
+from hvlab.lab.backends import BACKENDS
+from hvlab.results.configurations import Configuration, Repeats
+from hvlab.statistics import verdict
+from hvlab.statistics.looks import LOOKS, Look
+from hvlab.statistics.power import repeats_to_decide
+from hvlab.statistics.sequential import answered, compare_in_looks
+from hvlab.statistics.verdict import Pair
+from hvlab.workloads import WORKLOADS, parameters
+from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.parameters import DEVICE, ENV, OPTIONAL, SAMPLES, TUNING, find
+
+# A run with a fixed number of repeats is judged once.
+_ONCE = (Look(2**31, verdict.ALPHA),)
+# What follows from the backend, or from the framework.
+_FOLLOWS = (DEVICE.name,)
+# Parameters that change how the work is done, not how much of it there is.
+_SETTINGS = (
+    "framework",
+    "compression",
+    "form",
+    "in_place",
+    *(one.name for one in OPTIONAL),
+    DEVICE.name,
+    *(one.name for one in TUNING),
+)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Two settings compared where all else is equal; ``row`` has their figures, A's first, and the verdict.
+
+    ``needed`` is how many repeats of each would probably decide it, None where it is answered or none would.
+    ``switched`` names what an A/B run sets on either side.
+    """
+
+    a: Configuration
+    b: Configuration
+    row: ComparisonRow
+    needed: int | None = None
+    switched: tuple[str, ...] = ()
+
+    @property
+    def answered(self) -> bool:
+        """Return whether more repeats are not worth their time."""
+        return answered(self.row.verdict)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Return what is switched between A and B or else differs, as each has it."""
+        return _named(self.a, self.b, self.switched)
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """A setting, A and B or what it is called, that has no figure somewhere where it was to be compared.
+
+    Of its ``tried`` launches these failed or were skipped, for these ``reasons``.
+    """
+
+    name: str
+    failed: int
+    skipped: int
+    tried: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """All settings of a run that can be compared, one family of tests at each of its ``looks``.
+
+    ``sides`` holds what was switched in an A/B run: for A and for B, the setting of each name.
+    ``unmeasured`` are the settings whose comparisons are not among the rows, for they have no figure.
+    """
+
+    run: Measurements
+    rows: tuple[Decision, ...]
+    looks: tuple[Look, ...]
+    sides: Mapping[str, Mapping[str, Any]]
+    unmeasured: tuple[Unmeasured, ...] = ()
+
+    def count(self, *kinds: verdict.Kind) -> int:
+        """Return how many rows have one of these verdicts."""
+        return sum(each.row.verdict.kind in kinds for each in self.rows)
+
+
+def decide(
+    run: Measurements,
+    spec: Mapping[str, Any],
+    *,
+    metric: str | None = None,
+    matters: float = verdict.MATTERS,
+) -> Decisions:
+    """Return how the settings of one run stand to one another; ``spec`` is what was asked for, as stored.
+
+    Compared are A and B of a run that measured two sides, else every two configurations that differ in
+    their backend alone, or in one parameter that leaves the work as it is. Raises UsageError for a metric of
+    which neither more nor less is better.
+    """
+    if metric is not None:
+        check(metric)
+    sides = {name: dict(values) for name, values in (spec.get("sides") or {}).items()}
+    looks = LOOKS if spec.get("auto") else _ONCE
+    asked = [
+        (a, b, metric or deciding(a, b, run.configurations)) for a, b in questions(run.configurations, sides)
+    ]
+    asked = [each for each in asked if all(figures(run.configurations[side], each[2]) for side in each[:2])]
+    pairs = [_pair(run, *each) for each in asked]
+    verdicts = compare_in_looks(pairs, matters=matters, looks=looks)
+    switched = tuple(dict.fromkeys(setting for chosen in sides.values() for setting in chosen))
+    rows = []
+    for (a, b, name), pair, judged in zip(asked, pairs, verdicts, strict=True):
+        one, other = (side_of(run.configurations[side], name) for side in (a, b))
+        needed = None
+        if not answered(judged):
+            needed = repeats_to_decide(pair, family=len(pairs), matters=matters, alpha=looks[-1].alpha)
+        rows.append(Decision(a, b, ComparisonRow(a, name, one, other, judged), needed, switched))
+    return Decisions(run, tuple(rows), looks, sides, tuple(_unmeasured(run, sides)))
+
+
+def _unmeasured(run: Measurements, sides: Mapping[str, Mapping[str, Any]]) -> Iterator[Unmeasured]:
+    """Yield each setting that has no figure somewhere where it was to be compared, with all its launches.
+
+    Questions are about whole cases here: one that failed before its first size has none.
+    """
+    cases: dict[Configuration, list[Repeats]] = {}
+    for configuration, repeats in run.configurations.items():
+        cases.setdefault(whole(configuration), []).append(repeats)
+    asked: dict[str, dict[Configuration, list[Repeats]]] = {}
+    for a, b in questions(cases, sides):
+        for name, one in zip("AB" if sides else _named(a, b), (a, b), strict=True):
+            asked.setdefault(name or "default", {})[one] = cases[one]
+    for name, own in asked.items():
+        if not all(any(one.ok for one in repeats) for repeats in own.values()):
+            measured = [(case, one) for case, repeats in own.items() for one in repeats]
+            # By launch: one has the same end at each of its sizes.
+            ok = {(case, repeat) for case, one in measured for repeat in one.ok}
+            failed = {(case, repeat): text for case, one in measured for repeat, text in one.errors.items()}
+            skipped = {(case, repeat): text for case, one in measured for repeat, text in one.skipped.items()}
+            tried = ok | failed.keys() | skipped.keys()
+            reasons = dict.fromkeys([*failed.values(), *skipped.values()])
+            yield Unmeasured(name, len(failed), len(skipped), len(tried), tuple(reasons))
+
+
+def deciding(a: Configuration, b: Configuration, measured: Mapping[Configuration, Repeats]) -> str:
+    """Return the metric that decides between A and B unless another is asked for.
+
+    Where their steps take other numbers of samples, that is throughput.
+    """
+    if any(a.get(name) != b.get(name) for name in SAMPLES):
+        return "throughput"
+    return primary(a, measured[a], measured[b])
+
+
+def questions(
+    configurations: Iterable[Configuration], sides: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[tuple[Configuration, Configuration]]:
+    """Yield every two configurations that a run can decide between: A and B where it has sides."""
+    groups: dict[Configuration, list[Configuration]] = {}
+    if sides:
+        switched = {name for values in sides.values() for name in values}
+        for configuration in configurations:
+            groups.setdefault(_common(configuration, switched), []).append(configuration)
+        for members in groups.values():
+            by_side = {configuration.get("side"): configuration for configuration in members}
+            if {"A", "B"} <= by_side.keys():
+                yield by_side["A"], by_side["B"]
+        return
+    for configuration in configurations:
+        if BACKENDS.get(configuration.backend) is None or BACKENDS[configuration.backend].parallel:
+            groups.setdefault(_common(configuration, {"backend", *_SETTINGS}), []).append(configuration)
+    for members in groups.values():
+        for one, other in itertools.combinations(sorted(members, key=_order), 2):
+            if len(_different(one, other)) == 1:
+                yield one, other
+
+
+def _order(configuration: Configuration) -> tuple[int, str]:
+    known = list(BACKENDS)
+    place = known.index(configuration.backend) if configuration.backend in known else len(known)
+    return place, str(configuration.params)
+
+
+def _common(configuration: Configuration, switched: set[str]) -> Configuration:
+    """Return what the two sides of a question have in common."""
+    return replace(
+        configuration,
+        backend="" if "backend" in switched else configuration.backend,
+        launcher="" if {"backend", "launcher"} & switched else configuration.launcher,
+        params=configuration.without(
+            "side", *switched, *(_FOLLOWS if {"backend", "framework"} & switched else ())
+        ),
+    )
+
+
+def _different(one: Configuration, other: Configuration) -> list[str]:
+    names = ["backend"] if one.backend != other.backend else []
+    names += [name for name in _SETTINGS if one.get(name) != other.get(name)]
+    return [name for name in names if len(names) == 1 or name not in _FOLLOWS]
+
+
+def _pair(run: Measurements, a: Configuration, b: Configuration, metric: str) -> Pair:
+    values = figures(run.configurations[a], metric), figures(run.configurations[b], metric)
+    return Pair(*values, METRICS[metric].better or "low", (whole(a), whole(b)))
+
+
+def _settings(configuration: Configuration) -> dict[str, Any]:
+    own = {"backend": configuration.backend, "launcher": configuration.launcher}
+    return {**own, **dict(configuration.params)}
+
+
+def _named(a: Configuration, b: Configuration, switched: Sequence[str] = ()) -> tuple[str, str]:
+    """Return what is switched between A and B or else differs, as each has it."""
+    differ = list(switched) or _different(a, b)
+    return _words(a.workload, _settings(a), differ), _words(b.workload, _settings(b), differ)
+
+
+def _words(workload: str, settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    if names == ["backend"]:
+        return str(settings["backend"])
+    known = parameters(workload) if workload in WORKLOADS else ()
+    words = []
+    for name in names:
+        item = find(name, known)
+        if name in settings and item is not None:
+            words.append(str(settings[name]) if item is ENV else f"{name}={item.shown(settings[name])}")
+        elif name in settings:
+            words.append(f"{name}={settings[name]}")
+    return " ".join(words)

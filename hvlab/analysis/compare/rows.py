@@ -1,0 +1,146 @@
+"""A comparison as rows and sentences to read, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from hvlab.analysis.compare.comparison import Comparison, ComparisonRow, Side
+from hvlab.analysis.compare.measurements import Measurements
+from hvlab.analysis.compare.names import case_names, place
+from hvlab.results.configurations import Configuration
+from hvlab.statistics.interval import Interval
+from hvlab.statistics.two_runs import PERHAPS
+from hvlab.statistics.verdict import Kind
+
+COLUMNS = (
+    "workload",
+    "backend",
+    "hosts",
+    "slots",
+    "case",
+    "metric",
+    "ok A",
+    "A",
+    "ok B",
+    "B",
+    "A/B",
+    "95 %",
+    "verdict",
+    "why",
+)
+NOTE = (
+    "The repeats of one run share the conditions of their time: network load, temperature, other work. "
+    "Two runs may differ, or be the same, merely because they were measured at different times. To compare "
+    "two settings, measure both in one run; to find a regression, check against a baseline of five runs or "
+    "more."
+)
+_KINDS: Mapping[Kind, str] = {
+    "differs": f"different, {PERHAPS}, in",
+    "same": f"the same, {PERHAPS}, in",
+    "unclear": "not distinguishable in",
+    "too_few": "too few repeats in",
+}
+
+
+def table(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return a row for each configuration, those of only one run last; see COLUMNS."""
+    one_sided = (
+        *((configuration, "A") for configuration in comparison.only_a),
+        *((configuration, "B") for configuration in comparison.only_b),
+    )
+    names = case_names(
+        [*(row.configuration for row in comparison.rows), *(configuration for configuration, _ in one_sided)]
+    )
+    rows = [
+        {
+            **place(row.configuration, names),
+            "metric": f"{row.metric} {row.unit}",
+            "ok A": _of(row.a),
+            "A": row.a.median.mid if row.a.median else None,
+            "ok B": _of(row.b),
+            "B": row.b.median.mid if row.b.median else None,
+            **ratio(row.verdict.ratio),
+            "verdict": word(row),
+            "why": why(row),
+        }
+        for row in comparison.rows
+    ]
+    rows += [
+        {**place(configuration, names), "verdict": f"only in {side}"} for configuration, side in one_sided
+    ]
+    return rows
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Return what a reader has to know besides the rows, a sentence each."""
+    counts = [f"{text} {comparison.count(kind)}" for kind, text in _KINDS.items() if comparison.count(kind)]
+    total = f"{len(comparison.rows)} configurations: {', '.join(counts)}."
+    sentences = [total if counts else "No configuration is in both."]
+    for side, configurations in (("A", comparison.only_a), ("B", comparison.only_b)):
+        if configurations:
+            sentences.append(f"{len(configurations)} configurations are only in {side}.")
+    if comparison.without:
+        sentences.append(f"{len(comparison.without)} configurations of both lack that metric.")
+    return [*sentences, *(f"Differs: {difference}." for difference in comparison.differences), NOTE]
+
+
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """Return all of a comparison, JSON-ready."""
+    return {
+        "a": run_json(comparison.a),
+        "b": run_json(comparison.b),
+        "differences": list(comparison.differences),
+        "rows": [row_json(row) for row in comparison.rows],
+        "only_a": [configuration_json(configuration) for configuration in comparison.only_a],
+        "only_b": [configuration_json(configuration) for configuration in comparison.only_b],
+        "without_metric": [configuration_json(configuration) for configuration in comparison.without],
+        "note": NOTE,
+    }
+
+
+def row_json(row: ComparisonRow) -> dict[str, Any]:
+    """Return one row, JSON-ready."""
+    figures = {name: value for name, value in asdict(row).items() if name != "configuration"}
+    return {**configuration_json(row.configuration), "unit": row.unit, **figures}
+
+
+def configuration_json(configuration: Configuration) -> dict[str, Any]:
+    """Return a configuration, its parameters by name."""
+    return {**asdict(configuration), "params": dict(configuration.params)}
+
+
+def run_json(run: Measurements) -> dict[str, Any]:
+    """Return what identifies a run."""
+    stack = {part: list(values) for part, values in run.stack.items()}
+    return {"run_id": run.run_id, "lab": run.lab, "started_at": run.started_at, "stack": stack}
+
+
+def word(row: ComparisonRow) -> str:
+    """Return how A stands to B in a word or two."""
+    words = {"too_few": "too few", "unclear": "not distinguishable"}
+    return words.get(row.verdict.kind, row.verdict.kind)
+
+
+def why(row: ComparisonRow, *, a: str = "A", b: str = "B") -> str:
+    """Return what the verdict rests on, and what failed; ``a`` and ``b`` name the runs."""
+    failed = {name: side for name, side in ((a, row.a), (b, row.b)) if side.failed}
+    if len(failed) > 1 and row.a == row.b:
+        failed = {"both": row.a}
+    failures = [
+        f"{side.tried - side.ok} of {side.tried} failed in {name}: {'; '.join(side.failed)}"
+        for name, side in failed.items()
+    ]
+    return "; ".join((row.verdict.reason, *failures))
+
+
+def _of(side: Side) -> str:
+    return f"{side.ok} of {side.tried}"
+
+
+def ratio(interval: Interval | None) -> dict[str, str]:
+    """Return the columns of a ratio; none without one."""
+    if interval is None:
+        return {}
+    return {"A/B": f"{interval.mid:.3f}", "95 %": f"{interval.low:.3f}..{interval.high:.3f}"}

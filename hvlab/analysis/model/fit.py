@@ -1,0 +1,261 @@
+"""Alpha, beta and the start of an operation, fitted to a sweep and checked on points held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hvlab.analysis.model.costs import Cost
+from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.noise import Values
+from hvlab.analysis.model.problem import LinearProblem, Rows
+from hvlab.analysis.model.sweep import Sweep, SweepPoint, sweeps
+from hvlab.analysis.model.warnings import SURE, of_fit
+from hvlab.results.configurations import Configuration, Repeats
+
+DRAWS = 200
+_BAND = (2.5, 97.5)
+
+
+@dataclass(frozen=True)
+class Error:
+    """Relative errors of a fit (0.1 is 10 %) over its points."""
+
+    median: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A point that was held out, and its prediction by the fit to the others."""
+
+    point: SweepPoint
+    predicted_s: float
+
+    @property
+    def error(self) -> float:
+        """Return the relative error, negative where the prediction was too short."""
+        return self.predicted_s / self.point.seconds - 1
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The largest case, held out: all points of the largest number of ``ranks``, or of the largest ``size``.
+
+    ``error`` is the mean of the relative errors without their signs.
+    """
+
+    kind: str
+    value: int
+    points: tuple[Checked, ...]
+    error: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A cost that explains a sweep.
+
+    ``votes``: how likely each algorithm is, of those known, 0 to 1; ``draws``: costs that the sweep allows as
+    well, each algorithm as often as it is likely, from which predictions take their band.
+    """
+
+    sweep: Sweep
+    cost: Cost
+    error: Error
+    left_out: LeftOut | None
+    votes: Mapping[str, float]
+    draws: tuple[Cost, ...]
+    warnings: tuple[Explanation, ...]
+    start_known: bool = True
+
+    @property
+    def algorithm(self) -> str:
+        """Return ring, tree or halving."""
+        return self.cost.algorithm
+
+    @property
+    def identifiable(self) -> frozenset[str]:
+        """Return which of algorithm, alpha, bandwidth and start the sweep can tell at all.
+
+        An algorithm that is the likeliest by far; a number whose 95 % interval excludes 0.
+        """
+        values = {
+            "alpha": [one.alpha_s for one in self.draws],
+            "bandwidth": [one.beta_s_per_byte for one in self.draws],
+            "start": [one.constant_s for one in self.draws],
+        }
+        known = {name for name, drawn in values.items() if np.percentile(drawn, _BAND[0]) > 0}
+        if not self.start_known:
+            known -= {"alpha", "start"}
+        if self.votes[self.algorithm] >= SURE:
+            known.add("algorithm")
+        return frozenset(known)
+
+    @property
+    def alpha_s(self) -> float:
+        """Return the time of an empty message in seconds."""
+        return self.cost.alpha_s
+
+    @property
+    def beta_s_per_byte(self) -> float:
+        """Return the time of a byte in seconds."""
+        return self.cost.beta_s_per_byte
+
+    @property
+    def constant_s(self) -> float:
+        """Return the start of an operation in seconds."""
+        return self.cost.constant_s
+
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """Return the smallest and the largest number of ranks fitted, single ranks left out."""
+        return self.sweep.ranks[0], self.sweep.ranks[-1]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Return the smallest and the largest size fitted, in bytes."""
+        return self.sweep.sizes[0], self.sweep.sizes[-1]
+
+    @property
+    def points(self) -> tuple[SweepPoint, ...]:
+        """Return the points fitted, single ranks left out."""
+        return tuple(point for point in self.sweep.points if point.ranks > 1)
+
+
+@dataclass(frozen=True)
+class NoFit:
+    """A sweep that cannot be fitted, and why."""
+
+    sweep: Sweep
+    reason: Explanation
+
+
+def fits(
+    configurations: Mapping[Configuration, Repeats], *, collective: str = "allreduce", virtual: bool = False
+) -> list[Fit | NoFit]:
+    """Return a fit of each sweep of a collective, or why there is none.
+
+    ``virtual`` says that the hosts are virtual machines which share one machine's cores.
+    """
+    return [fit(sweep, virtual=virtual) for sweep in sweeps(configurations, collective=collective)]
+
+
+def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 1) -> Fit | NoFit:
+    """Return the fit of one sweep by non-negative least squares of the logarithms.
+
+    Every known algorithm is fitted. How likely each is goes by how far the points are from it, as Student's
+    t has it rather than the normal distribution, for few launches tell little about the noise (Lange,
+    Little, Taylor: Robust Statistical Modeling Using the t Distribution, JASA 84, 1989). The cost is that
+    of the likeliest. The draws are a parametric bootstrap of each algorithm (Efron, Tibshirani: An
+    Introduction to the Bootstrap, 1993, section 6.5), with noise that the sizes of a launch share and noise
+    of each point.
+    """
+    problem = LinearProblem(sweep)
+    rows = problem.everything
+    reason = _unfit(sweep, problem)
+    if reason:
+        return NoFit(sweep, reason)
+    own = min(problem.own(problem.solve(name, rows)) for name in problem.columns)
+    whiten = problem.whitening(rows, own)
+    costs = {name: problem.solve(name, rows, whiten=whiten) for name in problem.columns}
+    start_known = problem.start_known(rows)
+    votes = _likelihoods(problem, costs, whiten) if start_known else dict.fromkeys(costs, 1 / len(costs))
+    cost = max(costs.values(), key=lambda one: votes[one.algorithm])
+    errors = problem.errors(cost, problem.several(rows))
+    error = Error(float(np.median(errors)), float(errors.max()))
+    checked = _left_out(problem, cost.algorithm, rows)
+    bootstrap = _drawn(problem, costs, votes, own=own, whiten=whiten, draws=draws, seed=seed)
+    fitted = Fit(sweep, cost, error, checked, votes, bootstrap or (cost,), (), start_known)
+    doubts = of_fit(
+        sweep,
+        cost.algorithm,
+        error=error.median,
+        check=checked.error if checked else None,
+        share=votes[cost.algorithm],
+        identifiable=fitted.identifiable,
+        start_known=start_known,
+        virtual=virtual,
+    )
+    return replace(fitted, warnings=doubts)
+
+
+def _unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:
+    if not sweep.points:
+        return Explanation("nothing_measured", {"failed": sweep.failed})
+    if not sweep.ranks:
+        return Explanation("one_rank")
+    if not problem.solvable(problem.everything):
+        return Explanation("one_size")
+    needed = problem.unknowns + 1
+    if len(problem.points) < needed:
+        return Explanation("few_points", {"points": len(problem.points), "needed": needed})
+    return None
+
+
+def _likelihoods(problem: LinearProblem, costs: Mapping[str, Cost], whiten: Values) -> dict[str, float]:
+    """Return how likely each algorithm is, all of them equally so before anything was measured."""
+    distances = {name: problem.distance(cost, whiten) for name, cost in costs.items()}
+    least = min(distances.values())
+    freedom, groups = problem.launches.freedom, len(problem.groups)
+    chances = {
+        name: (1 + (distance - least) / (freedom + groups)) ** (-(freedom + groups) / 2)
+        for name, distance in distances.items()
+    }
+    whole = sum(chances.values())
+    return {name: chance / whole for name, chance in chances.items()}
+
+
+def _drawn(
+    problem: LinearProblem,
+    costs: Mapping[str, Cost],
+    votes: Mapping[str, float],
+    *,
+    own: float,
+    whiten: Values,
+    draws: int,
+    seed: int,
+) -> tuple[Cost, ...]:
+    """Return costs that the sweep allows as well; where the start is unknown, all shares of it."""
+    random = np.random.default_rng(seed)
+    rows = problem.everything
+    scale = problem.launches.widened(random, draws)
+    point = random.standard_normal((draws, len(rows)))
+    launch = random.standard_normal((draws, len(problem.groups)))
+    place = np.searchsorted(np.unique(problem.ranks), problem.ranks)
+    factors = np.exp(scale * (own * point + problem.shared * launch[:, place]))
+    # The quantiles of the algorithms at evenly spaced places: each as often as it is likely.
+    bounds = np.cumsum([votes[name] for name in costs])
+    names = list(costs)
+    chosen = np.searchsorted(bounds[:-1], (np.arange(draws) + 0.5) / draws)
+    expected = {name: problem.predicted(cost, rows) / problem.seconds for name, cost in costs.items()}
+    return tuple(
+        problem.times(factors[turn] * expected[names[number]]).solve(
+            names[number], rows, whiten=whiten, start_share=random.random()
+        )
+        for turn, number in enumerate(chosen.tolist())
+    )
+
+
+def _split(problem: LinearProblem, rows: Rows) -> tuple[str, Rows, Rows] | None:
+    """Return what is held out (ranks or size), the rows that are fitted and those that are held out."""
+    several = problem.several(rows)
+    for kind, values in (("ranks", problem.ranks), ("size", problem.sizes)):
+        out = (problem.ranks[rows] > 1) & (values[rows] == values[several].max())
+        if problem.solvable(rows[~out]):
+            return kind, rows[~out], rows[out]
+    return None
+
+
+def _left_out(problem: LinearProblem, algorithm: str, rows: Rows) -> LeftOut | None:
+    split = _split(problem, rows)
+    if split is None:
+        return None
+    kind, stay, out = split
+    cost = problem.solve(algorithm, stay)
+    predicted = problem.predicted(cost, out).tolist()
+    points = [problem.points[row] for row in out]
+    value = points[0].ranks if kind == "ranks" else points[0].size_bytes
+    checked = tuple(Checked(point, seconds) for point, seconds in zip(points, predicted, strict=True))
+    return LeftOut(kind, value, checked, float(problem.errors(cost, out).mean()))

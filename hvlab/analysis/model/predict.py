@@ -1,0 +1,191 @@
+"""Training at other numbers of ranks, predicted from a fit of the allreduce and measured steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hvlab.analysis.model.choice import matching
+from hvlab.analysis.model.costs import Cost
+from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.fit import Fit, NoFit, fit
+from hvlab.analysis.model.noise import Scatter, Values, pooled
+from hvlab.analysis.model.prediction import NoPrediction, PredictedStep, Prediction, PredictionCheck
+from hvlab.analysis.model.problem import LAYOUT
+from hvlab.analysis.model.refusal import beyond, refusal
+from hvlab.analysis.model.step import DRIFT, Basis, Exposure, basis, exposed, exposure, totals
+from hvlab.analysis.model.training import Step, Training, trainings
+from hvlab.analysis.model.warnings import of_prediction
+from hvlab.results.configurations import Configuration, Repeats
+
+RANKS = tuple(2**power for power in range(1, 11))
+_BAND = (2.5, 97.5)
+_NORMAL = 1.96
+
+
+def predictions(
+    configurations: Mapping[Configuration, Repeats],
+    fits: Iterable[Fit | NoFit],
+    *,
+    ranks: Sequence[int] = RANKS,
+    virtual: bool = False,
+) -> list[Prediction | NoPrediction]:
+    """Return a prediction of every training, topology and scaling that was measured, or why there is none.
+
+    ``virtual`` says that the hosts are virtual machines which share one machine's cores.
+    """
+    fitted = tuple(one for one in fits if isinstance(one, Fit))
+    return [
+        predict(training, matching(fitted, training), ranks=ranks, virtual=virtual)
+        for training in trainings(configurations)
+    ]
+
+
+def predict(
+    training: Training, fitted: Fit | None, *, ranks: Sequence[int] = RANKS, virtual: bool = False
+) -> Prediction | NoPrediction:
+    """Return a prediction for those ``ranks`` that are more than were measured, or why there is none.
+
+    The band holds what the draws of the fit and the repeats of the steps say. The largest measured step,
+    held out, is predicted from the smaller ones: the signed error shifts the band. Predictions end
+    where :func:`hvlab.analysis.model.refusal.beyond` says so.
+    """
+    reason = refusal(training, fitted)
+    if reason or fitted is None or training.base is None:
+        return NoPrediction(training, reason or Explanation("no_base"))
+    model = _Model.of(training, training.base, fitted)
+    checked = check(training, training.base, fitted)
+    most = training.steps[-1].ranks
+    numbers = [number for number in ranks if number > most and number % training.slots == 0]
+    steps: list[PredictedStep] = []
+    limit = None
+    for step in _steps(model, checked, numbers):
+        limit = beyond(step, training, model.basis, checked, errors=model.errors)
+        if limit:
+            break
+        steps.append(step)
+    if not steps:
+        return NoPrediction(training, limit or Explanation("nothing_beyond", {"ranks": most}))
+    return Prediction(
+        training,
+        fitted,
+        model.basis,
+        hidden=1 - float(model.exposure.share[0]),
+        overhead_s=float(model.exposure.constant_s[0]),
+        steps=tuple(steps),
+        check=checked,
+        limit=limit,
+        warnings=of_prediction(
+            training,
+            overhead_s=float(model.exposure.constant_s[0]),
+            check=abs(checked.error),
+            jitter_known=training.base.jitter_s is not None,
+            virtual=virtual,
+        ),
+    )
+
+
+def check(training: Training, base: Step, fitted: Fit) -> PredictionCheck:
+    """Return the largest measured step, predicted from the smaller ones and a fit to fewer ranks.
+
+    ``base`` is the step at one rank; the training has steps at two numbers of several ranks at least.
+    """
+    largest = training.steps[-1]
+    smaller = training.below(largest.ranks)
+    fewer = fit(fitted.sweep.below(largest.ranks))
+    used = fewer if isinstance(fewer, Fit) and fewer.start_known else fitted
+    model = _Model.of(smaller, base, used)
+    drawn = model.at(np.array([largest.ranks], dtype=float))[:, 0]
+    low, high = np.percentile(np.log(drawn[1:]), _BAND)
+    error = _NORMAL * _errors(training, (largest,))[0]
+    noise = math.hypot((high - low) / 2, error)
+    return PredictionCheck(
+        largest.ranks,
+        float(drawn[0]),
+        largest.seconds,
+        noise,
+        used.sweep.ranks[-1],
+        smaller.steps[-1].ranks,
+    )
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A step as fitted: the first row to what was measured, the others to draws of it.
+
+    ``base`` is the step at one rank in each of them, ``errors`` the standard error of each measured step's
+    logarithm.
+    """
+
+    basis: Basis
+    costs: tuple[Cost, ...]
+    exposure: Exposure
+    base: Values
+    errors: Values
+
+    @staticmethod
+    def of(training: Training, base: Step, fitted: Fit) -> _Model:
+        own = basis(training, base, training.sent_bytes or 0)
+        costs = (fitted.cost, *fitted.draws)
+        measured = (base, *training.steps)
+        errors = _errors(training, measured)
+        random = np.random.default_rng(1)
+        scale = _scatter(training).widened(random, len(costs))
+        factors = np.exp(scale * errors * random.standard_normal((len(costs), len(measured))))
+        factors[0] = 1
+        seconds = factors * np.array([step.seconds for step in measured])
+        ranks = np.array([step.ranks for step in training.steps], dtype=float)
+        flat, drift = random.random(len(costs)), DRIFT * random.standard_normal(len(costs))
+        flat[0], drift[0] = 0.5, 0
+        fitted_to_steps = exposure(own, costs, ranks, seconds[:, 1:], flat=flat, drift=drift)
+        return _Model(own, costs, fitted_to_steps, seconds[:, 0], errors[1:])
+
+    def at(self, ranks: Values) -> Values:
+        """Return the step at numbers of ranks in seconds."""
+        return totals(self.basis, self.costs, ranks, self.exposure)
+
+
+def _scatter(training: Training) -> Scatter:
+    steps = (training.base, *training.steps)
+    return pooled([math.log(seconds) for seconds in step.repeats] for step in steps if step)
+
+
+def _errors(training: Training, steps: Iterable[Step]) -> Values:
+    """Return the standard error of the logarithm of each step."""
+    scatter = _scatter(training)
+    values: Values = np.hypot([scatter.of_median(len(step.repeats)) for step in steps], LAYOUT)
+    return values
+
+
+def _steps(model: _Model, checked: PredictionCheck, numbers: Sequence[int]) -> list[PredictedStep]:
+    ranks = np.array(numbers, dtype=float)
+    own = model.basis
+    whole = model.at(ranks)
+    speed = model.base[:, None] * ranks / own.divisor(ranks) / whole
+    shift = np.array([checked.shift_at(number) for number in numbers])
+    # The edge on the side of the error moves twice as far as the point, the other not at all.
+    longer, shorter = np.exp(np.maximum(2 * shift, 0)), np.exp(np.minimum(2 * shift, 0))
+    low, high = np.percentile(whole[1:], _BAND, axis=0)
+    slowest, fastest = np.percentile(speed[1:], _BAND, axis=0)
+    step, speedup = whole[0] * np.exp(shift), speed[0] / np.exp(shift)
+    waited, more = exposed(own, model.costs, ranks, model.exposure)
+    rows = {
+        "step_s": step,
+        "low_s": np.minimum(low * shorter, step),
+        "high_s": np.maximum(high * longer, step),
+        "own_s": own.own(ranks),
+        "waiting_s": model.exposure.jitter[0] * own.waiting(ranks),
+        "communication_s": own.communication(model.costs[:1], ranks)[0],
+        "exposed_s": waited[0],
+        "beyond_backward_s": more[0],
+        "speedup": speedup,
+        "speedup_low": np.minimum(slowest / longer, speedup),
+        "speedup_high": np.maximum(fastest / shorter, speedup),
+    }
+    return [
+        PredictedStep(number, **{name: float(values[column]) for name, values in rows.items()})
+        for column, number in enumerate(numbers)
+    ]

@@ -1,0 +1,178 @@
+"""The points of a sweep as a linear problem in alpha, beta and the start, and its solution."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hvlab.analysis.model.costs import SHAPES, Cost
+from hvlab.analysis.model.noise import Values, pooled
+from hvlab.analysis.model.sweep import Sweep
+
+Rows = NDArray[np.intp]
+
+# How long Horovod waits between cycles unless HOROVOD_CYCLE_TIME says otherwise (its changes of 0.21.0).
+CYCLE_MS = 1.0
+# By how much a number of ranks differs from the model, however often it is repeated: other hosts, other
+# links.
+LAYOUT = 0.03
+
+
+class LinearProblem:
+    """Rows of points: what each algorithm does in them, and how long they took.
+
+    Of the points of one rank only the smallest size counts: it tells the start of an operation, for
+    nothing is sent; a larger one tells how fast the machine copies memory.
+
+    All sizes of one number of ranks come from the same launches and share their noise (``shared``, one a
+    row); what else they miss is each point's own.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        single = [point for point in sweep.points if point.ranks == 1]
+        least = min((point.size_bytes for point in single), default=0)
+        self.points = tuple(point for point in sweep.points if point.ranks > 1 or point.size_bytes == least)
+        self.collective, self.slots = sweep.collective, sweep.slots
+        cycle = dict(sweep.params).get("cycle_time")
+        self.cycle_s = float(CYCLE_MS if cycle is None else cycle) * 1e-3
+        self.ranks = np.array([point.ranks for point in self.points])
+        self.sizes = np.array([point.size_bytes for point in self.points], dtype=float)
+        self.seconds = np.array([point.seconds for point in self.points])
+        self.columns = {name: self._columns(name) for name in SHAPES[self.collective]}
+        self.launches = pooled(sweep.deviations)
+        errors = [self.launches.of_median(sweep.repeats(point.ranks)) for point in self.points]
+        self.shared = np.hypot(errors, LAYOUT)
+
+    def times(self, factors: Values) -> LinearProblem:
+        """Return the same problem with each time multiplied by its factor."""
+        problem = copy(self)
+        problem.seconds = self.seconds * factors
+        return problem
+
+    @property
+    def unknowns(self) -> int:
+        """Return how many numbers are fitted."""
+        if not self.start_known(self.everything):
+            return 2
+        return 3 if self.slots == 1 else 4
+
+    @property
+    def everything(self) -> Rows:
+        """Return all rows."""
+        return np.arange(len(self.points))
+
+    @property
+    def groups(self) -> list[Rows]:
+        """Return the rows of each number of ranks."""
+        return [np.flatnonzero(self.ranks == number) for number in np.unique(self.ranks)]
+
+    def several(self, rows: Rows) -> Rows:
+        """Return those of the rows that are of several ranks."""
+        return rows[self.ranks[rows] > 1]
+
+    def solvable(self, rows: Rows) -> bool:
+        """Return whether the rows hold two sizes on several ranks."""
+        return differ(self.sizes[self.several(rows)])
+
+    def start_known(self, rows: Rows) -> bool:
+        """Return whether the rows tell the start of an operation from latency: two numbers of ranks."""
+        return differ(self.ranks[rows])
+
+    def solve(
+        self, algorithm: str, rows: Rows, *, whiten: Values | None = None, start_share: float | None = None
+    ) -> Cost:
+        """Return the cost that is most likely by these rows: least squares of the logarithms, none below 0.
+
+        ``whiten`` is the :meth:`whitening` of these rows; without it, rows count alike. Where the start of an
+        operation cannot be told from latency, their sum is split: the start is at most one cycle of
+        Horovod's, or ``start_share`` of the sum.
+        """
+        columns, seconds = self.columns[algorithm][rows], self.seconds[rows]
+        whiten = np.eye(len(rows)) if whiten is None else whiten
+        inner = 0.0
+        if self.start_known(rows):
+            start, alpha, beta, *more = _non_negative(columns, seconds, whiten)
+            inner = sum(more)
+        else:
+            fixed, beta = _non_negative(columns[:, [0, 2]], seconds, whiten)
+            start = min(fixed, self.cycle_s) if start_share is None else fixed * start_share
+            alpha = (fixed - start) / columns[0, 1]
+        return Cost(self.collective, algorithm, alpha, beta, start, inner, self.slots)
+
+    def predicted(self, cost: Cost, rows: Rows) -> Values:
+        """Return what a cost says of these rows, in seconds."""
+        numbers = [cost.constant_s, cost.alpha_s, cost.beta_s_per_byte, cost.inner_s_per_byte]
+        columns = self.columns[cost.algorithm][rows]
+        values: Values = columns @ numbers[: columns.shape[1]]
+        return values
+
+    def errors(self, cost: Cost, rows: Rows) -> Values:
+        """Return the relative errors of a cost on these rows, as numbers of 0 and above."""
+        values: Values = np.abs(self.predicted(cost, rows) / self.seconds[rows] - 1)
+        return values
+
+    def residuals(self, cost: Cost) -> Values:
+        """Return the logarithms of all times over what a cost says of them."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.seconds / self.predicted(cost, self.everything))
+        values: Values = np.clip(logs, -5, 5)
+        return values
+
+    def own(self, cost: Cost) -> float:
+        """Return how much the points of one number of ranks scatter about what they miss together."""
+        left = self.residuals(cost)
+        return pooled([left[group].tolist() for group in self.groups]).deviation
+
+    def distance(self, cost: Cost, whiten: Values) -> float:
+        """Return how far all rows are from a cost, as a sum of squares of standard deviations."""
+        return float(((whiten @ self.residuals(cost)) ** 2).sum())
+
+    def whitening(self, rows: Rows, own: float) -> Values:
+        """Return the matrix that turns the logarithms' noise into independent numbers of deviation 1.
+
+        The covariance of a number of ranks is own^2 I + shared^2 J, J being all ones.
+        """
+        whole = np.zeros((len(rows), len(rows)))
+        for number in np.unique(self.ranks[rows]):
+            group = np.flatnonzero(self.ranks[rows] == number)
+            count, shared = len(group), self.shared[rows[group[0]]]
+            taken = 1 - own / np.sqrt(own**2 + count * shared**2)
+            whole[np.ix_(group, group)] = (np.eye(count) - taken / count) / own
+        return whole
+
+    def _columns(self, algorithm: str) -> Values:
+        shapes = [SHAPES[self.collective][algorithm](int(ranks)) for ranks in self.ranks // self.slots]
+        columns = np.array(
+            [
+                (1.0, shape.messages, shape.volume * size, size)
+                for shape, size in zip(shapes, self.sizes, strict=True)
+            ]
+        ).reshape(-1, 4)
+        # One rank a host leaves nothing to do inside it.
+        return columns if self.slots > 1 else columns[:, :3]
+
+
+def differ(values: NDArray[Any]) -> bool:
+    """Return whether there are two values that differ."""
+    return bool(len(values) and values.min() != values.max())
+
+
+def _non_negative(columns: Values, seconds: Values, whiten: Values) -> list[float]:
+    """Return the numbers of 0 and above whose products with the columns are nearest to the times.
+
+    First relative to the times, which favours numbers that are too small; then once more relative to what
+    the first found (Gauss-Newton for the logarithms), at most twice or half the time.
+    """
+    from scipy.optimize import nnls  # noqa: PLC0415 - it takes long, and most commands have no use for it
+
+    scale = columns.max(axis=0)
+    scale[scale == 0] = 1
+    scaled = columns / scale
+    first, _ = nnls(scaled / seconds[:, None], np.ones(len(seconds)))
+    near = np.clip(scaled @ first, seconds / 2, seconds * 2)
+    solution, _ = nnls(whiten @ (scaled / near[:, None]), whiten @ (1 + np.log(seconds / near)))
+    values: list[float] = (solution / scale).tolist()
+    return values

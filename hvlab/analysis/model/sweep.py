@@ -1,0 +1,130 @@
+"""Sweeps of collectives: the points that one fit is made from."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from hvlab.analysis.model.costs import COLLECTIVES
+from hvlab.results.configurations import Configuration, Param, Repeats
+
+Topology = Literal["inside", "across", "both"]
+TOPOLOGIES: tuple[Topology, ...] = ("inside", "across", "both")
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """The median over the repeats of one configuration, in seconds; ``launches`` has each repeat's."""
+
+    ranks: int
+    size_bytes: int
+    seconds: float
+    launches: Mapping[int, float] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Points that differ only in ranks and size; ``params`` are without the size.
+
+    ``topology`` is inside (one host, several ranks), across (several hosts, a rank on each) or both (several
+    hosts, as many ranks on each: ``slots``); the points of a single rank belong to inside and across.
+    """
+
+    collective: str
+    backend: str
+    launcher: str
+    topology: Topology
+    params: tuple[tuple[str, Param], ...]
+    points: tuple[SweepPoint, ...]
+    failed: int = 0
+    slots: int = 1
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Return the numbers of ranks measured, except 1."""
+        return tuple(sorted({point.ranks for point in self.points if point.ranks > 1}))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return the sizes measured on several ranks, in bytes."""
+        return tuple(sorted({point.size_bytes for point in self.points if point.ranks > 1}))
+
+    @property
+    def deviations(self) -> list[list[float]]:
+        """Return for each number of ranks by how much the logarithms of a launch differ from the others.
+
+        All sizes of a launch share its noise: its deviation is the mean over them.
+        """
+        launches: dict[int, dict[int, list[float]]] = {}
+        for point in self.points:
+            for repeat, seconds in point.launches.items():
+                by_repeat = launches.setdefault(point.ranks, {})
+                by_repeat.setdefault(repeat, []).append(math.log(seconds / point.seconds))
+        return [[statistics.fmean(logs) for logs in by_repeat.values()] for by_repeat in launches.values()]
+
+    def repeats(self, ranks: int) -> int:
+        """Return how many launches that number of ranks had."""
+        return max((len(point.launches) for point in self.points if point.ranks == ranks), default=0) or 1
+
+    def below(self, ranks: int) -> Sweep:
+        """Return the sweep without the points of that many ranks or more."""
+        return replace(self, points=tuple(point for point in self.points if point.ranks < ranks))
+
+
+def topologies(configuration: Configuration) -> tuple[Topology, ...]:
+    """Return the topologies of a configuration: one rank is the first of those inside, and of those
+    across.
+    """
+    if configuration.ranks == 1:
+        return ("inside", "across")
+    if configuration.inside:
+        return ("inside",)
+    return ("across",) if configuration.slots == 1 else ("both",)
+
+
+def slots(configuration: Configuration, topology: Topology) -> int:
+    """Return how many ranks each host has where that stays the same, else 1."""
+    return configuration.slots if topology == "both" else 1
+
+
+def sweeps(configurations: Mapping[Configuration, Repeats], *, collective: str = "allreduce") -> list[Sweep]:
+    """Return every sweep of a collective in the order of the configurations.
+
+    Configurations that failed are counted where their backend has no figures at all in that topology.
+    """
+    points: dict[tuple[str, str, Topology, tuple[tuple[str, Param], ...], int], list[SweepPoint]] = {}
+    failed: dict[tuple[str, str, Topology], int] = {}
+    for configuration, repeats in configurations.items():
+        if configuration.workload != collective or collective not in COLLECTIVES:
+            continue
+        point = _point(configuration, repeats)
+        for topology in topologies(configuration):
+            if point:
+                key = (
+                    configuration.backend,
+                    configuration.launcher,
+                    topology,
+                    configuration.without("size_bytes"),
+                    slots(configuration, topology),
+                )
+                points.setdefault(key, []).append(point)
+            elif repeats.errors:
+                place = (configuration.backend, configuration.launcher, topology)
+                failed[place] = failed.get(place, 0) + 1
+    whole = [Sweep(collective, *key[:4], tuple(points), slots=key[4]) for key, points in points.items()]
+    known = {key[:3] for key in points}
+    return whole + [
+        Sweep(collective, *place, (), (), number) for place, number in failed.items() if place not in known
+    ]
+
+
+def _point(configuration: Configuration, repeats: Repeats) -> SweepPoint | None:
+    size = configuration.get("size_bytes")
+    times = repeats.values.get("time_median") or repeats.values.get("time") or {}
+    seconds = {repeat: time * 1e-6 for repeat, time in times.items() if math.isfinite(time) and time > 0}
+    if not isinstance(size, int) or size <= 0 or not seconds:
+        return None
+    return SweepPoint(configuration.ranks, size, statistics.median(seconds.values()), seconds)

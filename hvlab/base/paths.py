@@ -1,0 +1,111 @@
+"""Where things lie. The only module that knows file locations."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from hvlab.base import sudo
+from hvlab.base.errors import UsageError
+
+OWN_CATALOGUE = "HVLAB_CATALOGUE"
+
+
+def project_dir() -> Path:
+    """Return where playbooks, roles and templates lie: in the clone, or where hvlab was installed to."""
+    package = Path(__file__).resolve().parent.parent
+    for root in (package / "_project", package.parent):
+        if (root / "site.yml").is_file():
+            return root
+    raise UsageError(
+        f"hvlab is installed in {package}, but its playbooks are not there",
+        remedy="install it again: `pip install .` in a clone of the repository",
+    )
+
+
+def default_inventory() -> Path:
+    """Return the inventory that is meant where none is named (``ANSIBLE_INVENTORY``)."""
+    chosen = os.environ.get("ANSIBLE_INVENTORY")
+    return Path(chosen) if chosen else _of_the_caller(Path("inventory/lab"), "-i or ANSIBLE_INVENTORY")
+
+
+def _base(variable: str, xdg: str, default: str) -> Path:
+    chosen = os.environ.get(variable)
+    if chosen:
+        return Path(chosen).expanduser().resolve()
+    parent = os.environ.get(xdg)
+    return (Path(parent) if parent else Path.home() / default) / "hvlab"
+
+
+def cache_dir() -> Path:
+    """Return what can be made again: sources, wheels, packs, data sets (``HVLAB_CACHE``)."""
+    return _base("HVLAB_CACHE", "XDG_CACHE_HOME", ".cache")
+
+
+def own_catalogue() -> Path:
+    """Return the file of releases that the user adds to the catalogue (``HVLAB_CATALOGUE``)."""
+    chosen = os.environ.get(OWN_CATALOGUE)
+    if chosen:
+        return Path(chosen).expanduser().resolve()
+    parent = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(parent) if parent else Path.home() / ".config") / "hvlab" / "catalogue.yml"
+
+
+def images_dir() -> Path:
+    """Return where the virtual hosts' base images lie (``HVLAB_IMAGES``).
+
+    They are made of root's files, so under sudo they do not lie in the caller's cache.
+    """
+    return image_dirs()[0]
+
+
+def image_dirs() -> list[Path]:
+    """Return where base images may lie: first where they are made now, then where sudo makes or made them."""
+    chosen = os.environ.get("HVLAB_IMAGES")
+    if chosen:
+        return [Path(chosen).expanduser().resolve()]
+    own, under_sudo = cache_dir() / "images", Path("/var/cache/hvlab/images")
+    return [under_sudo, own] if sudo.caller() else [own, under_sudo]
+
+
+def trust_dir(lab: str) -> Path:
+    """Return where the CA keys and the rank keys of one lab lie, mode 0700 (``HVLAB_DATA``)."""
+    return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "trust" / lab
+
+
+def provisioning_dir(lab: str) -> Path:
+    """Return the folder that a call which changes a lab's hosts holds for itself (``HVLAB_DATA``)."""
+    return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "provisioning" / lab
+
+
+def results_dir() -> Path:
+    """Return where the results go unless an option says otherwise (``HVLAB_RESULTS``, or ``./results``)."""
+    chosen = os.environ.get("HVLAB_RESULTS")
+    place = Path(chosen) if chosen else _of_the_caller(Path("results"), "--results or HVLAB_RESULTS")
+    return place.resolve()
+
+
+def _of_the_caller(path: Path, option: str) -> Path:
+    """Return a path in the current folder. Raises UsageError if other users own it or may change it."""
+    person = sudo.caller()
+    trusted = {0, os.geteuid(), *([person[0]] if person else [])}
+    if os.path.lexists(path):
+        for each in {Path(), *(path.parents), path, path.resolve()}:
+            info = each.stat() if each.exists() else each.lstat()
+            reason = None
+            if info.st_uid not in trusted:
+                reason = f"belongs to user {info.st_uid}"
+            elif stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_IWOTH:
+                reason = "may be written by every user"
+            if reason:
+                raise UsageError(
+                    f"{path.absolute()} is not used: {each.absolute()} {reason}",
+                    remedy=f"name it with {option} if you trust it, or go to a folder of your own",
+                )
+    return path
+
+
+def lab_runtime_dir(lab: str) -> Path:
+    """Return where a virtual lab keeps its machines while it is up; gone after ``lab down``."""
+    return Path("/var/lib/hvlab") / lab

@@ -1,0 +1,90 @@
+"""Run a program on this machine, for a limited time."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hvlab.base.errors import HvlabError
+
+_GRACE_S = 5.0
+
+
+class TimeLimitError(HvlabError):
+    """A program did not end in time; it was killed, with all that it had started."""
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    seconds: float,
+    given: str = "",
+    env: Mapping[str, str] | None = None,
+    remedy: str | None = None,
+    hung: str = "run it by hand to see what it waits for (a disk, a network, a lock), then try again",
+) -> subprocess.CompletedProcess[str]:
+    """Run ``argv`` with the text ``given`` on its input; return its status and what it printed.
+
+    Raises HvlabError with ``remedy`` where it cannot be started, TimeLimitError with ``hung`` as its remedy
+    after ``seconds``.
+    """
+    words = [os.fspath(word) for word in argv]
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(
+            words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", env=env
+        )
+    except OSError as error:
+        raise HvlabError(f"cannot run {words[0]}: {error.strerror}", remedy=remedy) from error
+    try:
+        out, err = process.communicate(given, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _abandon(process)
+        raise TimeLimitError(f"`{shlex.join(words)}` {late(seconds)}", remedy=hung) from None
+    except BaseException:
+        _abandon(process)
+        raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def bound(argv: Sequence[str]) -> list[str]:
+    """Return a command that ends (SIGTERM) with the process that starts it, even where that is killed.
+
+    See PR_SET_PDEATHSIG in prctl(2); without setpriv of util-linux it is the command itself.
+    """
+    return [*(["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []), *argv]
+
+
+def late(seconds: float) -> str:
+    """Return what to say of a program that did not end in time."""
+    return f"did not end within {seconds:g} s and was killed"
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a program and all that it started."""
+    family, waiting = [], [process.pid]
+    while waiting:
+        family.append(waiting.pop())
+        for file in Path(f"/proc/{family[-1]}/task").glob("*/children"):
+            with suppress(OSError):
+                waiting += map(int, file.read_text().split())
+    for pid in family:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _abandon(process: subprocess.Popen[str]) -> None:
+    kill(process)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream:
+            with suppress(OSError):
+                stream.close()
+    # What waits for a disk outlives even this.
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)

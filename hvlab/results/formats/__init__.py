@@ -1,0 +1,124 @@
+"""Runs as the files of other tools, and files of other tools as runs; and lab sheets, filled in.
+
+Out: a `MeasuredRun` (a run with its records) is written by `export`, in one of FORMATS.
+In: `importing.import_files` reads a benchmark's log with one of READERS and puts it into the store.
+Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
+
+    launch         the shapes: MeasuredRun, and Launch with its Rows for benchmark logs. Read it first.
+    nccl_columns   nccl-tests' columns, in its text and its JSON, with hvlab's metrics
+    nccl_json      its JSON -> launches; nccl_document: launches -> its JSON
+    nccl_ranks     how many ranks ran where, from its list of devices
+    nccl_text      its text -> its JSON; nccl_rows: a row of it; nccl_print: its JSON -> its text
+    osu            the OSU benchmarks' text -> launches; osu_print: launches -> their text
+    training       what Horovod's synthetic benchmarks and tf_cnn_benchmarks print -> launches
+    content        a file's bytes -> text: unpacked, decoded, without what a collector put around lines
+    records        launches -> records; importing: files -> launches -> the store
+    pods           the logs of hvlab's own jobs on Kubernetes -> cases with their files
+    plain          records -> CSV, JSON lines, JUnit (junit); prometheus: records -> gauges
+    names, lines   the tools' words; a log's lines without what launchers put between
+    lab_sheet      which table of a sheet gets which figures; sheet_words: the words a table is known by
+    sheet_rows     a table's rows filled; markdown: tables of a text, changed in place
+    sheet_tasks    the tasks that ask for an analysis, answered below them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hvlab.base.errors import UsageError, unknown
+from hvlab.results.formats import nccl_json, nccl_print, nccl_text, osu, osu_print, training
+from hvlab.results.formats.launch import COLLECTIVES, Launch, MeasuredRun, launches
+from hvlab.results.formats.plain import as_csv, as_jsonl, as_junit
+from hvlab.results.formats.prometheus import as_prometheus
+
+__all__ = ["FORMATS", "READERS", "Format", "MeasuredRun", "Reader", "detect", "export", "left_out"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format a run can be written in; ``workloads`` are those it has a place for, None: all."""
+
+    name: str
+    write: Callable[[MeasuredRun], str]
+    workloads: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A tool whose output can be read: whether a text is of it, and what was measured."""
+
+    name: str
+    knows: Callable[[str], bool]
+    read: Callable[[str], list[Launch]]
+
+
+FORMATS: Mapping[str, Format] = {
+    each.name: each
+    for each in (
+        Format("nccl-tests", lambda run: nccl_print.write(launches(run.records)), COLLECTIVES),
+        Format("nccl-tests-json", lambda run: nccl_json.write(launches(run.records)), COLLECTIVES),
+        Format("osu", lambda run: osu_print.write(launches(run.records, pair=False)), COLLECTIVES),
+        Format("csv", as_csv),
+        Format("jsonl", as_jsonl),
+        Format("junit", as_junit),
+        Format("prometheus", as_prometheus),
+    )
+}
+READERS: Mapping[str, Reader] = {
+    each.name: each
+    for each in (
+        Reader(
+            "nccl-tests",
+            lambda text: nccl_json.knows(text) or nccl_text.knows(text),
+            lambda text: nccl_json.read(text) if nccl_json.knows(text) else nccl_text.read(text),
+        ),
+        Reader("osu", osu.knows, osu.read),
+        Reader("training", training.knows, training.read),
+    )
+}
+
+
+def export(name: str, measured: MeasuredRun) -> str:
+    """Return a run in a format. Raises UsageError where the format has a place for none of its cases."""
+    if name not in FORMATS:
+        raise unknown("format", name, FORMATS)
+    workloads = FORMATS[name].workloads
+    if len(left_out(name, measured)) == len(measured.cases()):
+        needed = f"holds only {', '.join(workloads)}" if workloads else "needs at least one case"
+        whole = [name for name, other in FORMATS.items() if other.workloads is None]
+        raise UsageError(
+            f"run {measured.run.run_id} has nothing to write: {name} {needed}",
+            remedy=f"these hold every case: {', '.join(whole)}",
+        )
+    return FORMATS[name].write(measured)
+
+
+def left_out(name: str, measured: MeasuredRun) -> list[str]:
+    """Return the cases that a format has no place for: other workloads, and what was never started."""
+    workloads = FORMATS[name].workloads
+    if workloads is None:
+        return []
+    return [
+        case
+        for case, records in measured.cases().items()
+        if records[0].workload not in workloads or records[0].status == "skipped"
+    ]
+
+
+def detect(text: str, name: str) -> Reader:
+    """Return the reader of a file's text. Raises UsageError where it is of no tool, or of several."""
+    readers = [reader for reader in READERS.values() if reader.knows(text)]
+    if len(readers) == 1:
+        return readers[0]
+    if readers:
+        raise UsageError(
+            f"{name} holds the output of {' and '.join(reader.name for reader in readers)}",
+            remedy="say which one to read with --from",
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    content = f"its first line is {lines[0][:80]!r}" if lines else "it is empty"
+    raise UsageError(
+        f"{name} is no output of {' or '.join(READERS)}: {content}",
+        remedy="give the file that the benchmark printed, with the table's head, or its JSON",
+    )

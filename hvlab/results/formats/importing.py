@@ -1,0 +1,128 @@
+"""Files of other tools into the store: read, kept beside it, and put in as a run."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from hvlab import workloads
+from hvlab.base.errors import CheckError, HvlabError, UsageError
+from hvlab.results import journal, outcomes
+from hvlab.results.formats import READERS, detect, pods
+from hvlab.results.formats.content import text_of
+from hvlab.results.formats.launch import Launch
+from hvlab.results.formats.pods import PodLaunch
+from hvlab.results.formats.records import LaunchOverrides, LogSource, records
+from hvlab.results.store import Record, Store, new_run_id, utc
+
+# What hvlab itself keeps in the folder of a run.
+_OWN = (
+    *(journal.NAME, "facts.json", "left-out.json", "summary.md"),
+    *("report.html", "report.md", "report.pdf"),
+)
+
+
+def import_files(
+    store: Store, files: Sequence[Path], overrides: LaunchOverrides, *, reader: str | None = None, lab: str
+) -> tuple[str, list[Record]]:
+    """Put what the files hold into the store as a finished run; return its id and records.
+
+    The files themselves are kept in the run's folder. Raises UsageError for a file that is not of the tool,
+    and CheckError for one that holds no figure and no failure.
+    """
+    run_id = new_run_id()
+    contents = [_content(path) for path in files]
+    read: dict[int, Sequence[Launch]] = {}
+    launched: list[tuple[str, PodLaunch]] = []
+    for number, (path, content) in enumerate(zip(files, contents, strict=True)):
+        text = text_of(content, str(path))
+        if reader is None and pods.knows(text):
+            launched += [(_name(path), launch) for launch in pods.read(text, str(path))]
+            continue
+        tool = READERS[reader] if reader else detect(text, str(path))
+        read[number] = tool.read(text)
+        if not any(launch.rows or launch.error for launch in read[number]):
+            raise CheckError(f"{path}: there is no figure of {tool.name} in it")
+    _once(launched)
+    names = _names(files, {*_OWN, *(launch.case.id for _, launch in launched)})
+    sources = [
+        LogSource(_name(files[number]), f"runs/{run_id}/{names[number]}", launches)
+        for number, launches in read.items()
+    ]
+    folder = store.run_folder(run_id)
+    try:
+        _keep(dict(zip(names, contents, strict=True)), folder)
+        for _, launch in launched:
+            _keep(launch.files, folder / launch.case.id)
+        imported = records(sources, overrides, run_id=run_id, started_at=utc())
+        for name, launch in launched:
+            outcome = workloads.outcome(launch.case, folder / launch.case.id)
+            imported += outcomes.records(run_id, launch.case, outcome, {"file": name})
+        store.put(
+            run_id,
+            imported,
+            lab=lab,
+            spec_key=hashlib.sha256(b"\0".join(contents)).hexdigest()[:16],
+            spec={"imported": list(map(_text, files))},
+            cases=list(dict.fromkeys(record.case_id for record in imported)),
+        )
+    except HvlabError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return run_id, imported
+
+
+def _keep(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write files into a new folder. Raises HvlabError."""
+    try:
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise HvlabError(
+            f"the files cannot be kept in {folder}: {error.strerror or error}",
+            remedy="choose a folder that can be written with --results",
+        ) from error
+
+
+def _text(path: Path) -> str:
+    """Return a path as the store and reports can hold it: bytes that are no UTF-8 as in \\xe9."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _name(path: Path) -> str:
+    return _text(Path(path.name))
+
+
+def _once(launched: Iterable[tuple[str, PodLaunch]]) -> None:
+    """Raise CheckError where two logs are of the same case."""
+    names: dict[str, str] = {}
+    for name, launch in launched:
+        if launch.case.id in names:
+            raise CheckError(
+                f"{names[launch.case.id]} and {name} both have the case {launch.case.id}",
+                remedy="import the logs of one run at a time",
+            )
+        names[launch.case.id] = name
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _names(files: Sequence[Path], taken: set[str]) -> list[str]:
+    """Return a name for each file in the run's folder, with a number before it where it is ``taken``."""
+    names: list[str] = []
+    for number, path in enumerate(files, 1):
+        counted = (f"{count}-{_name(path)}" for count in itertools.count(number))
+        free = (name for name in itertools.chain([_name(path)], counted) if name not in taken)
+        names.append(next(free))
+        taken = {*taken, names[-1]}
+    return names

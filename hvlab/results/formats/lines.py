@@ -1,0 +1,129 @@
+"""The lines of a log as the program wrote them, without what launchers and libraries added. Pure.
+
+What stands before a line (a rank's tag, a time, a pod, a host) is learned from the file itself: it is what
+stands before the lines that only the program writes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hvlab.results.formats.names import DTYPES, REDOPS
+
+# Before the line in which hvlab says what a tool's own format has no place for.
+ORIGIN = "# hvlab: "
+# Where a line is cut: of the tools' own only hvlab's is longer. And a pattern's time must grow no faster than
+# its line: it has no open beginning, and no two parts beside each other that match the same.
+_LONGEST = 64 * 1024
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_LONGEST_PREFIX = 200
+# One for each launcher and library that writes in the same file; the rare ones are no prefixes.
+_MOST_PREFIXES = 100
+# What a prefix may have besides its own words: numbers, blanks, and names of days and months.
+_PREFIX_PARTS = re.compile(
+    r"(\d+)|( +)|\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun|[JFMASOND][a-z][a-z])\b|(.)", re.DOTALL
+)
+_WORDS = "|".join(sorted({*REDOPS, *DTYPES}, key=len, reverse=True))
+# NCCL's own lines, host:pid:tid [gpu] NCCL ...; a program's unfinished line may stand right before one.
+_DEBUG = re.compile(
+    rf"(?P<kept>(?<=\s)(?:-1|N/A|\d{{1,18}}(?=[A-Za-z\[])|{_WORDS})|^|(?<=\s))"
+    r"(?:\[[\d-]+ [\d:.]+\] )?[^\s:]+:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?NCCL .*"
+)
+_NUMBER = re.compile(r"[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,3})?")
+# What launchers, libraries and the tools themselves say of a launch that broke: the error begins with such
+# words, or they stand inside it.
+_FAILURE = re.compile(
+    r"Test (?:CUDA|NCCL|HIP) failure|Test failure |Invalid number of GPUs|Caught signal \d"
+    r"|Signal: \S|[Ss]egmentation fault|Bus error|MPI_A(?:bort|BORT)|\[?Abort\(\d"
+    r"|(?:mpirun|mpiexec|prterun)\S{0,40} (?:noticed|detected) that |(?:srun|slurmstepd): error: "
+    r"|Fatal error in |\bKilled$|\*\*\* An error occurred in "
+    r"|(?P<inside>exited on signal |BAD TERMINATION|DUE TO TIME LIMIT|Assertion `[^`]* failed"
+    r"|error while loading shared libraries)"
+)
+
+
+class LogLine(NamedTuple):
+    """A line of a log: its number from 1, what the program wrote, and what a library put at its end."""
+
+    number: int
+    text: str
+    debug: str = ""
+
+
+def lines(text: str, written: re.Pattern[str]) -> Iterator[LogLine]:
+    """Yield each line of the program; ``written`` matches the beginning of lines that only it writes."""
+    plain = [
+        line if line.startswith(ORIGIN) else _TERMINAL.sub("", line[:_LONGEST]) for line in text.splitlines()
+    ]
+    prefix = _prefixes(plain, written)
+    for number, line in enumerate(plain, 1):
+        if line.startswith(ORIGIN):
+            yield LogLine(number, line.rstrip())
+            continue
+        own = line[match.end() :] if (match := prefix.match(line)) else line
+        kept = _DEBUG.sub(r"\g<kept>", own)
+        yield LogLine(number, kept.rstrip(), "" if kept == own else own)
+
+
+def failure(line: str) -> str | None:
+    """Return what a line says of a launch that broke; None where it says nothing of one."""
+    match = _FAILURE.search(line)
+    if match is None:
+        return None
+    return (line if match["inside"] else line[match.start() :]).strip()
+
+
+def _prefixes(plain: list[str], written: re.Pattern[str]) -> re.Pattern[str]:
+    """Return what matches that which stands before the program's own lines, longest first."""
+    shapes: Counter[str] = Counter()
+    for line in plain:
+        match = None if line.startswith(ORIGIN) else written.search(line)
+        if match and 0 < match.start() <= _LONGEST_PREFIX:
+            before = line[: match.start()]
+            # Numbers alone would be the row's own, and # the table's.
+            if before.isspace() or not re.fullmatch(r"[\d\s.]*|\s*#\s*", before):
+                shapes[_PREFIX_PARTS.sub(_part, before)] += 1
+    usual = [shape for shape, _ in shapes.most_common(_MOST_PREFIXES)]
+    return re.compile("|".join([*sorted(usual, key=len, reverse=True), ""]))
+
+
+def _part(match: re.Match[str]) -> str:
+    number, blanks, name, other = match.groups()
+    if number:
+        return r"\d++"
+    if blanks:
+        return f" {{0,{len(blanks)}}}+"
+    return "[A-Z][a-z]{2}" if name else re.escape(other)
+
+
+def number(token: object) -> float | None:
+    """Return a finite number; None for N/A and all else that is none."""
+    if isinstance(token, bool):
+        return None
+    if isinstance(token, int | float):
+        return float(token) if abs(token) < 2**63 else None
+    if isinstance(token, str) and _NUMBER.fullmatch(token):
+        value = float(token)
+        return value if math.isfinite(value) else None
+    return None
+
+
+def whole(token: object) -> int | None:
+    """Return a whole number that any database holds; None for all else."""
+    if isinstance(token, str):
+        return int(token) if re.fullmatch(r"\s*-?\d{1,18}", token) else None
+    if isinstance(token, int) and not isinstance(token, bool) and abs(token) < 2**63:
+        return token
+    return None
+
+
+def impossible(values: dict[str, float]) -> str | None:
+    """Return which figure no launch can have: a time of nothing, or anything below; by metric."""
+    for name, value in values.items():
+        if value < 0 or (value == 0 and name.startswith("time")):
+            return f"{name} is {value:g}, which nothing measured can be"
+    return None

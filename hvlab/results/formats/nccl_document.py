@@ -1,0 +1,118 @@
+"""Launches as the JSON of nccl-tests has them: what was not known is null. Pure."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from hvlab.results.formats.launch import Launch, LaunchRow, shares
+from hvlab.results.formats.names import DTYPES, ITEM_BYTES, OPS, PROGRAMS, REDUCING, reverse
+from hvlab.results.formats.nccl_columns import HALF, HALVES, ITERATIONS
+
+_VERSION = 2
+_DEFAULT_STEP = 2**20
+# Each rank has this share of the bytes; elements are counted for each rank.
+_SHARED = ("allgather", "alltoall", "reducescatter")
+
+
+def document(launch: Launch) -> dict[str, Any]:
+    """Return a launch as nccl-tests would have written it, and under ``hvlab`` what that has no place for."""
+    program = f"{reverse(PROGRAMS, launch.workload)}_perf"
+    step, by = _step(launch.sizes)
+    busbw = [row.values["busbw"] for row in launch.rows if "busbw" in row.values]
+    checked = bool(launch.rows) and all(row.checked for row in launch.rows)
+    halves: dict[int, dict[bool, LaunchRow]] = {}
+    for row in launch.rows:
+        # Without a word on it: Horovod's allreduce is in place, the others have a result of their own.
+        in_place = launch.workload == "allreduce" if row.in_place is None else row.in_place
+        halves.setdefault(row.size, {})[in_place] = row
+    own = "source" not in launch.stack
+    return {
+        "version": _VERSION,
+        "hvlab": launch.origin,
+        "args": [program],
+        "env": [],
+        "nccl_version": version_code(launch.stack.get("nccl")),
+        # What nobody said is null. A process of hvlab's own has one thread and one device.
+        "config": {
+            "nthreads": launch.settings.get("threads_per_process", 1 if own else None),
+            "ngpus": launch.settings.get("gpus_per_thread", 1 if own else None),
+            "minimum_bytes": min(launch.sizes, default=0),
+            "maximum_bytes": max(launch.sizes, default=0),
+            f"step_{step}": by,
+            "warmup_iters": launch.warmup,
+            "iterations": launch.iterations,
+            "aggregated_iterations": launch.settings.get("aggregated_iterations", 1 if own else None),
+            "validation": int(checked),
+            "graph": launch.settings.get("graph", 0 if own else None),
+            "devices": [_device(launch, rank) for rank in range(len(launch.hosts) * (launch.slots or 0))],
+        },
+        "results": [
+            _result(launch, size, rows) | {"actual_iterations": launch.iterations, "experiment_name": program}
+            for size, rows in halves.items()
+        ],
+        "out_of_bounds": {"count": 0, "okay": "true"} if checked and not launch.error else None,
+        "average_bus_bandwidth": {"bandwidth": statistics.fmean(busbw), "okay": "unchecked"}
+        if busbw
+        else None,
+        "errors": [launch.error] if launch.error else [],
+    }
+
+
+def version_code(version: object) -> int | None:
+    """Return NCCL's version as its own number, 2.28.9 as 22809; None where it is unknown."""
+    parts = re.match(r"(\d+)\.(\d+)\.(\d+)", str(version))
+    if parts is None:
+        return None
+    major, minor, patch = map(int, parts.groups())
+    return major * 10000 + minor * 100 + patch
+
+
+def _device(launch: Launch, rank: int) -> dict[str, Any]:
+    place, local = divmod(rank, launch.slots or 1)
+    host, gpus = launch.hosts[place], launch.stack.get("gpus")
+    name = gpus.get(host) if isinstance(gpus, dict) else gpus
+    return {
+        "rank": rank,
+        "group": 0,
+        "pid": None,
+        "hostname": host,
+        "device": local,
+        "device_hex": None,
+        "device_info": str(name) if launch.device != "cpu" and name else str(launch.device or "unknown"),
+    }
+
+
+def _step(sizes: Sequence[int]) -> tuple[str, int]:
+    """Return factor or bytes, and by how much a size exceeds the one before; 0 where they differ."""
+    if len(sizes) <= 1:
+        return "bytes", _DEFAULT_STEP
+    factors = {after / before for before, after in pairwise(sizes)}
+    if len(factors) == 1 and (factor := factors.pop()) == int(factor):
+        return "factor", int(factor)
+    distances = {after - before for before, after in pairwise(sizes)}
+    return "bytes", distances.pop() if len(distances) == 1 else 0
+
+
+def _result(launch: Launch, size: int, rows: Mapping[bool, LaunchRow]) -> dict[str, Any]:
+    first = rows.get(False) or rows[True]
+    dtype = first.dtype or "uint8"
+    root = (first.root or 0) if launch.workload == "broadcast" else -1
+    result: dict[str, Any] = {
+        "size": size,
+        "count": size // ITEM_BYTES.get(dtype, 1) // shares(launch, _SHARED),
+        "type": reverse(DTYPES, dtype),
+        "redop": reverse(OPS, first.op if launch.workload in REDUCING else None) or "none",
+        "root": f"{root:6d}",
+    }
+    for half, in_place in HALVES.items():
+        row = rows.get(in_place)
+        values = row.values if row else {}
+        cells = {column.key: values.get(column.metric) for column in HALF if column.metric}
+        result[half] = cells | {"nwrong": 0 if row and row.checked else None} if values else None
+        if each := {c.key: values[c.metric] for c in ITERATIONS if c.metric in values}:
+            result[f"{half}_per_iter"] = each
+    return result

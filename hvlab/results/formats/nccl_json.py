@@ -1,0 +1,204 @@
+"""The JSON of nccl-tests (-J, src/util.cu), read and written (nccl_document). Pure.
+
+Its text holds the same: nccl_text reads a text into such an object and prints one, so that every conversion
+between the tool's and hvlab's figures stands here once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hvlab.results.formats import nccl_document
+from hvlab.results.formats.launch import Launch, LaunchRow, with_digits
+from hvlab.results.formats.lines import impossible, number, whole
+from hvlab.results.formats.names import DTYPES, OPS, PROGRAMS
+from hvlab.results.formats.nccl_columns import EITHER, HALF, HALVES, ITERATIONS
+from hvlab.results.formats.nccl_ranks import agree, layout
+
+_BLANKS = re.compile(r"\s*")
+_METRICS = {column.key: column.metric for column in (*HALF, *ITERATIONS) if column.metric}
+# Beside the metrics: the mean is the time itself, and each iteration's time is in its minimum and maximum.
+_NO_FIGURES = ("nwrong", "avg_us", "times_us", "per_process_max_times_us", "skipped_iterations")
+# Settings under the tool's names and under hvlab's, and what they are where nobody asked for another.
+_SETTINGS: Mapping[str, tuple[str, object]] = {
+    "nthreads": ("threads_per_process", 1),
+    "ngpus": ("gpus_per_thread", 1),
+    "warmup_iters": ("warmup_iterations", None),
+    "aggregated_iterations": ("aggregated_iterations", 1),
+    "graph": ("graph", 0),
+    "blocking_collectives": ("blocking", "false"),
+    "unalign": ("unalign", 0),
+}
+
+
+def knows(text: str) -> bool:
+    """Return whether this is JSON of nccl-tests."""
+    return any("results" in each and ("config" in each or "args" in each) for each in _objects(text))
+
+
+def read(text: str) -> list[Launch]:
+    """Return what each object of the text holds; one of several operations is one launch each."""
+    return [launch for each in _objects(text) for launch in launches(each, empty="there is no result in it")]
+
+
+def write(measured: Iterable[Launch]) -> str:
+    """Return an object a launch, each on its line, as nccl-tests writes one a file."""
+    return "".join(f"{json.dumps(nccl_document.document(launch))}\n" for launch in measured)
+
+
+def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Launch]:
+    """Yield what an object holds, an operation each; ``empty`` is the error of one without rows."""
+    config = _mapping(document.get("config"))
+    devices = [_mapping(each) for each in _list(config.get("devices") or document.get("devices"))]
+    origin = _mapping(document.get("hvlab"))
+    hosts = layout(devices, (whole(config.get("nthreads")) or 1) * (whole(config.get("ngpus")) or 1))
+    results: dict[str | None, list[Mapping[str, Any]]] = {}
+    for number_, result in enumerate(map(_mapping, _list(document.get("results"))), 1):
+        numbered = {"place": f"result {number_}", **result}
+        results.setdefault(_operation(document, result), []).append(numbered)
+    errors = "; ".join(str(error) for error in _list(document.get("errors"))) or None
+    wrong = whole(_mapping(document.get("out_of_bounds")).get("count"))
+    for workload, measured in (results or {_operation(document, {}): []}).items():
+        rows = with_digits((row for result in measured for row in _rows(result)), origin)
+        ranks = hosts if agree(workload, sum(hosts.values()), rows) else Counter[str]()
+        error = errors
+        if wrong and not any(row.error for row in rows):
+            error = error or f"out of bounds values: {wrong}"
+        elif not measured:
+            error = error or empty
+        yield Launch(
+            workload=workload,
+            rows=rows,
+            ranks=sum(ranks.values()) or None,
+            hosts=tuple(ranks),
+            slots=next(iter(ranks.values())) if len({*ranks.values()}) == 1 else None,
+            iterations=whole(config.get("iterations")),
+            device=str(document.get("device") or "cuda"),
+            error=error,
+            settings=_settings(document, config),
+            left_out=tuple(dict.fromkeys(name for result in measured for name in _left_out(result))),
+            stack=_stack(document, devices),
+            origin=origin,
+        )
+
+
+def _settings(document: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the program was launched, as far as that is not as ever."""
+    settings: dict[str, Any] = {
+        ours: config[theirs]
+        for theirs, (ours, usual) in _SETTINGS.items()
+        if isinstance(config.get(theirs), str | int) and config[theirs] != usual
+    }
+    args = [str(each) for each in _list(document.get("args"))]
+    args = [each for at, each in enumerate(args) if "-J" not in args[max(at - 1, 0) : at + 1]]
+    env = [str(each) for each in _list(document.get("env")) if str(each).startswith("NCCL_")]
+    settings["command"] = document.get("command") or (" ".join(args) if len(args) > 1 else None)
+    settings["environment"] = " ".join(sorted(env)) or None
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects that stand one after the other, until something else stands there."""
+    decoder = json.JSONDecoder()
+    text = text.rstrip()
+    at = _after_blanks(text, 0)
+    while text.startswith(("{", "["), at):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return
+        values = value if isinstance(value, list) else [value]
+        yield from (each for each in values if isinstance(each, dict))
+        at = _after_blanks(text, at)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    return match.end() if match else at
+
+
+def _operation(document: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
+    """Return the operation that a result is of, by the name of the program."""
+    name = result.get("experiment_name") or next(iter(_list(document.get("args"))), None)
+    program = str(name or "").rpartition("/")[2].removesuffix("_mpi").removesuffix("_perf")
+    return PROGRAMS.get(program)
+
+
+def _rows(result: Mapping[str, Any]) -> Iterator[LaunchRow]:
+    size, root = whole(result.get("size")), whole(result.get("root"))
+    dtype, redop = str(result.get("type") or ""), str(result.get("redop"))
+    row = LaunchRow(
+        size=max(size or 0, 0),
+        dtype=DTYPES.get(dtype, dtype) or None,
+        op=None if redop == "none" else OPS.get(redop, redop),
+        root=root if root is not None and root >= 0 else None,
+        place=str(result["place"]),
+    )
+    for half, in_place in {**HALVES, EITHER: None}.items():
+        cells = _cells(result, half)
+        values = {
+            _METRICS[key]: value
+            for key, cell in cells.items()
+            if key in _METRICS and (value := number(cell)) is not None
+        }
+        # What the columns `error` and `res` of old versions hold is the largest relative error, below 1.
+        wrong = number(cells.get("nwrong"))
+        error = f"{wrong:.0f} wrong values" if not 0 <= (wrong or 0) < 1 else None
+        if refused := impossible(values):
+            error = f"{row.place}: {refused}"
+        if size and size > 0 and values:
+            yield replace(row, values=values, in_place=in_place, checked=wrong is not None, error=error)
+    if refused := result.get("refused") or ("it has no size" if size is None or size < 0 else None):
+        yield replace(row, error=f"{row.place}: {refused}")
+
+
+def _cells(result: Mapping[str, Any], half: str) -> dict[str, Any]:
+    own = _mapping(result.get(half))
+    return {**own, **_mapping(result.get(f"{half}_per_iter"))} if own else {}
+
+
+def _left_out(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what of a result no record can hold."""
+    if whole(result.get("size")) == 0:
+        yield "rows of 0 bytes"
+    for half in (*HALVES, EITHER):
+        yield from (key for key in _cells(result, half) if key not in (*_METRICS, *_NO_FIGURES))
+
+
+def _stack(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the tool, the library and the GPUs of the first host, as far as they are known."""
+    tool, code = document.get("nccl_tests_version"), whole(document.get("nccl_version"))
+    started = document.get("start_time")
+    gpus = Counter(
+        name
+        for device in devices
+        if device.get("hostname") == devices[0].get("hostname")
+        and (name := str(device.get("device_info") or "").strip())
+    )
+    stack = {
+        "source": "nccl-tests",
+        "tool": f"nccl-tests {tool}" if tool else None,
+        "nccl": _dotted(code) if code else None,
+        "gpus": "; ".join(f"{count} x {name}" for name, count in gpus.items()),
+        "measured_at": started if isinstance(started, str) else None,
+    }
+    return {name: value for name, value in stack.items() if value}
+
+
+def _dotted(code: int) -> str:
+    """Return 22809 as 2.28.9; before 2.9 a release was written 2804."""
+    factor = 10000 if code >= 10000 else 1000  # noqa: PLR2004 - how NCCL numbers its releases (nccl.h)
+    return f"{code // factor}.{code % factor // 100}.{code % 100}"
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,104 @@
+"""Records as Prometheus text (exposition format 0.0.4), in its base units. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+from hvlab.results.formats.launch import MeasuredRun, status
+from hvlab.results.store import Record
+
+# Our unit: what Prometheus calls the base unit, and how much of it one of ours is.
+_UNITS: Mapping[str, tuple[str, float]] = {
+    "us": ("_seconds", 1e-6),
+    "s": ("_seconds", 1.0),
+    "GB/s": ("_bytes_per_second", 1e9),
+    "samples/s": ("_samples_per_second", 1.0),
+    "%": ("_ratio", 0.01),
+    "B": ("_bytes", 1.0),
+    "FLOP/sample": ("_per_sample", 1.0),
+    "1": ("", 1.0),
+}
+_Labels = tuple[tuple[str, str], ...]
+
+
+def as_prometheus(measured: MeasuredRun) -> str:
+    """Return a gauge for each metric, and hvlab_case_failed and hvlab_case_skipped for each case."""
+    families: dict[str, tuple[str, dict[_Labels, float]]] = {}
+
+    def add(name: str, text: str, labels: _Labels, value: float) -> None:
+        families.setdefault(name, (text, {}))[1][labels] = value
+
+    run = measured.run
+    about = (("run", run.run_id), ("lab", run.lab), ("state", run.state))
+    add("hvlab_run_info", "One run of hvlab; its labels say which.", about, 1)
+    for case, records in measured.cases().items():
+        ended, labels = status(records), _case_labels(records[0], case)
+        add("hvlab_case_failed", "1 where the case failed.", labels, float(ended == "failed"))
+        add("hvlab_case_skipped", "1 where the case could not be run.", labels, float(ended == "skipped"))
+        for record in records:
+            if record.metric is not None and record.value is not None:
+                name, text, factor = _family(record)
+                add(name, text, labels + _param_labels(record, labels), record.value * factor)
+    return "".join(f"{line}\n" for name, family in families.items() for line in _lines(name, *family))
+
+
+def _lines(name: str, text: str, values: Mapping[_Labels, float]) -> Iterator[str]:
+    yield f"# HELP {name} {_escaped(text, quotes=False)}"
+    yield f"# TYPE {name} gauge"
+    for labels, number in values.items():
+        pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels)
+        yield f"{name}{{{pairs}}} {_number(number)}"
+
+
+def _family(record: Record) -> tuple[str, str, float]:
+    """Return a metric's name, what it is, and the factor to its base unit."""
+    unit = record.unit or "1"
+    suffix, factor = _UNITS.get(unit, (f"_{unit}", 1.0))
+    metric = str(record.metric)
+    base = metric.removesuffix("_bytes") if suffix == "_bytes" else metric
+    return _name(f"hvlab_{base}{suffix}"), f"The metric {metric} of hvlab, there in {unit}.", factor
+
+
+def _case_labels(record: Record, case: str) -> _Labels:
+    return (
+        ("run", record.run_id),
+        ("case", case),
+        ("workload", record.workload),
+        ("backend", record.backend),
+        ("launcher", record.launcher),
+        ("hosts", ",".join(record.hosts)),
+        ("slots", str(record.slots_per_host)),
+        ("repeat", str(record.repeat)),
+    )
+
+
+def _param_labels(record: Record, taken: _Labels) -> _Labels:
+    names = {label for label, _ in taken}
+    params: dict[str, str] = {}
+    for param, value in record.params.items():
+        label = _name(param)
+        params[f"param_{label}" if label in names or label.startswith("__") else label] = _word(value)
+    return tuple(params.items())
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def _name(text: str) -> str:
+    """Return a text as a name that Prometheus takes."""
+    name = re.sub(r"[^a-zA-Z0-9_]", "_", text)
+    return f"_{name}" if not name or name[0].isdigit() else name
+
+
+def _escaped(text: str, *, quotes: bool = True) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return text.replace('"', '\\"') if quotes else text
+
+
+def _number(value: float) -> str:
+    if math.isfinite(value):
+        return repr(float(value))
+    return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")

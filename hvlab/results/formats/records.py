@@ -1,0 +1,263 @@
+"""Launches that other tools measured, as records of the store. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hvlab.base import answers
+from hvlab.base.errors import CheckError, UsageError
+from hvlab.results.formats.launch import Launch, LaunchRow, sorted_items
+from hvlab.results.formats.names import OSU_BY_MESSAGE, PROGRAMS
+from hvlab.results.store import UNKNOWN, Record
+from hvlab.workloads.metrics import METRICS, busbw_factor
+from hvlab.workloads.parameters import TUNING, find
+
+_BACKENDS = {"nccl-tests": "nccl", "osu": "mpi", "training": UNKNOWN}
+# Libraries in OSU's titles.
+_LIBRARIES = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "nccl"}
+_FILE_NAMES = {name.replace("_", ""): workload for name, workload in PROGRAMS.items()}
+_FILE_NAMES["bcast"] = "broadcast"
+# Half of the last digit that nccl-tests prints of a bandwidth; of a time in us, where it prints ms.
+_PRINTED_GB_S = 0.00501
+_PRINTED_US = 0.5
+# How far size/time and algbw may be apart: before 2019 an allgather's algbw was (n-1)/n of it.
+_APART = 2.0
+_MOST = 2**31
+_Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class LaunchOverrides:
+    """What the person says of the files; None leaves it to the file."""
+
+    workload: str | None = None
+    backend: str | None = None
+    hosts: tuple[str, ...] | None = None
+    slots: int | None = None
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """A file that was read: its name, where it is kept (relative to the results), what is in it."""
+
+    name: str
+    raw_path: str
+    launches: Sequence[Launch]
+
+
+def records(
+    sources: Iterable[LogSource], overrides: LaunchOverrides, *, run_id: str, started_at: str
+) -> list[Record]:
+    """Return every figure of the files as a record; a failed launch is one without a metric.
+
+    Launches that are alike are repeats of one another. Raises UsageError where a file does not say what it
+    measured or how large its messages are, and CheckError where a row's time and bandwidth contradict each
+    other.
+    """
+    numbers: Counter[_Key] = Counter()
+    return [
+        record
+        for source in sources
+        for launch in source.launches
+        for record in _records(
+            launch, _common(launch, source, overrides, run_id=run_id, started_at=started_at), numbers
+        )
+    ]
+
+
+def _common(
+    launch: Launch, source: LogSource, overrides: LaunchOverrides, *, run_id: str, started_at: str
+) -> Record:
+    """Return what all records of a launch have in common."""
+    # What a file states is believed no more than what a host says.
+    origin = answers.checked(dict(launch.origin), source.name)
+    hosts = overrides.hosts or launch.hosts or _texts(origin.get("hosts"))
+    slots = overrides.slots or launch.slots or _count(origin.get("slots")) or 0
+    name = str(launch.stack.get("library") or "")
+    library = _LIBRARIES.get(name) or name.lower() or _BACKENDS[launch.stack["source"]]
+    stated = None if overrides.hosts or overrides.slots else launch.ranks
+    params = origin.get("params")
+    return Record(
+        run_id=run_id,
+        case_id="",
+        started_at=started_at,
+        workload=overrides.workload
+        or launch.workload
+        or _text(origin.get("workload"))
+        or _operation(source.name),
+        launcher=_text(origin.get("launcher")) or UNKNOWN,
+        backend=overrides.backend or _text(origin.get("backend")) or library,
+        proved_backend=_text(origin.get("proved")),
+        hosts=hosts,
+        slots_per_host=slots,
+        world_size=stated or len(hosts) * slots or None,
+        params=_read_params(params, source.name)
+        if isinstance(params, Mapping) and params
+        else _known({"device": launch.device, "iterations": launch.iterations, **launch.settings}),
+        repeat=1,
+        metric=None,
+        value=None,
+        unit=None,
+        status="ok",
+        error=None,
+        stack={
+            **answers.checked(dict(launch.stack), source.name),
+            "file": source.name,
+            "checked": any(row.checked for row in launch.rows)
+            and all(row.checked or row.error for row in launch.rows),
+        }
+        | _known({"left_out": list(launch.left_out) or None}),
+        raw_path=source.raw_path,
+    )
+
+
+def _records(launch: Launch, common: Record, numbers: Counter[_Key]) -> list[Record]:
+    """Return the records of a launch; ``numbers`` counts the cases before it, by what was launched."""
+    if common.stack["source"] == "osu":
+        launch = _scaled(launch, common)
+    both = len({row.in_place for row in launch.rows}) > 1
+    result: list[Record] = []
+    for params, rows in _cases(launch, common.params):
+        mark = ("in" if rows[0].in_place else "out",) if both else ()
+        case = _numbered(replace(common, params=params), mark, numbers)
+        for row in rows:
+            result += _row_records(row, case)
+    if launch.error:
+        first = result[0] if result else _numbered(_whole(launch, common), (), numbers)
+        params = {name: value for name, value in first.params.items() if name != "size_bytes"}
+        bare = replace(first, params=params, metric=None, value=None, unit=None)
+        result.append(replace(bare, status="failed", error=launch.error))
+    return result
+
+
+def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str, Any], list[LaunchRow]]]:
+    """Return the rows with the same parameters; of several of one size the second is a repeat."""
+    cases: dict[_Key, tuple[dict[str, Any], list[LaunchRow]]] = {}
+    times: Counter[_Key] = Counter()
+    for row in launch.rows:
+        own = {"dtype": row.dtype, "op": row.op, "root": row.root or None, "iterations": row.iterations}
+        # What hvlab exported has its own parameters beside it, and only its halves are of the table.
+        params = {**({} if launch.origin.get("params") else _known(own)), **common}
+        if row.in_place is not None and launch.origin.get("in_place") != [None]:
+            params["in_place"] = row.in_place
+        key = sorted_items(params)
+        times[key, row.size] += 1
+        cases.setdefault((key, times[key, row.size]), (params, []))[1].append(row)
+    return cases.values()
+
+
+def _whole(launch: Launch, common: Record) -> Record:
+    """Return what a launch that gave no row is recorded as."""
+    match launch.origin.get("in_place"):
+        case [bool(in_place)]:
+            return replace(common, params={**common.params, "in_place": in_place})
+        case _:
+            return common
+
+
+def _numbered(case: Record, mark: Iterable[str], numbers: Counter[_Key]) -> Record:
+    """Return a case with its repeat, and with an id that no case before it has."""
+    alike = (case.workload, case.backend, case.hosts, case.slots_per_host, *sorted_items(case.params))
+    numbers[alike] += 1
+    place = f"{len(case.hosts)}x{case.slots_per_host}"
+    name = "-".join((case.workload, case.backend, place, *mark, f"r{numbers[alike]}"))
+    numbers[name,] += 1
+    case_id = name if numbers[name,] == 1 else f"{name}-{numbers[name,]}"
+    return replace(case, case_id=case_id, repeat=numbers[alike])
+
+
+def _row_records(row: LaunchRow, case: Record) -> Iterator[Record]:
+    sized = replace(case, params={**case.params, **({"size_bytes": row.size} if row.size else {})})
+    if row.error:
+        yield replace(sized, status="failed", error=row.error)
+        return
+    for metric, value in _values(row, case).items():
+        yield replace(sized, metric=metric, value=value, unit=METRICS[metric].unit)
+
+
+def _values(row: LaunchRow, case: Record) -> dict[str, float]:
+    """Return the values of a row, and the bandwidths that were not printed.
+
+    Raises CheckError where the size (bytes) over the time (us) is not the printed bandwidth (GB/s).
+    """
+    values = dict(row.values)
+    time, algbw = values.get("time", 0.0), values.get("algbw")
+    if time <= 0 or not row.size:
+        return values
+    derived = row.size / time / 1e3
+    if algbw is not None and algbw > _PRINTED_GB_S:
+        least = row.size / (time + _PRINTED_US) / 1e3
+        most = row.size / (time - _PRINTED_US) / 1e3 if time > _PRINTED_US else math.inf
+        if least / _APART > algbw + _PRINTED_GB_S or most * _APART < algbw - _PRINTED_GB_S:
+            where = ", ".join(filter(None, (case.stack["file"], row.place)))
+            raise CheckError(
+                f"{where}: {row.size} bytes in {time:g} us are {derived:.3g} GB/s, but algbw"
+                f" in its row is {algbw:g} GB/s",
+                remedy="the time is in another unit, or that of the CPU (-C): give the whole output, whose"
+                " head tells the unit, or measure without -C",
+            )
+    if case.workload in PROGRAMS.values():
+        values.setdefault("algbw", derived)
+        if case.world_size:
+            values.setdefault("busbw", derived * busbw_factor(case.workload, case.world_size))
+    return values
+
+
+def _operation(file: str) -> str:
+    """Return the operation that a file's name has in it."""
+    letters = re.sub(r"[^a-z]", "", file.lower())
+    for name in sorted(_FILE_NAMES, key=len, reverse=True):
+        if name in letters:
+            return _FILE_NAMES[name]
+    raise UsageError(
+        f"{file} does not say which operation it measured (old versions print no name)",
+        remedy="say it with --workload, such as --workload alltoall",
+    )
+
+
+def _scaled(launch: Launch, common: Record) -> Launch:
+    """Return a launch of OSU with hvlab's sizes, those of the whole buffer."""
+    if launch.workload not in OSU_BY_MESSAGE:
+        return launch
+    ranks = common.world_size
+    if not ranks:
+        raise UsageError(
+            f"{common.stack['file']}: OSU gives {launch.workload} the size of one message, hvlab that of the"
+            " whole buffer, and how many ranks there were is not in the file",
+            remedy="say it with --hosts and --slots",
+        )
+    return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
+
+
+def _read_params(params: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Return the parameters that a file states, each as its own reader takes it."""
+    known = {name: value for name, value in params.items() if name != "size_bytes"}
+    for name, value in known.items():
+        item = find(name, TUNING)
+        if item and value is not None and not isinstance(value, bool):
+            try:
+                known[name] = item.read(value)
+            except UsageError as error:
+                raise CheckError(f"{file}: {error}", remedy=f"correct {name} in the file") from error
+    return known
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST else None
+
+
+def _known(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value is not None}

@@ -1,0 +1,204 @@
+"""The two ends: stack file, plan's lock, run, baseline, or what is in use; the rest is as in use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from hvlab import __version__
+from hvlab.analysis.baseline import keeping
+from hvlab.analysis.compare import Measurements, measurements
+from hvlab.base.errors import CheckError, UsageError, some
+from hvlab.base.yaml_files import mistake, read_yaml
+from hvlab.bench.settings import SettingsFile
+from hvlab.lab.builds import defaults, patches
+from hvlab.lab.environment import components
+from hvlab.lab.inventory import Lab
+from hvlab.lab.pin_variables import BUILD_ROLES, builds
+from hvlab.results.store import Store
+from hvlab.searches.bisect.stack import COMPONENTS, Stack, apart, from_settings
+from hvlab.stack.resolver import lock
+from hvlab.stack.resolver.pins import TITLES, Pin, parse
+from hvlab.workloads.parameters import OWN_STACK
+
+_REMEDY = (
+    "write versions: {torch: 2.4.1}, build: {horovod_variants: ...} (variables of the roles "
+    f"{', '.join(BUILD_ROLES)}), settings: (as in a settings file), or some of them"
+)
+Facts = Mapping[str, Any]
+
+
+class StackFile(BaseModel):
+    """What a stack file holds. ``about`` is for who reads it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    about: str = ""
+    versions: dict[str, str] = Field(default_factory=dict)
+    build: dict[str, Any] = Field(default_factory=dict)
+    settings: SettingsFile = Field(default_factory=SettingsFile)
+
+    @field_validator("versions")
+    @classmethod
+    def _known(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, version in given.items():
+            if name not in COMPONENTS:
+                raise ValueError(
+                    f"{name} cannot be installed beside another: it can be {', '.join(COMPONENTS)}"
+                )
+            try:
+                parse(f"{name}={version}")
+            except UsageError as error:
+                raise ValueError(f"{error}; {error.remedy}") from error
+        return given
+
+    @field_validator("build")
+    @classmethod
+    def _of_roles(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name in given:
+            if not builds(name):
+                raise ValueError(f"{name} is no variable that the roles {', '.join(BUILD_ROLES)} build with")
+        return given
+
+    @property
+    def items(self) -> dict[str, Any]:
+        """Return what it names."""
+        return {**self.versions, **self.build, **from_settings(self.settings)}
+
+
+def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
+    """Return the stack that all hosts of a lab have, with what the inventory says of its build.
+
+    Raises CheckError where they differ or have none, UsageError where the inventory builds them differently.
+    """
+    each = {host: _versions(of_host) for host, of_host in facts.items()}
+    for name in COMPONENTS:
+        if observed := _different({host: versions.get(name) for host, versions in each.items()}):
+            raise CheckError(
+                f"the hosts have different versions of {TITLES[name]}: {observed}",
+                remedy="provision them alike, or name hosts that are with -l",
+            )
+    versions = next(iter(each.values()))
+    if absent := [name for name in ("openmpi", "horovod") if not versions.get(name)]:
+        raise CheckError(
+            f"{some(list(facts))}: {' and '.join(TITLES[name] for name in absent)} not installed",
+            remedy="run `hvlab provision` first",
+        )
+    build = {}
+    for name in dict.fromkeys(name for host in lab.hosts for name in host.vars if builds(name)):
+        if observed := _different({host.name: host.vars.get(name) for host in lab.hosts}):
+            raise UsageError(
+                f"the inventory gives the hosts different values of {name}: {observed}",
+                remedy="bisect builds one stack for all: give them one value, or name hosts that have it "
+                "with -l",
+            )
+        build[name] = lab.hosts[0].vars.get(name)
+    return Stack({**{name: version for name, version in versions.items() if version}, **build})
+
+
+def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
+    """Return what a file, a run, a baseline of the lab, or ``lab`` (nothing) says of a stack.
+
+    Raises UsageError.
+    """
+    if text == OWN_STACK:
+        return {}
+    path = Path(text)
+    if path.is_file():
+        return _lock(path, lab) if path.suffix == ".json" else _file(path)
+    for run in store.runs():
+        if run.run_id == text:
+            return _measured(f"run {text}", [measurements(run, store.records(text))])
+    if text in keeping.names(store.folder):
+        return _measured(f"the baseline {text}", keeping.load(store.folder, lab.name, name=text))
+    raise UsageError(
+        f"{text} is neither a file, nor a run, nor a baseline",
+        remedy="name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), a baseline, "
+        f"or {OWN_STACK}",
+    )
+
+
+def notes(text: str) -> list[str]:
+    """Return what of a lock cannot be brought back: patches of Horovod that another hvlab has."""
+    path = Path(text)
+    kept = lock.read(path) if path.suffix == ".json" else None
+    if kept is None or not set(kept.patches.values()) - {patches()}:
+        return []
+    return [
+        f"{path} was written by hvlab {kept.release}, whose patches of Horovod were other ones than those of "
+        f"this hvlab ({__version__}). All stacks are built with the patches of this one: if no change here "
+        "costs the time, build with that release beside this one, and compare the two."
+    ]
+
+
+def with_defaults(*stacks: Stack) -> list[Stack]:
+    """Return the stacks, with the role's default for each variable that only others of them name.
+
+    Each of Open MPI's parameters is an item of its own then.
+    """
+    named = {name for stack in stacks for name in stack.items}
+    known = {name: value for name, value in defaults().items() if name in named}
+    return [Stack(apart({**known, **stack.items})) for stack in stacks]
+
+
+def _different(values: Mapping[str, Any]) -> str:
+    """Return which hosts have which of several values; empty where all have the same."""
+    hosts: dict[str, list[str]] = {}
+    for host, value in values.items():
+        hosts.setdefault(json.dumps(value, sort_keys=True), []).append(host)
+    words = {text: "none" if text == "null" else text.strip('"') for text in hosts}
+    return "; ".join(f"{words[text]} on {some(each)}" for text, each in hosts.items() if len(hosts) > 1)
+
+
+def _versions(facts: Facts) -> dict[str, str | None]:
+    return {name: Pin(name, version).version for name, version in components(facts).items()}
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        return StackFile.model_validate(read_yaml(path) or {}).items
+    except ValidationError as error:
+        raise UsageError(f"the stack {path}: {mistake(error)}", remedy=_REMEDY) from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"the stack {path} cannot be read: {error}", remedy=_REMEDY) from error
+
+
+def _lock(path: Path, lab: Lab) -> dict[str, Any]:
+    """Return what a lock says of the lab's hosts; of all that it has, where it has none of these."""
+    kept = lock.read(path) or lock.Lock(path, {})
+    names = [host.name for host in lab.hosts if host.name in kept.hosts] or list(kept.hosts)
+    hosts = {name: {**kept.builds.get(name, {}), **kept.hosts[name]} for name in names}
+    shared: dict[str, Any] = {}
+    for name in dict.fromkeys(name for items in hosts.values() for name in items):
+        if name not in COMPONENTS and not builds(name):
+            continue
+        if observed := _different({host: items.get(name) for host, items in hosts.items()}):
+            raise UsageError(
+                f"{path}: its hosts differ in {name}: {observed}",
+                remedy="write a stack file with the one that counts",
+            )
+        shared[name] = next(iter(hosts.values())).get(name)
+    return shared
+
+
+def _measured(title: str, runs: Iterable[Measurements]) -> dict[str, Any]:
+    """Return the versions that all hosts of all runs had."""
+    stacks = [run.stack for run in runs]
+    if not any(stacks):
+        raise UsageError(f"{title} has no stack: it was imported, or nothing of it was measured")
+    given: dict[str, Any] = {}
+    for name in COMPONENTS:
+        values = sorted({value for stack in stacks for value in stack.get(name, ())})
+        if len(values) > 1:
+            raise UsageError(
+                f"{title} has several versions of {TITLES[name]}: {', '.join(values)}",
+                remedy="write a stack file with the one that counts",
+            )
+        if values:
+            given[name] = Pin(name, values[0]).version
+    return given

@@ -1,0 +1,205 @@
+"""One bisection with its folder: the two ends, the changes between them, which of these costs the time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hvlab.base.errors import CheckError, HvlabError, UsageError
+from hvlab.base.files import write_file
+from hvlab.bench.matrix import Spec, expand
+from hvlab.bench.settings import changed
+from hvlab.lab.inventory import Lab
+from hvlab.results import searches
+from hvlab.results.lock import measuring
+from hvlab.results.searches import RESULT
+from hvlab.results.store import Store
+from hvlab.searches.bisect import install
+from hvlab.searches.bisect.judge import Effect, InstalledStack, Judge, StackFailsError
+from hvlab.searches.bisect.result import BisectResult, TriedStack
+from hvlab.searches.bisect.search import search
+from hvlab.searches.bisect.stack import COMPONENTS, Stack, StackChange, chain, without
+from hvlab.stack.resolver import HostRequest, Resolution, catalogue, plan
+from hvlab.stack.resolver.pins import Pin
+
+REPORT = "bisect.md"
+
+
+@dataclass(frozen=True)
+class BisectRequest:
+    """What is asked: two ends, what is in use, a configuration, and the hosts as the resolver wants them.
+
+    ``notes`` are what the report says besides.
+    """
+
+    good: Stack
+    bad: Stack
+    own: Stack
+    spec: Spec
+    lab: Lab
+    hosts: Sequence[HostRequest]
+    notes: tuple[str, ...] = ()
+
+    def key(self) -> str:
+        """Return a hash of all that makes this bisection another one."""
+        asked = [self.spec.key(self.lab), *(dict(stack.items) for stack in (self.good, self.bad, self.own))]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+
+    def changes(self) -> list[StackChange]:
+        """Return the changes from the good end to the bad one. Raises UsageError where there are none."""
+        known = catalogue.load()
+        releases: Mapping[str, Sequence[str]] = {
+            name: list(known.pythons if name == "python" else getattr(known, name)) for name in COMPONENTS
+        }
+        changes = chain(self.good, self.bad, releases, self.possible)
+        if not changes:
+            raise UsageError(
+                "both ends are the same stack: nothing lies between them",
+                remedy="name another stack file, lock or run; `hvlab plan` shows what is in use",
+            )
+        return changes
+
+    def possible(self, stack: Stack) -> bool:
+        """Return whether the resolver has nothing against these versions on these hosts."""
+        pins = [Pin(name, version) for name, version in stack.versions.items()]
+        free = [
+            replace(host, pins=tuple(pin for pin in host.pins if pin.name not in stack.versions))
+            for host in self.hosts
+        ]
+        return isinstance(plan(free, pins), Resolution)
+
+
+def check(request: BisectRequest) -> None:
+    """Raise UsageError where what is asked is not one configuration, or an end is impossible."""
+    cases, infeasible = expand(request.spec, request.lab)
+    if len(cases) != 1:
+        why = (
+            infeasible[0].reason if not cases and infeasible else f"{len(cases)} configurations are asked for"
+        )
+        raise UsageError(
+            f"bisect compares stacks by one configuration: {why}",
+            remedy="name one --workload, --backend, --hosts and --slots, and one value of each parameter",
+        )
+    for name, stack in (("good", request.good), ("bad", request.bad)):
+        if not request.possible(stack):
+            pins = " ".join(f"--pin {part}={version}" for part, version in stack.versions.items())
+            raise UsageError(
+                f"the {name} stack cannot be installed on these hosts",
+                remedy=f"`hvlab plan {pins}` says what is in the way",
+            )
+        blocks = tuple(changed(block, stack.settings) for block in request.spec.blocks)
+        _, infeasible = expand(replace(request.spec, blocks=blocks), request.lab)
+        if infeasible:
+            raise UsageError(
+                f"the settings of the {name} stack do not fit what is measured: {infeasible[0].reason}",
+                remedy="leave that out of the stack, or choose the backend and launcher that it is for",
+            )
+
+
+def folder_of(request: BisectRequest, results: Path, *, restart: bool) -> Path:
+    """Return the folder of the bisection: that of an unfinished one, unless ``restart`` says otherwise."""
+    return searches.folder_of(results, "bisect", request.key(), restart=restart)
+
+
+def bisect(
+    request: BisectRequest, store: Store, folder: Path, *, keep: bool, note: Callable[[str], None]
+) -> BisectResult:
+    """Find which change costs the time, and write that into ``folder``, where its runs are.
+
+    The stacks are removed from the hosts, unless ``keep`` says otherwise.
+    """
+    check(request)
+    changes = request.changes()
+    with measuring(store.folder, request.lab.name), _removing(request.lab, note, keep=keep):
+        folder.mkdir(parents=True, exist_ok=True)
+        points = _Points(request, Store(folder), changes, note)
+        whole = points.whole()
+        culprit = None
+        if whole.slower:
+            culprit = search(len(changes), points.bad, lambda numbers: without(changes, numbers))
+        result = BisectResult(tuple(changes), whole, culprit, tuple(points.steps), request.notes)
+        write_file(folder / REPORT, result.markdown())
+        write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
+    return result
+
+
+@contextmanager
+def _removing(lab: Lab, note: Callable[[str], None], *, keep: bool) -> Iterator[None]:
+    """Remove the stacks from the hosts in the end; the same command brings them back from the cache."""
+    try:
+        yield
+    finally:
+        if not keep:
+            note("removing the stacks from the hosts")
+            try:
+                install.remove(lab)
+            except HvlabError as error:
+                note(f"{error}; {error.remedy}")
+
+
+@dataclass
+class _Points:
+    """Stacks between the ends, each installed and measured once."""
+
+    request: BisectRequest
+    store: Store
+    changes: Sequence[StackChange]
+    note: Callable[[str], None]
+    steps: list[TriedStack] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)
+
+    def whole(self) -> Effect:
+        """Return how much slower the bad end is. Raises CheckError where it cannot be measured."""
+        step = self._step(tuple(range(len(self.changes))))
+        if step.effect is None:
+            raise CheckError(
+                f"the bad stack cannot be measured: {step.problem}",
+                remedy="name one that runs: bisect looks for what is slower, not for what fails",
+            )
+        return step.effect
+
+    def bad(self, numbers: tuple[int, ...]) -> bool | None:
+        """Return whether these changes bring more than half of all; None if they cannot be measured."""
+        measured = self._step(numbers).effect
+        return None if measured is None else measured.log.mid > self.whole().log.mid / 2
+
+    def _step(self, numbers: tuple[int, ...]) -> TriedStack:
+        known = next((step for step in self.steps if step.changes == numbers), None)
+        if known is None:
+            known = self._measured(numbers)
+            self.steps.append(known)
+            said = known.effect.words if known.effect else known.problem
+            self.note(f"{len(numbers)} of {len(self.changes)} changes: {said}")
+        return known
+
+    def _measured(self, numbers: tuple[int, ...]) -> TriedStack:
+        request = self.request
+        stack = request.good.with_([self.changes[number] for number in numbers])
+        if not request.possible(stack):
+            return TriedStack(numbers, None, "these versions do not fit together")
+        try:
+            good = self._installed(request.good)
+        except CheckError as error:
+            raise CheckError(f"the good stack cannot be measured: {error}", remedy=error.remedy) from error
+        whole = self.steps[0].effect if self.steps else None
+        judge = Judge(request.spec, request.lab, self.store, good)
+        try:
+            installed = self._installed(stack)
+        except CheckError as error:
+            return TriedStack(numbers, None, "; ".join(filter(None, [str(error), error.remedy])))
+        try:
+            return TriedStack(numbers, judge.effect(installed, whole.log.mid / 2 if whole else None))
+        except StackFailsError as error:
+            return TriedStack(numbers, None, str(error))
+
+    def _installed(self, stack: Stack) -> InstalledStack:
+        name = install.name_of(stack, self.request.own)
+        if name and name not in self._names:
+            self.note(f"installing stack {name}: {', '.join(map(' '.join, stack.versions.items()))}")
+            install.install(stack, self.request.own, self.request.lab)
+            self._names.add(name)
+        return InstalledStack(name, tuple(sorted(stack.settings.parameters.items())))

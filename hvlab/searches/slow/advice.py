@@ -1,0 +1,216 @@
+"""What is slow, in words: what was measured, beside what, and what to do next. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hvlab.searches.slow import groups
+from hvlab.searches.slow.judge import Judgement
+from hvlab.searches.slow.search import SlowSearch
+from hvlab.searches.slow.steps import STILL
+
+# Below this part of the processor time of the others, it is time that the host lacks, not speed.
+_LESS_TIME = 0.85
+# Beyond this, a number of times says no more than that hardly anything arrives.
+_MOST_TIMES = 1000
+_CARD = "look at this host's network card, cable and switch port, in the direction of"
+_REMEDIES = {
+    "time": "look for what else runs there (`top`), for steal time of a virtual host, and for a quota or "
+    "weight of its control group",
+    "speed": "compare the clock, temperature and power limit of its processors with another host's; "
+    "`hvlab health` reads them",
+    "up": f"{_CARD} sending: speed, errors and drops (`ethtool`, `ethtool -S`, `tc -s qdisc`), and the "
+    "errors that the switch receives",
+    "down": f"{_CARD} receiving: errors and drops of the card (`ethtool -S`), its interrupts, and what the "
+    "switch's port sends and drops",
+    "pair": "both hosts are as fast with others: look at what these two alone have between them: a route, a "
+    "switch, a rule of a firewall or of `tc`",
+}
+_NOTHING = "look for a rule of a firewall, a route or a cable that lets nothing through; then"
+
+
+@dataclass(frozen=True)
+class SlowPlace:
+    """A judgement in words: which host or link, what was seen, what to do."""
+
+    title: str
+    observed: str
+    remedy: str
+
+
+def describe(
+    judgement: Judgement, names: Sequence[str], shares: Mapping[int, Sequence[float]] | None = None
+) -> SlowPlace:
+    """Return a judgement in words; ``shares`` are the parts of a processor that each host got, by place."""
+    suspect = judgement.suspect
+    host, other = (names[place] for place in suspect.cell)
+    slower = judgement.slower
+    observed = (
+        f"{times(slower.mid)} times as long as the others ({times(slower.low)} to {times(slower.high)})"
+    )
+    if suspect.kind == "host":
+        share = relative_share(suspect.host, shares or {})
+        less = share is not None and share < _LESS_TIME
+        title = f"{host} computes slowly"
+        remedy = _REMEDIES["time" if less else "speed"]
+        if share is not None:
+            observed += f"; it got {share:.0%} of the processor time that the others got"
+    else:
+        title = {
+            "up": f"{host} sends slowly, to every host",
+            "down": f"{host} receives slowly, from every host",
+            "pair": f"{host} to {other} is slow, in this direction",
+        }[suspect.kind]
+        remedy = _REMEDIES[suspect.kind]
+        if _nothing_arrived(judgement):
+            observed, remedy = f"nothing arrived, beside {speed(judgement.others)}", f"{_NOTHING} {remedy}"
+        else:
+            observed += f": {speed(judgement.rate)} beside {speed(judgement.others)}"
+    observed += f"; in {judgement.wins} of {judgement.trials} trials, by chance {judgement.chance:.1g}"
+    return SlowPlace(title, observed, remedy)
+
+
+def relative_share(host: int, shares: Mapping[int, Sequence[float]]) -> float | None:
+    """Return a host's processor time over the median of the others'; None where it was not read."""
+    if host not in shares or len(shares) == 1:
+        return None
+    others = [statistics.median(each) for place, each in shares.items() if place != host]
+    return statistics.median(shares[host]) / max(statistics.median(others), 1e-9)
+
+
+def times(value: float) -> str:
+    """Return a number of times as a person reads it."""
+    return f"{value:.2f}" if value < _MOST_TIMES else f"over {_MOST_TIMES}"
+
+
+def _nothing_arrived(judgement: Judgement) -> bool:
+    return judgement.suspect.kind != "host" and judgement.rate <= STILL
+
+
+def speed(rate: float) -> str:
+    """Return bytes per second as a person reads them."""
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if rate >= size:
+            return f"{rate / size:.3g} {unit}"
+    return f"{rate:.0f} B/s"
+
+
+def effort(result: SlowSearch) -> str:
+    """Return what the search took beside the full matrix of pairs."""
+    launches = f"{result.launches} launch" + ("es" if result.launches > 1 else "")
+    return (
+        f"{result.hosts} hosts, {len(result.links)} links in {launches} ({result.rounds} rounds); "
+        f"a launch for each pair, as `hvlab bench --hosts pairs:all` takes: {result.pair_launches}"
+    )
+
+
+def shared(result: SlowSearch) -> str:
+    """Return what it means that links were slow only while all hosts sent at once."""
+    return (
+        f"{result.together} suspects while all hosts sent at once, so each link was measured alone: hosts "
+        "share something that is too narrow for all of them, such as the uplink of a rack"
+    )
+
+
+def far(result: SlowSearch, names: Sequence[str]) -> str:
+    """Return which groups of hosts are far from each other."""
+    listed = " | ".join(", ".join(names[host] for host in group) for group in result.groups)
+    between = _times_between(result)
+    longer = (
+        "nothing arrives over the links between them"
+        if math.isinf(between)
+        else f"a link between them takes {times(between)} times as long as one within"
+    )
+    return (
+        f"groups of hosts are far from each other: {listed}\n  observed: {longer} (medians; each link was "
+        "measured once, alone)\n  what to do: look at what joins the groups, such as the uplink of a rack"
+    )
+
+
+def _times_between(result: SlowSearch) -> float:
+    between = set(groups.crossing(result.groups))
+    within = [value for cell, value in result.links.items() if cell not in between]
+    return statistics.median(result.links[cell] for cell in between) / statistics.median(within)
+
+
+def not_again(result: SlowSearch, names: Sequence[str]) -> list[str]:
+    """Return what the first launch pointed at and the trials did not confirm: hosts, then links."""
+    titles: dict[bool, list[str]] = {True: [], False: []}
+    for each in result.of("fine"):
+        titles[each.suspect.kind == "host"].append(describe(each, names).title)
+    words = {
+        True: "in the first launch only, not when tried again",
+        False: "only while all hosts were at work, and not alone",
+    }
+    return [f"{words[host]}: {'; '.join(own)}" for host, own in titles.items() if own]
+
+
+def untried(result: SlowSearch) -> str:
+    """Return what to do about the suspects without a judgement."""
+    remedy = (
+        "put right what is slow, then run this again"
+        if result.of("slow")
+        else "run this again, for fewer hosts with --limit"
+    )
+    return f"{result.untried} more suspects were not tried: {remedy}"
+
+
+def conclusion(result: SlowSearch) -> str:
+    """Return what a search without anything slow says."""
+    where = "within these groups, " if result.groups else ""
+    certain = not result.of("open") and not result.untried
+    return where + ("nothing is slow" if certain else "nothing is known to be slow")
+
+
+def as_json(
+    result: SlowSearch, names: Sequence[str], shares: Mapping[int, Sequence[float]]
+) -> dict[str, Any]:
+    """Return all of it, JSON-ready: rates in bytes per second, ``links_times_median`` a row for each sender.
+
+    How many times as long is None where nothing arrived.
+    """
+    return {
+        "hosts": list(names),
+        "slow": [_row(each, names, shares) for each in result.of("slow")],
+        "undecided": [_row(each, names, shares) for each in result.of("open")],
+        "not_slow_alone": [_row(each, names, shares) for each in result.of("fine")],
+        "untried": result.untried,
+        "far_groups": [[names[host] for host in group] for group in result.groups],
+        "far_groups_times": _finite(_times_between(result)) if result.groups else None,
+        "suspects_together": result.together,
+        "launches": result.launches,
+        "rounds": result.rounds,
+        "pair_launches": result.pair_launches,
+        "median_bytes_per_s": result.median_rate,
+        "links_times_median": [
+            [_finite(result.links.get((sender, receiver))) for receiver in range(result.hosts)]
+            for sender in range(result.hosts)
+        ],
+        "computing_times_median": list(result.computing),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
+
+
+def _row(judgement: Judgement, names: Sequence[str], shares: Mapping[int, Sequence[float]]) -> dict[str, Any]:
+    suspect, slower = judgement.suspect, judgement.slower
+    place = describe(judgement, names, shares)
+    return {
+        "kind": suspect.kind,
+        "host": names[suspect.host],
+        "to": names[suspect.cell[1]] if suspect.kind == "pair" else None,
+        "times_as_long": None
+        if _nothing_arrived(judgement)
+        else {"low": slower.low, "median": slower.mid, "high": slower.high},
+        "trials": judgement.trials,
+        "slower_in": judgement.wins,
+        "chance": judgement.chance,
+        "observed": place.observed,
+        "remedy": place.remedy,
+    }

@@ -1,0 +1,190 @@
+"""One launch of the search on the hosts of a lab: a program that runs on all of them at the same time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from hvlab import workloads
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.answers.shapes import HostAnswer, NotNegative, Scalar
+from hvlab.base.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.lab.inventory import Lab
+from hvlab.remote.collect import collect
+from hvlab.remote.playbook import HostFailure
+from hvlab.searches.slow.programs import transfers
+from hvlab.searches.slow.steps import Cell, ProbeStep, Rates
+
+TRANSFER_S, COMPUTE_S = 0.2, 0.75
+MOST_HOSTS = 256
+# Below the ports that systems hand out by themselves; another program may have one of them.
+_PORTS, _TRIED_PORTS = range(20_000, 32_000), 3
+# What a step takes besides, and what a launch does: logins, and hosts that come late.
+_STEP_S, _LAUNCH_S, _MEET_S = 0.5, 180, 60
+_END_S = 30
+_BACK = "bring them back, or leave them out with --limit"
+_FIREWALL = "let the hosts reach one another on all TCP ports of the ranks' network, as MPI and Gloo need it"
+_INTERFACE = "bring it up there, or correct lab_interface: what is measured is the ranks' network"
+
+_Reading = Annotated[tuple[NotNegative, NotNegative], Field(strict=False)]
+
+
+class Readings(HostAnswer):
+    """What the first host prints: what failed, or for each step a reading of each host."""
+
+    no_interface: list[Scalar] | None = None
+    missing: list[Scalar] | None = None
+    cut_off: list[Scalar] | None = None
+    lost: Scalar = None
+    steps: list[list[_Reading | NotNegative | None]] | None = None
+
+
+_FAILED = ("no_interface", "missing", "cut_off", "lost")
+
+
+def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Run the program on all hosts at once, through Ansible; return what the first host printed.
+
+    Where this is interrupted, what runs there is ended first.
+    Raises UnreachableError (a host does not answer), CheckError (the program failed) and InterruptedRunError
+    (interrupted, and a host may go on).
+    """
+    # Every user of a host can read the mark, by which what is left there is ended; none the plan's secret.
+    mark, seconds = secrets.token_hex(8), plan["limit_s"]
+    try:
+        gathered, failures = _on_all(lab, transfers.__file__, json.dumps(plan), mark=mark, seconds=seconds)
+    except BaseException as error:
+        left = _end(lab, mark)
+        if left and isinstance(error, KeyboardInterrupt):
+            problem = f"interrupted; the measurement could not be ended on {', '.join(left)}"
+            raise InterruptedRunError(problem, remedy=f"it ends by itself within {seconds} s") from error
+        raise
+    problems = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in failures)
+    if any(failure.unreachable for failure in failures):
+        raise UnreachableError(f"hosts do not answer:\n{problems}", remedy=_BACK)
+    printed = gathered.get(lab.hosts[0].name)
+    answer = read(printed, f"{lab.hosts[0].name}: its readings", plan) if printed else {}
+    if not answer:
+        raise CheckError(f"the measurement failed:\n{problems}", remedy="it needs Python 3.8 on every host")
+    return dict(answer)
+
+
+def read(printed: str, where: str, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the first host printed of a plan: what failed, or a reading of each step and host.
+
+    Raises AnswerError.
+    """
+    answer: dict[str, Any] = answers.load(printed, where, Readings)
+    if answer and not any(answer.get(name) for name in _FAILED):
+        steps, hosts = answer.get("steps") or [], len(plan["names"])
+        if len(steps) != len(plan["steps"]) or any(len(step) != hosts for step in steps):
+            raise AnswerError(where, f"readings of {len(plan['steps'])} steps and {hosts} hosts are due")
+        for step, readings in zip(plan["steps"], steps, strict=True):
+            computes = not step.get("shift") and not step.get("transfers")
+            if not all(isinstance(reading, list) == computes for reading in readings):
+                raise AnswerError(where, "it mixes readings of links and of computations")
+    return answer
+
+
+def _end(lab: Lab, mark: str) -> list[str]:
+    """End what a launch left on the hosts; return those where that failed."""
+    program = str(workloads.PROGRAMS / "reap.py")
+    try:
+        _, failures = _on_all(lab, program, "", mark=mark, seconds=_END_S)
+    except HvlabError:
+        return [host.name for host in lab.hosts]
+    return [failure.host for failure in failures]
+
+
+def _on_all(
+    lab: Lab, program: str, plan: str, *, mark: str, seconds: int
+) -> tuple[dict[str, Any], list[HostFailure]]:
+    variables = {
+        "hvlab_program": program,
+        "hvlab_plan": base64.b64encode(plan.encode()).decode(),
+        "hvlab_mark": mark,
+        "hvlab_seconds": seconds,
+    }
+    return collect(lab, "find-slow.yml", variables, at_once=len(lab.hosts), shape=str)
+
+
+@dataclass
+class HostProbe:
+    """Measures steps on a lab.
+
+    ``shares`` grows: what part of a processor each host got, by place. ``start`` is how a launch is made.
+    """
+
+    lab: Lab
+    transfer_s: float = TRANSFER_S
+    compute_s: float = COMPUTE_S
+    on_launch: Callable[[int, int], None] = lambda *_: None
+    shares: dict[int, list[float]] = field(default_factory=dict)
+    launches: int = 0
+    start: Callable[[Lab, Mapping[str, Any]], Mapping[str, Any]] = start
+
+    def __call__(self, steps: Sequence[ProbeStep]) -> list[Rates]:
+        """Return the readings of each step, from one launch.
+
+        Raises UnreachableError (a host does not answer, or does not reach the others), UsageError (a host
+        does not have the ranks' interface) and CheckError.
+        """
+        count = len(self.lab.hosts)
+        if count > MOST_HOSTS:
+            raise UsageError(f"{count} hosts are too many for one launch", remedy="choose some with --limit")
+        self.launches += 1
+        self.on_launch(self.launches, len(steps))
+        plan = self._plan(steps)
+        answer = self.start(self.lab, plan)
+        if answer.get("no_interface"):
+            problem = f"{self.lab.interface} has no IPv4 address, or no link"
+            raise UsageError(f"{', '.join(answer['no_interface'])}: {problem}", remedy=_INTERFACE)
+        if answer.get("missing"):
+            first = f"{self.lab.hosts[0].name} at {' or '.join(self._addresses())}"
+            raise UnreachableError(f"{', '.join(answer['missing'])} cannot reach {first}", remedy=_FIREWALL)
+        if answer.get("cut_off"):
+            lost = f"no other host connects to it over {self.lab.interface}, or it connects to none"
+            raise UnreachableError(f"{', '.join(answer['cut_off'])}: {lost}", remedy=_FIREWALL)
+        if answer.get("lost"):
+            raise UnreachableError(f"{answer['lost']} was lost during the measurement", remedy=_BACK)
+        return [self._rates(step, readings) for step, readings in zip(steps, answer["steps"], strict=True)]
+
+    def _plan(self, steps: Sequence[ProbeStep]) -> dict[str, Any]:
+        # A connection that stops working in the middle holds up its sender, then its receiver.
+        longest = max(self.transfer_s, 2 * self.compute_s) + _STEP_S + 2 * transfers.CONNECT_S
+        ports = random.sample(_PORTS, _TRIED_PORTS)
+        return {
+            "secret": secrets.token_hex(16),
+            "names": [host.name for host in self.lab.hosts],
+            "meet": [[address, port] for port in ports for address in self._addresses()],
+            "interface": self.lab.interface,
+            "meet_s": _MEET_S,
+            "transfer_s": self.transfer_s,
+            "compute_s": self.compute_s,
+            "limit_s": round(_LAUNCH_S + len(steps) * longest),
+            "steps": [step.content() for step in steps],
+        }
+
+    def _addresses(self) -> list[str]:
+        """Return where the first host may be: where the ranks reach it, and where this machine does."""
+        first = self.lab.hosts[0]
+        return list(dict.fromkeys([self.lab.rank_address(first), first.address]))
+
+    def _rates(self, step: ProbeStep, readings: Sequence[Any]) -> Rates:
+        rates: dict[Cell, float] = {}
+        for cell in step.cells(len(self.lab.hosts)):
+            reading = readings[cell[1]]
+            if step.computes:
+                rates[cell], share = reading
+                self.shares.setdefault(cell[0], []).append(share)
+            else:
+                rates[cell] = float(reading or 0.0)
+        return rates

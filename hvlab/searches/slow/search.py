@@ -1,0 +1,227 @@
+"""The search: all hosts at once, then each suspect alone, until every one is decided. Pure."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hvlab.base.errors import CheckError, UsageError
+from hvlab.searches.slow import groups, steps, suspects, trials
+from hvlab.searches.slow.groups import Groups
+from hvlab.searches.slow.judge import Judgement, judge
+from hvlab.searches.slow.steps import Cell, ProbeStep, Rates
+from hvlab.searches.slow.suspects import MOST, Suspect
+from hvlab.searches.slow.trials import TrialOutcome
+
+ALPHA = 0.01
+RATIO = 1.2
+LOOKS = 3
+# So many hosts have 552 links, and one after another they take two minutes.
+MOST_ALONE = 24
+FEWEST = 3
+_NO_DATA = (
+    "let the hosts reach one another on all TCP ports of the ranks' network (firewall), and let "
+    "lab_interface be the interface to that network on each host"
+)
+
+Measure = Callable[[Sequence[ProbeStep]], Sequence[Rates]]
+
+
+@dataclass(frozen=True)
+class SlowSearch:
+    """What a search says of ``hosts`` hosts.
+
+    ``judgements`` has each suspect, hosts and ends first, without pairs that a slow end may explain;
+    ``untried`` counts the suspects without a judgement, slow links included that do not stand out since links
+    differ so much, and that are too many to measure each alone. ``groups`` are hosts that are far from each
+    other, by their place (empty: none are); links between them are no suspects. ``together`` counts the links
+    that were suspects while all hosts sent at once, where those were too many, or would have been if links
+    had differed less; each link was then measured alone. ``launches`` and ``rounds`` (steps that move data)
+    are what it took; ``pair_launches`` is what every pair in a launch of its own takes. ``links`` is how many
+    times as long each link takes as the median link (infinite: nothing arrived), ``computing`` the same of
+    each host. ``median_rate`` is that of the links, in bytes per second.
+    """
+
+    hosts: int
+    judgements: tuple[Judgement, ...]
+    untried: int
+    groups: Groups
+    together: int
+    launches: int
+    rounds: int
+    links: Mapping[Cell, float]
+    computing: tuple[float, ...]
+    median_rate: float
+
+    @property
+    def pair_launches(self) -> int:
+        """Return how many launches measure each pair of hosts once."""
+        return self.hosts * (self.hosts - 1) // 2
+
+    def of(self, state: str) -> list[Judgement]:
+        """Return the judgements of one kind."""
+        return [judgement for judgement in self.judgements if judgement.state == state]
+
+
+def search(
+    count: int, measure: Measure, *, ratio: float = RATIO, alpha: float = ALPHA, seed: int | None = None
+) -> SlowSearch:
+    """Return what is slow among ``count`` hosts: what takes ``ratio`` times as long as the others, or more.
+
+    ``measure`` is one launch. The first launch measures everything with all hosts at once. If it points at
+    more than can be tried, or links differ too much, the hosts share what is too narrow for all, and a launch
+    measures each link alone. If groups of hosts are then far from each other, links between them are neither
+    tried nor beside a suspect.
+    What is suspected then is tried in further launches, at most LOOKS, each time alone beside others. If
+    nothing is slower by the ratio, at most the share ``alpha`` of searches says that something is: the trials
+    know nothing of the launches before, and each look at each suspect gets the same part of alpha
+    (Bonferroni).
+
+    Raises UsageError with fewer than three hosts, of which none could be told from the others, and CheckError
+    where most links carry nothing, for then nothing is slow beside the others.
+    """
+    if count < FEWEST:
+        raise UsageError(
+            f"find-slow compares hosts with one another, and {count} are too few",
+            remedy=f"choose {FEWEST} hosts or more; `hvlab bench --hosts pairs` measures two",
+        )
+    draw = random.Random(seed)  # noqa: S311 - an order of measuring
+    launches = _Launches(measure)
+    shown = _at_once(count, launches, draw, ratio=ratio)
+    if (len(shown.suspects) > MOST or shown.crowded) and count <= MOST_ALONE:
+        shown = _each_alone(shown, count, launches, draw, ratio=ratio)
+    tried = shown.suspects[:MOST]
+    between = set(groups.crossing(shown.groups))
+    judgements = _judgements(tried, between, count, launches, draw=draw, ratio=ratio, alpha=alpha)
+    middle = {cell: math.exp(statistics.fmean(each)) for cell, each in shown.values.items()}
+    return SlowSearch(
+        hosts=count,
+        judgements=tuple(judgements[suspect] for suspect in tried if suspect in judgements),
+        untried=max(shown.crowded, len(shown.suspects)) - len(judgements),
+        groups=shown.groups,
+        together=shown.together,
+        launches=launches.count,
+        rounds=launches.rounds,
+        links={cell: middle[cell] if max(each) > 0 else math.inf for cell, each in shown.rates.items()},
+        computing=tuple(middle[host, host] for host in range(count)),
+        median_rate=statistics.median(rate for each in shown.rates.values() for rate in each),
+    )
+
+
+@dataclass
+class _Launches:
+    """Counts the launches that are made with ``measure``, and their ``rounds``."""
+
+    measure: Measure
+    count: int = 0
+    rounds: int = 0
+
+    def measured(self, planned: Sequence[ProbeStep]) -> Sequence[Rates]:
+        """Make one launch; return what was read in each step."""
+        self.count += 1
+        self.rounds += steps.rounds(planned)
+        return self.measure(planned)
+
+
+@dataclass(frozen=True)
+class _Overview:
+    """What the launches before the trials show: the ``rates`` of each link, and what they point at.
+
+    ``values`` is what :func:`hvlab.searches.slow.suspects.relative` returns; ``crowded`` counts the pairs
+    that do not stand out since links differ so much. ``together`` and ``groups`` are those of
+    :class:`SlowSearch`.
+    """
+
+    rates: Mapping[Cell, Sequence[float]]
+    values: Mapping[Cell, Sequence[float]]
+    suspects: Sequence[Suspect]
+    crowded: int = 0
+    together: int = 0
+    groups: Groups = ()
+
+
+def _at_once(count: int, launches: _Launches, draw: random.Random, *, ratio: float) -> _Overview:
+    """Return what a launch with all hosts at once shows. Raises CheckError where most links carry nothing."""
+    planned = steps.all_hosts(count, draw)
+    readings = launches.measured(planned)
+    read = _by_link(planned, readings)
+    rates = [rate for each in read.values() for rate in each]
+    if statistics.median(rates) <= 0:
+        raise CheckError(
+            f"most links carry nothing: no data arrived in {rates.count(0)} of {len(rates)} transfers",
+            remedy=_NO_DATA,
+        )
+    values = suspects.relative(planned, readings)
+    pointed_at = suspects.suspects(values, count, ratio=ratio)
+    crowded = suspects.crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
+    return _Overview(read, values, pointed_at, crowded)
+
+
+def _each_alone(
+    before: _Overview, count: int, launches: _Launches, draw: random.Random, *, ratio: float
+) -> _Overview:
+    """Return what a launch shows that measures each link alone, after one in which they shared too much."""
+    planned = steps.each_link(count, draw)
+    readings = launches.measured(planned)
+    values = {**before.values, **suspects.relative_alone(readings)}
+    far = groups.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
+    return _Overview(
+        _by_link(planned, readings),
+        values,
+        suspects.suspects(values, count, ratio=ratio, between=set(groups.crossing(far))),
+        together=max(before.crowded, sum(suspect.kind != "host" for suspect in before.suspects)),
+        groups=far,
+    )
+
+
+def _judgements(
+    tried: Sequence[Suspect],
+    between: set[Cell],
+    count: int,
+    launches: _Launches,
+    *,
+    draw: random.Random,
+    ratio: float,
+    alpha: float,
+) -> dict[Suspect, Judgement]:
+    """Return what the trials show of each suspect; a pair that a slow end may explain has no judgement."""
+    judgements: dict[Suspect, Judgement] = {}
+    outcomes: dict[Suspect, list[TrialOutcome]] = {suspect: [] for suspect in tried}
+    level = alpha / (LOOKS * max(1, len(tried)))
+    avoided = [*tried, *(Suspect("pair", cell, 0.0) for cell in sorted(between))]
+    for _ in range(LOOKS):
+        pending = [suspect for suspect in tried if _open(suspect, tried, judgements)]
+        if not pending:
+            break
+        planned, chosen = trials.plan(pending, avoided, count, draw)
+        for suspect, more in trials.outcomes(chosen, launches.measured(planned)).items():
+            outcomes[suspect] += more
+            judgements[suspect] = judge(suspect, outcomes[suspect], ratio=ratio, level=level)
+    return judgements
+
+
+def _by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell, list[float]]:
+    """Return the rates that were read of each link."""
+    read: dict[Cell, list[float]] = {}
+    for step, rates in zip(planned, readings, strict=True):
+        for cell, rate in rates.items():
+            if not step.computes:
+                read.setdefault(cell, []).append(rate)
+    return read
+
+
+def _open(suspect: Suspect, tried: Sequence[Suspect], judgements: Mapping[Suspect, Judgement]) -> bool:
+    """Return whether a suspect is to be tried: it is not decided, and nothing else explains it.
+
+    A slow end disturbs all that its host sends and receives meanwhile. So a pair waits until the suspected
+    ends of both its hosts are fine.
+    """
+    if suspect in judgements and judgements[suspect].state != "open":
+        return False
+    ends = [end for end in tried if end.kind in ("up", "down") and end.host in suspect.cell]
+    return suspect.kind != "pair" or all(
+        end in judgements and judgements[end].state == "fine" for end in ends
+    )

@@ -1,0 +1,144 @@
+"""What the first launch points at. Pure.
+
+A suspect is not slow yet: it is measured again, alone, by a launch that knows nothing of the first one.
+So nothing here has to be strict, and what is missed here is missed for good.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hvlab.searches.slow.steps import Cell, ProbeStep, Rates, slowness
+
+# A host that computes slowly; what a host sends, or receives, is slow; one host to one other is slow.
+Kind = Literal["host", "up", "down", "pair"]
+
+MOST = 8
+# Of the requested ratio's logarithm, and of the robust standard deviation of all.
+SHARE = 0.7
+_DEVIATIONS = 3.0
+# Where links differ so much that one this many times as slow would not stand out, they are measured alone.
+_HIDDEN = 2.0
+# Of an end's links, so many may be fast though the end is slow: a reading may be wrong.
+_NEARLY_NONE = 0.1
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """What may be slow; of a host or an end, both places of ``cell`` are the host's.
+
+    ``size`` is the logarithm of how many times as long it took as the others in the first launch.
+    """
+
+    kind: Kind
+    cell: Cell
+    size: float
+
+    @property
+    def host(self) -> int:
+        """Return the host itself; of a pair, the sender."""
+        return self.cell[0]
+
+    def holds(self, cell: Cell) -> bool:
+        """Return whether a transfer is affected by it, or may be: one that a slow host takes part in may."""
+        sender, receiver = cell
+        if self.kind == "pair":
+            return cell == self.cell
+        if self.kind == "host":
+            return self.host in cell
+        return sender != receiver and self.host == (sender if self.kind == "up" else receiver)
+
+
+def relative(steps: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell, list[float]]:
+    """Return each cell's slowness over the median of its step, one value for each time it was measured.
+
+    What a step does to all of them, such as load from outside, is so taken out.
+    """
+    values: dict[Cell, list[float]] = {}
+    for rates in (rates for step, rates in zip(steps, readings, strict=True) if not step.transfers):
+        slow = slowness(rates)
+        middle = statistics.median(slow.values())
+        for cell, value in slow.items():
+            values.setdefault(cell, []).append(value - middle)
+    return values
+
+
+def relative_alone(readings: Sequence[Rates]) -> dict[Cell, list[float]]:
+    """Return each link's slowness over the median of all, of a launch in which each was alone."""
+    slow = {cell: value for rates in readings for cell, value in slowness(rates).items()}
+    middle = statistics.median(slow.values())
+    return {cell: [value - middle] for cell, value in slow.items()}
+
+
+def suspects(
+    values: Mapping[Cell, Sequence[float]], count: int, *, ratio: float, between: Collection[Cell] = ()
+) -> list[Suspect]:
+    """Return what may take ``ratio`` times as long as the others or more: hosts and ends first, then pairs.
+
+    Of one sort, the slowest is first. ``values`` is what :func:`relative` returns of ``count`` hosts. Links
+    ``between`` groups that are far from each other are no suspects, and no measure of what differs by chance.
+    """
+    sized = sizes(values, count, ratio=ratio)
+    sized["pair"] = {cell: size for cell, size in sized["pair"].items() if cell not in between}
+    chosen = []
+    for kind, cells in sized.items():
+        least = max(SHARE * math.log(ratio), _DEVIATIONS * _deviation(cells.values())) if cells else math.inf
+        chosen += [Suspect(kind, cell, size) for cell, size in cells.items() if size > least]
+    return sorted(chosen, key=lambda suspect: (suspect.kind == "pair", -suspect.size))
+
+
+def crowded(pairs: Mapping[Cell, float], *, ratio: float) -> int:
+    """Return how many pairs are slow by the ratio, if links differ so much that none stands out; else 0."""
+    if _DEVIATIONS * _deviation(pairs.values()) < math.log(_HIDDEN):
+        return 0
+    return sum(size > math.log(ratio) for size in pairs.values())
+
+
+def sizes(
+    values: Mapping[Cell, Sequence[float]], count: int, *, ratio: float
+) -> dict[Kind, dict[Cell, float]]:
+    """Return how slow each host, end and pair is, a logarithm; see :func:`suspects`.
+
+    A link is as slow as the slowest of its sender, its receiver and itself: what an end explains is not the
+    pair's.
+    """
+    least = SHARE * math.log(ratio)
+    hosts = range(count)
+    mean = {cell: statistics.fmean(each) for cell, each in values.items()}
+    computing = {(host, host): statistics.median(values[host, host]) for host in hosts}
+    up = {
+        (host, host): _end([mean[host, other] for other in hosts if other != host], least) for host in hosts
+    }
+    down = {
+        (host, host): _end([mean[other, host] for other in hosts if other != host], least) for host in hosts
+    }
+    pairs = {
+        (one, other): min(values[one, other]) - max(0.0, up[one, one], down[other, other])
+        for one in hosts
+        for other in hosts
+        if one != other
+    }
+    return {"host": computing, "up": up, "down": down, "pair": pairs}
+
+
+def _end(links: Sequence[float], least: float) -> float:
+    """Return how slow an end is, of how slow its links are.
+
+    That is the lower median, for one slow pair among two must not make a slow end. But an end is slow to
+    nearly all others: where some links are not half as slow, these count. A host behind the narrow uplink of
+    a rack is slow to most hosts, and fast to its neighbours.
+    """
+    ordered = sorted(links)
+    middle, low = statistics.median_low(ordered), ordered[int(_NEARLY_NONE * (len(ordered) - 1))]
+    return low if middle > least and low < middle / 2 else middle
+
+
+def _deviation(values: Iterable[float]) -> float:
+    """Return the robust standard deviation: 1.4826 times the median distance from the median."""
+    listed = list(values)
+    middle = statistics.median(listed)
+    return 1.4826 * statistics.median(abs(value - middle) for value in listed)

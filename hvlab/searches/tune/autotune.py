@@ -1,0 +1,86 @@
+"""Horovod's own autotune: what it chooses within one long launch is among the first settings that are raced.
+
+While a training runs, it changes fusion threshold, cycle time and cache, and scores some twenty choices in
+the time of a few launches. Its figures count for nothing here; its choice is measured as any other.
+Source of its variables, schedule and log: common/parameter_manager.cc of Horovod 0.28.1.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+
+from hvlab.base.errors import UsageError
+from hvlab.bench.matrix import Spec
+from hvlab.bench.settings import SettingsFile, changed
+from hvlab.lab.backends import BACKENDS, HOROVOD
+from hvlab.searches.tune.length import SHARE_OF_TIMEOUT, TrainingLength, longer
+from hvlab.searches.tune.space import Space
+from hvlab.searches.tune.trials import Launches
+
+# Ranks run in the case's folder, whose files come back to this machine.
+_LOG = "autotune.csv"
+# Some 25 choices, after three for warming up, are scored five times each, every time over as many steps as a
+# variable says: ten, unless there is no time for so many.
+_SCORED, _MOST_STEPS, _WARM_UP = 5 * 28, 10, 3
+_THRESHOLD, _CYCLE, _CACHE = "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CYCLE_TIME", "HOROVOD_CACHE_CAPACITY"
+_HIERARCHICAL = "HOROVOD_HIERARCHICAL_ALLREDUCE"
+_MIB = 1 << 20
+
+
+def choice(
+    spec: Spec, launches: Launches, space: Space, trained: TrainingLength | None, seconds: float
+) -> SettingsFile | None:
+    """Return what autotune chooses over today's settings, in about so many seconds of training.
+
+    These are no more than a share of a case's time limit.
+    ``trained`` is what a launch as ``spec`` asks for showed. None where there is no choice: for a backend,
+    a workload or a space without autotune's settings, or with too few steps in that time.
+    """
+    [block] = spec.blocks
+    searched = {item.variable for item in space.parameters} & {_THRESHOLD, _CYCLE, _CACHE}
+    if trained is None or not searched or BACKENDS[block.backends[0]].framework != HOROVOD:
+        return None
+    seconds = min(seconds, spec.timeout * SHARE_OF_TIMEOUT)
+    for_each = min(_MOST_STEPS, math.floor(seconds / trained.step_s / _SCORED))
+    if for_each < 1:
+        return None
+    # What is set by a variable stays as it is.
+    today = space.today
+    free = {key: value for key, value in today.env.items() if key not in (_THRESHOLD, _CYCLE, _CACHE)}
+    tuning: dict[str, str | int | float] = {
+        "HOROVOD_AUTOTUNE": 1,
+        "HOROVOD_AUTOTUNE_LOG": _LOG,
+        "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": for_each,
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": _WARM_UP,
+    }
+    settings = today.model_copy(update={"env": free | tuning})
+    lengthened = longer(block, for_each * _SCORED / trained.steps)
+    run = launches.measured(replace(spec, blocks=(changed(lengthened, settings),), suite="tune-autotune"))
+    for folder in launches.folders(run):
+        log = folder / _LOG
+        chosen = best_of(log.read_text("utf-8", errors="replace")) if log.is_file() else None
+        if chosen is not None:
+            return today.model_copy(update={"env": free | dict(chosen.env)})
+    return None
+
+
+def best_of(log: str) -> SettingsFile | None:
+    """Return the settings that autotune scored best in its log; None where it is no such log."""
+    try:
+        rows = list(csv.DictReader(log.splitlines(), skipinitialspace=True))
+        best = max(rows, key=lambda row: float(row["score"]))
+        env: dict[str, str | int | float] = {
+            _CYCLE: float(best["cycle_time_ms"]),
+            _THRESHOLD: int(float(best["tensor_fusion_threshold"]) * _MIB),
+        }
+        if best["cache_enabled"] == "0":
+            env[_CACHE] = 0
+        if best["hierarchical_allreduce"] == "1":
+            env[_HIERARCHICAL] = 1
+        settings = SettingsFile(env=env)
+        _ = settings.parameters
+    except (ValueError, KeyError, TypeError, OverflowError, csv.Error, UsageError):
+        return None
+    return settings

@@ -1,0 +1,134 @@
+"""The proof: the best setting and today's measured again, in turn, in a run of their own."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from hvlab.analysis.compare.decisions import Decisions, decide
+from hvlab.analysis.compare.measurements import measurements
+from hvlab.bench import sides
+from hvlab.bench.matrix import Spec
+from hvlab.bench.measure import measure
+from hvlab.bench.schedule import Schedule
+from hvlab.bench.settings import SettingsFile
+from hvlab.bench.sides import A, B
+from hvlab.lab.inventory import Lab
+from hvlab.results.store import Record, Store
+from hvlab.results.summary import failures
+from hvlab.statistics.looks import LOOKS
+from hvlab.workloads import training
+from hvlab.workloads.collective import COLLECTIVES
+
+# Sums in another order alone may move a loss by so large a part of it, where all repeats have one seed.
+_ROUNDING = 1e-3
+# The loss of each epoch, by repeat.
+Curves = Mapping[int, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What the run says: in how many comparisons the new settings (B) are better, and worse.
+
+    ``loss`` says how the loss of a training changed; empty where it did not, or there is none.
+    ``loss_checked`` is None where nothing is trained. ``failed`` is how many cases failed.
+    """
+
+    run_id: str
+    better: int
+    worse: int
+    decisions: Decisions
+    loss: str = ""
+    failed: int = 0
+    loss_checked: bool | None = None
+
+    @property
+    def cut_off(self) -> bool:
+        """Return whether time ended before there were enough repeats for a verdict."""
+        return not (self.failed or self.worse) and self.decisions.count("too_few") > 0
+
+    @property
+    def against(self) -> Literal["", "failed", "worse", "loss"]:
+        """Return what speaks against the new settings; empty where nothing does."""
+        return "failed" if self.failed else "worse" if self.worse else "loss" if self.loss else ""
+
+    @property
+    def reason(self) -> str:
+        """Return that in words."""
+        worse = f"worse in {self.worse} comparisons, better in {self.better}"
+        words = {"failed": f"{self.failed} cases of the proof failed", "worse": worse, "loss": self.loss}
+        return words.get(self.against, "")
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the new settings may replace today's."""
+        return self.better > 0 and not (self.against or self.cut_off)
+
+
+def confirm(
+    spec: Spec, lab: Lab, store: Store, today: SettingsFile, best: SettingsFile, *, seconds: int
+) -> Confirmation:
+    """Measure both settings in turn, with as many repeats as it takes within ``seconds``.
+
+    The caller is ``measuring`` the lab into ``store``.
+    """
+    chosen = {A: today.parameters, B: best.parameters}
+    both = replace(
+        spec,
+        blocks=sides.sided(spec.blocks, chosen, lab),
+        sides=sides.values(chosen, spec.blocks),
+        auto=True,
+        repeats=LOOKS[-1].repeats,
+        time_limit=seconds,
+    )
+    run_id = measure(Schedule.of(both, lab), store, locked=True)
+    records = store.records(run_id)
+    _, stored = store.spec(run_id)
+    decisions = decide(measurements(store.run(run_id), records), stored)
+    curves = {side: losses(records, side, store.folder) for side in (A, B)}
+    trains = spec.blocks[0].workload not in {one.name for one in COLLECTIVES}
+    return Confirmation(
+        run_id,
+        decisions.count("slower"),  # A is slower
+        decisions.count("faster"),
+        decisions,
+        changed(curves[A], curves[B]),
+        len(failures(records)),
+        bool(curves[A]) if trains else None,
+    )
+
+
+def losses(records: Iterable[Record], side: str, folder: Path) -> dict[int, tuple[float, ...]]:
+    """Return the loss of each epoch on one side, by repeat; the last alone where no file has the others.
+
+    ``folder`` is that of the results.
+    """
+    return {
+        record.repeat: training.losses(folder / record.raw_path) or (record.value,)
+        for record in records
+        if record.metric == "loss" and record.value is not None and record.params.get("side") == side
+    }
+
+
+def changed(today: Curves, best: Curves) -> str:
+    """Return how the second of two losses differs from the first; empty where it stayed.
+
+    Both sides train from the same seed in each repeat, so in each epoch the change is that of the median
+    repeat. The spread is that of today's repeats in that epoch, each from a seed of its own if it has any.
+    """
+    both = sorted(today.keys() & best.keys())
+    if not both:
+        return "there is no loss with the new settings" if today else ""
+    epochs = min(len(curve) for curve in (*today.values(), *best.values()))
+    # Counted from the last, which all have.
+    for epoch in range(-epochs, 0):
+        every = [curve[epoch] for curve in today.values()]
+        moved = statistics.median(abs(best[repeat][epoch] - today[repeat][epoch]) for repeat in both)
+        spread = max(every) - min(every)
+        if moved > max(spread, _ROUNDING * max(map(abs, every))):
+            where = f" of epoch {epochs + 1 + epoch}" if epochs > 1 else ""
+            return f"the loss{where} moved by {moved:.3g}, and today's repeats lie within {spread:.3g}"
+    return ""

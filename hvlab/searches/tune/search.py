@@ -1,0 +1,191 @@
+"""The search: settings are proposed, and raced against today's in rounds. Pure.
+
+A round measures each setting that is still in the race once, in turn with today's; what counts is the ratio
+to today's of the same round. A setting that is clearly worse than the best leaves the race.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hvlab.base.errors import CheckError
+from hvlab.searches.tune.proposals import SEARCHES
+from hvlab.searches.tune.space import Candidate, Space
+
+# A race has so many settings, and so many rounds; the best of all races meet once more.
+_SETTINGS, _ROUNDS = 6, 3
+_LAST, _LAST_ROUNDS = 3, 3
+# A setting leaves the race where it is so many standard errors worse than the best.
+_WORSE = 2.5
+# What a single measurement spreads, as a logarithm, until repeats show it, and at least.
+_SPREAD, _LEAST_SPREAD = 0.1, 0.01
+# Half as many degrees of freedom does that first guess count.
+_GUESSED = 3
+# What failed counts as so much worse, as a logarithm: a hundred times as long.
+_FAILED = math.log(100)
+
+# Measures each once, in turn; returns the logarithm of each one's time, None where it failed.
+Measure = Callable[[Sequence[Candidate]], Sequence[float | None]]
+Left = Callable[[], bool]
+# Whether there is time for so many launches, and for the proof after them.
+Fits = Callable[[int], bool]
+
+
+@dataclass
+class Board:
+    """What was measured of each candidate: logarithms of its time over today's, one for each round."""
+
+    values: dict[Candidate, list[float]] = field(default_factory=dict)
+    failed: set[Candidate] = field(default_factory=set)
+    rounds: int = 0
+    launches: int = 0
+
+    def mean(self, candidate: Candidate) -> float:
+        """Return how much longer a candidate takes than today's settings."""
+        return _FAILED if candidate in self.failed else statistics.fmean(self.values[candidate])
+
+    @property
+    def spread(self) -> float:
+        """Return the standard deviation of a single value, from all repeats and a first guess."""
+        squares = _GUESSED * _SPREAD**2
+        freedom = float(_GUESSED)
+        for values in self.values.values():
+            if len(values) > 1:
+                squares += statistics.variance(values) * (len(values) - 1)
+                freedom += len(values) - 1
+        return max(_LEAST_SPREAD, math.sqrt(squares / freedom))
+
+    def error(self, candidate: Candidate) -> float:
+        """Return the standard error of a candidate's mean."""
+        return self.spread / math.sqrt(len(self.values[candidate]))
+
+    def best(self, among: Iterable[Candidate] | None = None) -> Candidate | None:
+        """Return the best of the candidates that have run."""
+        ran = [one for one in (self.values if among is None else among) if self.values.get(one)]
+        return min((one for one in ran if one not in self.failed), key=self.mean, default=None)
+
+    def worse(self, candidate: Candidate, best: Candidate) -> bool:
+        """Return whether a candidate is clearly worse than the best."""
+        if candidate in self.failed:
+            return True
+        gap = self.mean(candidate) - self.mean(best)
+        return gap > _WORSE * math.hypot(self.error(candidate), self.error(best))
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """How a search ended. ``best`` is None where nothing was better than today's settings by its figures."""
+
+    best: Candidate | None
+    board: Board
+    exhausted: bool
+
+
+def search(
+    space: Space,
+    measure: Measure,
+    left: Left,
+    *,
+    kind: str = "tpe",
+    seed: int = 0,
+    first: Sequence[Candidate] = (),
+    fits: Fits = lambda _: True,
+    note: Callable[[str], None] = lambda _: None,
+) -> SearchResult:
+    """Return what is best of what was tried while ``left`` says that there is time for another round.
+
+    The first race has the candidates of ``first`` in it. The last race has as many rounds as ``fits`` allows;
+    where that is none, the figures of the other races choose. Raises CheckError where today's settings
+    fail in the first round, or twice.
+    """
+    board = Board()
+    proposals = SEARCHES[kind](space, seed=seed)
+    exhausted = False
+    given = [one for one in first if one != space.start]
+    while left():
+        proposed = proposals.ask(_SETTINGS - len(given))
+        asked, given = [*given, *(one for one in proposed if one not in given)], []
+        if not asked:
+            exhausted = True
+            break
+        # Against themselves, today's settings win by noise alone, and no proof is possible.
+        same = dict.fromkeys((one for one in asked if space.as_today(one)), 0.0)
+        asked = [one for one in asked if one not in same]
+        if asked:
+            _race(asked, space, measure, left, board, rounds=_ROUNDS)
+            note(_standing(space, board))
+        ran = (one for one in asked if one in board.values or one in board.failed)
+        proposals.tell(same | {one: board.mean(one) for one in ran})
+    last = sorted(
+        (one for one in board.values if one not in board.failed and board.mean(one) < 0), key=board.mean
+    )
+    # The best of many noisy figures is too good: these meet once more, in figures of their own.
+    again = Board(rounds=board.rounds, launches=board.launches)
+    meet = last[:_LAST]
+    for rounds in range(_LAST_ROUNDS, 0, -1):
+        if fits(rounds * (1 + len(meet))):
+            _race(meet, space, measure, lambda: True, again, rounds=rounds)
+            break
+    board.rounds, board.launches = again.rounds, again.launches
+    decides = again if again.values or again.failed else board
+    best = decides.best()
+    gain = 0.0 if best is None else decides.mean(best)
+    for candidate, values in again.values.items():
+        board.values[candidate] = [*board.values[candidate], *values]
+    board.failed |= again.failed
+    return SearchResult(best if best is not None and gain < 0 else None, board, exhausted)
+
+
+def _race(
+    asked: Sequence[Candidate], space: Space, measure: Measure, left: Left, board: Board, *, rounds: int
+) -> None:
+    running = list(asked)
+    for number in range(rounds):
+        if not running or (number and not left()):
+            return
+        today, values = _measured([space.start, *running], measure, board)
+        for candidate, value in zip(running, values, strict=True):
+            if value is None:
+                board.failed.add(candidate)
+            else:
+                board.values.setdefault(candidate, []).append(value - today)
+        best = board.best()
+        running = [one for one in running if one not in board.failed]
+        if best is not None:
+            running = [one for one in running if one == best or not board.worse(one, best)]
+
+
+def _measured(
+    batch: Sequence[Candidate], measure: Measure, board: Board
+) -> tuple[float, Sequence[float | None]]:
+    """Return what a round shows of today's settings, the first of the batch, and of the others.
+
+    Where today's fail after they have run, the round counts for nothing and is measured once more. Raises
+    CheckError where they fail again, or in the first round.
+    """
+    for _ in range(2 if board.rounds else 1):
+        today, *values = measure(batch)
+        board.rounds += 1
+        board.launches += len(batch)
+        if today is not None:
+            return today, values
+    raise CheckError(
+        "today's settings fail, so nothing can be compared with them",
+        remedy="see the failed cases above; `hvlab bench` with the same options shows why. Once it is "
+        "mended, --restart begins a new search",
+    )
+
+
+def _standing(space: Space, board: Board) -> str:
+    best = board.best()
+    tried = len(board.values.keys() | board.failed)
+    if best is None:
+        return f"{tried} settings tried: none of them runs"
+    text = f"{tried} settings tried (rounds: {board.rounds})"
+    if board.mean(best) >= 0:
+        return f"{text}; none of them faster than today's"
+    percent = -100 * math.expm1(board.mean(best))
+    return f"{text}; best so far, in {percent:.1f} % less time: {space.words(best)}"

@@ -1,0 +1,204 @@
+"""One search with its folder, from the first trial to the proof."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hvlab.base.errors import UsageError
+from hvlab.base.files import write_file
+from hvlab.bench.matrix import Spec, expand
+from hvlab.bench.settings import SettingsFile, changed, save
+from hvlab.lab.inventory import Lab
+from hvlab.results import searches
+from hvlab.results.lock import measuring
+from hvlab.results.searches import RESULT
+from hvlab.results.store import Store
+from hvlab.searches.tune import autotune
+from hvlab.searches.tune.confirmation import Confirmation, confirm
+from hvlab.searches.tune.importance import importance
+from hvlab.searches.tune.length import TrainingLength, balanced, length_of, trains
+from hvlab.searches.tune.result import TuneResult
+from hvlab.searches.tune.search import SearchResult, search
+from hvlab.searches.tune.space import Candidate, Space, including
+from hvlab.searches.tune.trials import Launches, Trials
+from hvlab.workloads import launchers
+from hvlab.workloads.parameters import OPTIONAL, TUNING
+
+REPORT = "tuning.md"
+# So much of the budget is for training with Horovod's autotune.
+_AUTOTUNE = 1 / 6
+_FITTING = "leave that out of the file, or choose the backend and launcher that it is for"
+Note = Callable[[str], None]
+# Measures the best settings again beside today's, for so many seconds.
+Prove = Callable[[Candidate, int], Confirmation]
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """What is asked: a configuration, what may be changed, how long to search, in seconds."""
+
+    spec: Spec
+    lab: Lab
+    space: Space
+    kind: str
+    seed: int
+    budget: int
+
+    def key(self) -> str:
+        """Return a hash of all that makes this search another one; more time does not."""
+        parameters = [item.model_dump() for item in self.space.parameters]
+        asked = [self.spec.key(self.lab), parameters, self.space.today.model_dump(), self.kind, self.seed]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def check(request: TuneRequest) -> None:
+    """Raise UsageError where what is asked is not one configuration that settings can be changed of."""
+    cases, infeasible = expand(request.spec, request.lab)
+    if len(cases) != 1:
+        observed = (
+            infeasible[0].reason if not cases and infeasible else f"{len(cases)} configurations are asked for"
+        )
+        remedy = "name one --workload, --backend, --hosts and --slots, and one value of each parameter"
+        if not cases:
+            remedy = "name one that can run; `hvlab bench --dry-run` says what is infeasible, and why"
+        raise UsageError(f"tune finds the settings of one configuration: {observed}", remedy=remedy)
+    own = {item.name for item in (*TUNING, *OPTIONAL)}
+    if given := sorted(own & {name for block in request.spec.blocks for name in block.axes}):
+        raise UsageError(
+            f"--set {given[0]}: settings that are searched or kept stand in a file",
+            remedy="write them to a settings file, and name it with --settings",
+        )
+    if reason := _infeasible(request, request.space.today):
+        raise UsageError(f"--settings does not fit what is measured: {reason}", remedy=_FITTING)
+
+
+def check_space(request: TuneRequest) -> None:
+    """Raise UsageError where a parameter of a space of one's own cannot change what is measured."""
+    space = request.space
+    for place, (item, now) in enumerate(zip(space.parameters, space.start, strict=True)):
+        others = [value for value in range(len(item.values)) if value != now]
+        candidates = [(*space.start[:place], value, *space.start[place + 1 :]) for value in others]
+        reasons = [_infeasible(request, space.settings(candidate)) for candidate in candidates]
+        if reasons and all(reasons):
+            raise UsageError(f"{item.name} of --space does not fit: {reasons[0]}", remedy=_FITTING)
+
+
+def _infeasible(request: TuneRequest, settings: SettingsFile) -> str:
+    """Return why what is measured cannot run with settings; empty where it can."""
+    blocks = tuple(changed(block, settings) for block in request.spec.blocks)
+    _, infeasible = expand(replace(request.spec, blocks=blocks), request.lab)
+    return infeasible[0].reason if infeasible else ""
+
+
+def folder_of(request: TuneRequest, results: Path, *, restart: bool) -> Path:
+    """Return the folder of the search: that of an unfinished one, unless ``restart`` says otherwise."""
+    return searches.folder_of(results, "tune", request.key(), restart=restart)
+
+
+@contextmanager
+def begun(request: TuneRequest, store: Store, folder: Path) -> Iterator[Launches]:
+    """Check a search, and yield its launches; until it ends, nothing else may measure the lab."""
+    check(request)
+    with measuring(store.folder, request.lab.name):
+        folder.mkdir(parents=True, exist_ok=True)
+        yield Launches(request.lab, Store(folder))
+
+
+def searched(
+    request: TuneRequest, trials: Trials, *, first: Sequence[Candidate] = (), note: Note
+) -> SearchResult:
+    """Search by trials, those of ``first`` at first."""
+    return search(
+        *(trials.space, trials, trials.left),
+        kind=request.kind,
+        seed=request.seed,
+        first=first,
+        fits=trials.fits,
+        note=lambda text: note(trials.timed(text)),
+    )
+
+
+def proved(trials: Trials, best: Candidate | None, prove: Prove, *, note: Note) -> Confirmation | None:
+    """Prove the best of a search; None where it has none."""
+    if best is None:
+        return None
+    note(_to_prove(trials, best))
+    # The rest of the budget, and long enough where that is spent.
+    return prove(best, math.ceil(max(trials.proof_s, trials.rest_s)))
+
+
+def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> TuneResult:
+    """Search, prove, and write the result into ``folder``. The proof is a run of ``store``."""
+    with begun(request, store, folder) as launches:
+        spec, trained = lengthened(request, launches)
+        chosen = autotune.choice(request.spec, launches, request.space, trained, request.budget * _AUTOTUNE)
+        space, autotuned = including(request.space, chosen) if chosen else (request.space, None)
+        trials = Trials(spec, launches, space, float(request.budget))
+        if autotuned is not None:
+            note(trials.timed(f"Horovod's autotune chose: {space.words(autotuned)}"))
+
+        def prove(best: Candidate, seconds: int) -> Confirmation:
+            settings = space.settings(best)
+            return confirm(spec, request.lab, store, space.today, settings, seconds=seconds)
+
+        first = [] if autotuned is None else [autotuned]
+        outcome = searched(request, trials, first=first, note=note)
+        # It takes seconds. Whoever is interrupted between the proof and its result has it measured again.
+        shares = importance(space, outcome.board, seed=request.seed)
+        proof = proved(trials, outcome.best, prove, note=note)
+        result = TuneResult(space, outcome, shares, proof, launches.spent, autotuned)
+        write(result, folder)
+    return result
+
+
+def write(result: TuneResult, folder: Path) -> None:
+    """Write the result of a search into its folder."""
+    write_file(folder / REPORT, result.markdown())
+    if result.proof and result.proof.cut_off:  # without a result, the same command goes on
+        return
+    write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
+
+
+def written(request: TuneRequest, result: TuneResult, output: Path) -> str:
+    """Write the settings file where the best settings are proved; return what to say of the file there."""
+    if not result.proved or result.search.best is None:
+        return f"settings: {output} is of an earlier search, and stays as it is" if output.exists() else ""
+    best = result.space.settings(result.search.best)
+    about = best.model_copy(update={"about": result.answer})
+    save(about, output, recipe=recipe(request, best))
+    return f"settings: {output}; `hvlab bench --settings {output}` measures with them"
+
+
+def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
+    """Return the lines for a shell that start a job of one's own as tune measured it with ``settings``."""
+    [block] = request.spec.blocks
+    [case], _ = expand(replace(request.spec, blocks=(changed(block, settings),)), request.lab)
+    return launchers.recipe(case, request.lab)
+
+
+def _to_prove(trials: Trials, best: Candidate) -> str:
+    """Return what is proved now, and by how much that exceeds the budget."""
+    text = f"to prove: {trials.space.words(best)}"
+    if (over := trials.proof_s - trials.rest_s) > 0:
+        text += f" (this takes about {over / 60:.1f} min more than the budget, which was too short)"
+    return text
+
+
+def lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:
+    """Return what is measured in each trial, a training for long enough, and what a launch of it showed."""
+    [block] = request.spec.blocks
+    if not trains(block):
+        return request.spec, None
+    today = changed(block, request.space.today)
+    run = launches.measured(replace(request.spec, blocks=(today,), suite="tune-length"))
+    trained = length_of(launches.folders(run))
+    if trained is None:
+        return request.spec, None
+    asked = balanced(block, trained, launches.spent, timeout=request.spec.timeout)
+    return replace(request.spec, blocks=(asked,)), trained

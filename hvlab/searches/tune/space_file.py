@@ -1,0 +1,142 @@
+"""The parameters of a search as data: what each may set, to which values, and the files that say so. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from hvlab.base.errors import UsageError
+from hvlab.base.yaml_files import mistake, read_yaml
+from hvlab.bench.settings import SettingsFile
+from hvlab.workloads.parameters import BY_VARIABLE
+
+FOLDER = Path(__file__).parent / "spaces"
+Word = str | int | float
+
+_REMEDY = (
+    "write parameters: a list of {name, to: env, mpirun or rules, variable, values, default}, as in "
+    "hvlab/searches/tune/spaces"
+)
+
+
+class SpaceParameter(BaseModel):
+    """A setting. An empty value leaves it unset. ``to`` is where it goes.
+
+    ``collective`` is Open MPI's number of the collective whose algorithm it is (COLLTYPE in
+    coll_base_functions.h), from messages of ``from_bytes`` on; there a value is an algorithm's number, and
+    after a colon the bytes of its segments, if it has any.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    about: str = ""
+    to: Literal["env", "mpirun", "rules", "host"]
+    variable: str = ""
+    collective: Annotated[int, Field(ge=0, le=100)] | None = None
+    from_bytes: Annotated[int, Field(ge=0)] = 0
+    values: Annotated[list[Word], Field(min_length=2, max_length=100)]
+    default: Word
+    source: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not self.has(self.default):
+            raise ValueError(f"{self.name}: the default {self.default!r} is not among its values")
+        if any(self.same(one, other) for one, other in itertools.combinations(self.values, 2)):
+            raise ValueError(f"{self.name}: a value stands there twice")
+        if (self.to == "env") != bool(self.variable) or (self.to == "rules") != (self.collective is not None):
+            raise ValueError(
+                f"{self.name}: env needs a variable, rules a collective, and nothing else has one"
+            )
+        rule = re.compile(r"\d+(:\d+)?")
+        if self.to == "rules" and not all(rule.fullmatch(str(value)) for value in self.values):
+            raise ValueError(f"{self.name}: a rule is an algorithm's number, or NUMBER:BYTES with segments")
+        return self
+
+    @property
+    def ordered(self) -> bool:
+        """Return whether values near one another act alike."""
+        return all(isinstance(value, int | float) for value in self.values)
+
+    @property
+    def target(self) -> tuple[str, str, int | None, int]:
+        """Return what it sets: a variable, mpirun's options, or the rule from a size on."""
+        return self.to, self.variable, self.collective, self.from_bytes
+
+    def read(self, value: Word) -> Word:
+        """Return a value as its variable's reader or, for any other variable, a number's reads it."""
+        if known := BY_VARIABLE.get(self.variable):
+            with suppress(UsageError):
+                read = known.read(value)
+                return str(read) if isinstance(read, tuple) else read
+        return _number(value)
+
+    def same(self, one: Word, other: Word) -> bool:
+        """Return whether two values are the same, however they are written: 1 and 1.0, 64M and 67108864."""
+        texts = isinstance(one, str) and isinstance(other, str) and self.variable not in BY_VARIABLE
+        return str(one) == str(other) or (not texts and self.read(one) == self.read(other))
+
+    def has(self, value: Word) -> bool:
+        """Return whether a value is one of its values."""
+        return any(self.same(each, value) for each in self.values)
+
+    def place(self, value: Word) -> int:
+        """Return the place of a value among its values. Raises ValueError for another."""
+        return [self.same(each, value) for each in self.values].index(True)
+
+
+class _SpaceFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    parameters: Annotated[list[SpaceParameter], Field(min_length=1)]
+
+
+def _number(given: Word) -> Word:
+    """Return a text that is a number as such."""
+    for read in (int, float) if isinstance(given, str) else ():
+        with suppress(ValueError):
+            return read(given)
+    return given
+
+
+def load(path: Path) -> tuple[SpaceParameter, ...]:
+    """Return the parameters of a file. Raises UsageError that names the mistake."""
+    try:
+        parameters = tuple(_SpaceFile.model_validate(read_yaml(path)).parameters)
+    except ValidationError as error:
+        raise UsageError(f"the space {path}: {mistake(error)}", remedy=_REMEDY) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the space {path} cannot be read: {error}", remedy=_REMEDY) from error
+    if any(item.to == "host" for item in parameters):
+        problem = f"the space {path}: settings of hosts are hvlab's own"
+        raise UsageError(problem, remedy="leave `to: host` out; --host-settings searches them")
+    names = [item.name for item in parameters]
+    if len(set(names)) < len(names):
+        raise UsageError(f"the space {path}: two parameters have one name", remedy=_REMEDY)
+    for one, other in itertools.combinations(parameters, 2):
+        if one.target == other.target:
+            raise UsageError(
+                f"the space {path}: {one.name} and {other.name} set the same, so one would undo the other",
+                remedy="make them one parameter; a value of mpirun is all of its options",
+            )
+    for item in parameters:
+        _check(item, path)
+    return parameters
+
+
+def _check(item: SpaceParameter, path: Path) -> None:
+    """Raise UsageError where a value of a parameter makes no settings."""
+    for value in item.values:
+        env = {item.variable: value} if item.to == "env" and value != "" else {}
+        try:
+            _ = SettingsFile(env=env, mpirun=str(value) if item.to == "mpirun" else "").parameters
+        except ValidationError as error:
+            raise UsageError(f"the space {path}: {item.name}: {mistake(error)}", remedy=_REMEDY) from error
+        except UsageError as error:
+            raise UsageError(f"the space {path}: {item.name}: {error}", remedy=error.remedy) from error

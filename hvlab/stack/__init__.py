@@ -1,0 +1,1 @@
+"""Which versions belong on a host, why, and what it takes to install them."""

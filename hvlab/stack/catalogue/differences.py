@@ -1,0 +1,143 @@
+"""Where the catalogue and the package index differ. Pure: the index is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hvlab.stack.catalogue.index import Index, Metadata
+from hvlab.stack.resolver import newer, versions
+
+Files = Mapping[str, Mapping[str, Any]]
+Entries = Mapping[str, Mapping[str, Any]]
+# Requirements of the newest releases only: METADATA of a published wheel does not change.
+_NEWEST = 5
+# What a file's entries from the index have as their source.
+SOURCES = {
+    "cuda": "index",
+    "cudnn": "wheels",
+    "nccl": "wheels",
+    "torch": "metadata",
+    "tensorflow": "metadata",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One release that the catalogue lacks, or that it has other values of.
+
+    ``changes``: the fields as the index has them; ``like``: the known release that a new one takes the rest
+    from; None where the release is known.
+    """
+
+    file: str
+    release: str
+    changes: Mapping[str, Any]
+    known: Mapping[str, Any] = field(default_factory=dict)
+    like: str | None = None
+
+    @property
+    def missing(self) -> bool:
+        """Whether the catalogue lacks the release."""
+        return self.like is not None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        known = None if self.missing else {name: self.known.get(name) for name in self.changes}
+        return {"file": self.file, "release": self.release, "catalogue": known, "index": dict(self.changes)}
+
+
+def differences(files: Files, index: Index, say: Callable[[str], None] = lambda _: None) -> list[Difference]:
+    """Return every difference; ``say`` is told what is asked for. Raises HvlabError where the index fails."""
+    return [
+        *_cuda(files["cuda"]["releases"], index, say),
+        *_library("cudnn", files["cudnn"]["releases"], index, say),
+        *_library("nccl", files["nccl"]["releases"], index, say),
+        *_framework("torch", files["torch"]["releases"], index, say),
+        *_framework("tensorflow", files["tensorflow"]["releases"], index, say),
+    ]
+
+
+def _listed(package: str, index: Index, say: Callable[[str], None]) -> list[str]:
+    """Return a package's releases, the oldest first, without builds and what came after a release."""
+    say(package)
+    plain = (version for version in index.versions(package) if all(c.isdigit() or c == "." for c in version))
+    return sorted(plain, key=versions.numbers)
+
+
+def _cuda(known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
+    points: dict[str, list[str]] = {}
+    for version in _listed("cuda-toolkit", index, say):
+        # Some have a fourth number of their own: 13.0.3.0.
+        points.setdefault(versions.minor(version), []).append(".".join(version.split(".")[:3]))
+    for release, listed in points.items():
+        if release in known:
+            has: Mapping[str, Any] = known[release].get("points") or {}
+            new = [point for point in listed if newer.end_of_branch(point, has)]
+            if new:
+                yield Difference("cuda", release, {"points": {**has, **dict.fromkeys(new)}}, known[release])
+        elif like := newer.end_of_branch(release, known):
+            yield Difference("cuda", release, {"driver": None, "points": dict.fromkeys(listed)}, like=like)
+
+
+def _library(name: str, known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
+    families: dict[str, list[str]] = {}
+    for family in ("cu12", "cu13"):
+        for version in _listed(f"nvidia-{name}-{family}", index, say):
+            families.setdefault(version, []).append(family)
+    for version, wheels in sorted(families.items(), key=lambda pair: versions.numbers(pair[0])):
+        if version in known:
+            has = [family for family in known[version].get("wheels") or () if family in ("cu12", "cu13")]
+            if has != wheels:
+                others = [family for family in known[version].get("wheels") or () if family not in has]
+                yield Difference(name, version, {"wheels": [*others, *wheels]}, known[version])
+        elif like := newer.end_of_branch(version, known):
+            majors = [int(family.removeprefix("cu")) for family in wheels]
+            # The index does not show for which CUDA releases a repository has packages.
+            packages = {"builds": [], "cuda": majors} if name == "nccl" else {"cuda": majors}
+            yield Difference(name, version, {**packages, "wheels": wheels}, like=like)
+
+
+def _framework(name: str, known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
+    listed = _listed(name, index, say)
+    new = {version: like for version in listed if (like := newer.end_of_branch(version, known))}
+    for version in [*[v for v in listed if v in known][-_NEWEST:], *new]:
+        say(f"{name} {version}")
+        data = index.metadata(name, version)
+        like = new.get(version)
+        entry = known[like or version]
+        says = _of_torch(data, {} if like else entry) if name == "torch" else _of_tensorflow(data)
+        wrong = {part: value for part, value in says.items() if like or entry.get(part) != value}
+        if wrong:
+            yield Difference(name, version, wrong, {} if like else entry, like)
+
+
+def _of_torch(data: Metadata, entry: Mapping[str, Any]) -> dict[str, Any]:
+    toolkit = data.exact("cuda-toolkit") or next(
+        (
+            v
+            for family in ("", "-cu13", "-cu12", "-cu11")
+            if (v := data.exact(f"nvidia-cuda-runtime{family}"))
+        ),
+        None,
+    )
+    values: dict[str, Any] = {"python": list(data.python)}
+    if toolkit is None:
+        return values
+    build = versions.minor(toolkit)
+    values["index"] = build
+    for library in ("cudnn", "nccl"):
+        version = data.exact(f"nvidia-{library}-cu{versions.major(build)}")
+        if version:
+            values[library] = {**(entry.get(library) or {}), build: version}
+    return values
+
+
+def _of_tensorflow(data: Metadata) -> dict[str, Any]:
+    values: dict[str, Any] = {"python": list(data.python)}
+    for name, part in (("cuda-runtime", "cuda"), ("cudnn", "cudnn")):
+        least = next((v for major in ("13", "12") if (v := data.least(f"nvidia-{name}-cu{major}"))), None)
+        if least:
+            values[part] = versions.minor(least)
+    return values

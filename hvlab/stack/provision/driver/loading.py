@@ -1,0 +1,61 @@
+"""How the installed driver comes into use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hvlab.base.errors import Problem
+from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, installed_version
+from hvlab.stack.provision.driver.in_use import ALLOW
+
+
+@dataclass(frozen=True)
+class LoadingStep:
+    """What brings the installed driver into use. ``action`` is nothing, load, reload or reboot."""
+
+    action: str
+    loaded: bool
+    reason: str = ""
+    problem: Problem | None = None
+
+
+def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local: bool = False) -> LoadingStep:
+    """Return what is to be done so that the installed driver is the one in use.
+
+    ``stuck`` is why modules could not be unloaded. A host that is the controller itself (``local``) is
+    never rebooted.
+    """
+    loaded, version = host.state.get("loaded"), installed_version(host, request.kernel)
+    left_alone = {
+        "nvidia_driver_load is never": request.load == "never",
+        "there is no NVIDIA GPU on the PCI bus": not host.own("gpus", []),
+    }
+    for reason, applies in left_alone.items():
+        if applies:
+            return LoadingStep("nothing", bool(loaded), reason)
+    if request.method == "none" or (loaded and version in (loaded, None)):
+        return LoadingStep("nothing", bool(loaded))
+    if request.kernel != host.running:
+        return LoadingStep(
+            "nothing", False, f"it is built for kernel {request.kernel}, and {host.running} runs"
+        )
+    blocked = stuck
+    if loaded and not blocked and host.holders:
+        blocked = f"{', '.join(host.holders)} use it"
+    if not loaded and host.state.get("nouveau"):
+        blocked = "nouveau is loaded"
+    if not blocked:
+        return LoadingStep("reload" if loaded else "load", False)
+    reason = (
+        f"driver {version} is installed and "
+        + (f"{loaded} is loaded" if loaded else "none is loaded")
+        + f"; {blocked}"
+    )
+    if request.reboot == "auto" and not local and (not host.holders or request.in_use == ALLOW):
+        return LoadingStep("reboot", False, reason)
+    remedy = (
+        "reboot it" if local or request.reboot == "auto" else "reboot it, or set nvidia_driver_reboot: auto"
+    )
+    if host.holders:
+        remedy = f"end these processes and run again, or {remedy}"
+    return LoadingStep("nothing", False, reason, Problem(host.name, reason, remedy))

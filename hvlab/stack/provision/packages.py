@@ -1,0 +1,217 @@
+"""Which packages to change on a host, and what its package manager says that would do. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from hvlab.base.errors import UsageError
+
+
+@dataclass(frozen=True)
+class PackageSpec:
+    """A package and its requested version: exact, ending in ``*``, or None for any."""
+
+    name: str
+    version: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}" if self.version else self.name
+
+    def is_met(self, installed: Mapping[str, str]) -> bool:
+        """Return whether it is installed; an rpm's version may lack its release, or have an epoch."""
+        present = installed.get(self.name)
+        if present is None or self.version is None:
+            return present is not None
+        versions = [present, present.rpartition("-")[0]] if "-" not in self.version else [present]
+        accepted = {self.version, self.version.partition(":")[2] or self.version}
+        if self.version.endswith("*"):
+            return any(present.startswith(text.removesuffix("*")) for text in accepted)
+        return bool(accepted & set(versions))
+
+    def is_among(self, versions: Iterable[str]) -> bool:
+        """Return whether a repository has it: repositories name the epoch, rpm's facts do not."""
+        return any(
+            self.is_met({self.name: text})
+            for version in versions
+            for text in (version, version.partition(":")[2] or version)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageChanges:
+    """The package changes to make on a host."""
+
+    install: Sequence[PackageSpec] = ()
+    remove: Sequence[str] = ()
+    hold: Sequence[str] = ()
+    modules: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.install or self.remove or self.hold or self.modules)
+
+    def __str__(self) -> str:
+        parts = [f"to install {', '.join(map(str, self.install))}"] if self.install else []
+        parts += [f"to remove {', '.join(self.remove)}"] if self.remove else []
+        return " and ".join(parts)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of all packages that this changes."""
+        return list(dict.fromkeys([*(one.name for one in self.install), *self.remove, *self.hold]))
+
+    def diff(self, installed: Mapping[str, str]) -> dict[str, str]:
+        """Return the change for `--diff`."""
+        touched = [*(one.name for one in self.install), *self.remove]
+        before = [f"{name} {installed[name]}" for name in touched if name in installed]
+        after = [*map(str, self.install), *(f"{name} held" for name in self.hold), *self.modules]
+        return {
+            "before": "".join(f"{line}\n" for line in before),
+            "after": "".join(f"{line}\n" for line in after),
+        }
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Names of installed packages that a simulated call would bring to another version, or remove."""
+
+    changed: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """Return the installed packages that would not stay as they are."""
+        return self.changed | self.removed
+
+    def __or__(self, other: Transaction) -> Transaction:
+        return Transaction(self.changed | other.changed, self.removed | other.removed)
+
+
+def as_packages(items: Iterable[str | Mapping[str, Any]]) -> list[PackageSpec]:
+    """Return the packages of a task; raises UsageError for what is neither name nor name and version."""
+    packages = []
+    for item in items:
+        if isinstance(item, str):
+            packages.append(PackageSpec(item))
+            continue
+        name, version = item.get("name"), item.get("version")
+        if not name or set(item) - {"name", "version"}:
+            raise UsageError(f"{dict(item)} is not a package: write a name, or {{name: ..., version: ...}}")
+        if version is not None and not isinstance(version, str):
+            raise UsageError(
+                f"version {version} of {name} is a number: write it in quotes, as YAML drops zeros"
+            )
+        packages.append(PackageSpec(name, version or None))
+    return packages
+
+
+def matching(patterns: Iterable[str], installed: Iterable[str], *, but: Iterable[str]) -> list[str]:
+    """Return the installed packages whose name matches one of the patterns, without those in ``but``."""
+    globs, excluded = list(patterns), set(but)
+    return sorted(
+        {
+            name
+            for name in installed
+            if name not in excluded and any(fnmatchcase(name, glob) for glob in globs)
+        }
+    )
+
+
+def apt_transaction(text: str) -> Transaction:
+    """Read what ``apt-get --simulate`` printed; the old version stands behind the name of what changes."""
+    changed = re.findall(r"^Inst ([^\s:]+)(?::\S+)? \[", text, re.MULTILINE)
+    removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
+    return Transaction(frozenset(changed), frozenset(removed))
+
+
+def rpm_transaction(text: str) -> Transaction:
+    """Read the table of ``dnf --assumeno`` or ``yum --assumeno``."""
+    changed: set[str] = set()
+    removed: set[str] = set()
+    section = None
+    for line in text.splitlines():
+        if re.match(r"[A-Z][^:]*:$", line.rstrip()) or line.startswith("Transaction Summary"):
+            section = None
+            if line.startswith(("Upgrad", "Updat", "Downgrad", "Reinstall")):
+                section = changed
+            elif line.startswith(("Remov", "Eras")):
+                section = removed
+        elif section is not None and (match := re.match(r" (\S+)", line)):
+            section.add(match[1])
+        elif match := re.match(r" {5}replacing +(\S+)\.\S+ ", line):
+            removed.add(match[1])
+    return Transaction(frozenset(changed), frozenset(removed))
+
+
+def installed(listing: str) -> dict[str, str]:
+    """Return name and version of each package of lines ``installed NAME VERSION``; others are left out."""
+    rows = [line.split() for line in listing.splitlines()]
+    return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}  # noqa: PLR2004
+
+
+def apt_versions(madison: str, name: str) -> list[str]:
+    """Return the versions of a package that ``apt-cache madison`` printed, as they stand there."""
+    rows = [[cell.strip() for cell in line.split("|")] for line in madison.splitlines()]
+    return list(dict.fromkeys(row[1] for row in rows if len(row) > 1 and row[0] == name))
+
+
+def rpm_versions(listing: str, name: str) -> list[str]:
+    """Return the versions of a package that ``dnf list --showduplicates`` has in its repositories.
+
+    Long lines are wrapped by yum, so words are read and not lines.
+    """
+    words = re.findall(r"(\S+)\.(?:\w+)\s+(\d\S*)\s+([@\w]\S*)", listing)
+    return list(
+        dict.fromkeys(version for package, version, repo in words if package == name and repo[0] != "@")
+    )
+
+
+_REMEDIES = (
+    (
+        r"NO_PUBKEY|cannot be authenticated|unauthenticated|GPG|is not signed|Public key|BADSIG|signature",
+        "its signing key is unknown there or has changed: install the repository's current key",
+    ),
+    (
+        r"valid baseurl|metadata for repo|repomd|Failed to fetch|Could not resolve|Could not connect|"
+        r"Cannot retrieve|All mirrors|Release file|404 +Not Found|No more mirrors|enabled repositories",
+        "a repository does not answer or has changed: check its address, the network and the proxy there",
+    ),
+    (
+        r"Version '|Unable to locate|no installation candidate|No match for|find a match|No package ",
+        "request an available version, or add the repository that has it",
+    ),
+    (
+        r"lock|another app|already running",
+        "another package manager runs there: wait for it to end, then run this again",
+    ),
+    (r"No space left|enough free space|At least .* more space", "free some space there"),
+    (
+        r"unmet|Problem|conflict|requires|Depends|protected|broken",
+        "choose versions that fit together, or {conflict}",
+    ),
+)
+
+
+def remedy(text: str, conflict: str) -> str:
+    """Return what to do about a package manager's error; ``conflict`` is how to let other packages go."""
+    advice = next(
+        (advice for pattern, advice in _REMEDIES if re.search(pattern, text)),
+        "run the package manager there yourself for details",
+    )
+    return advice.format(conflict=conflict)
+
+
+def complaint(text: str) -> str:
+    """Return the lines of a package manager's output that say what went wrong, at most twelve."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    noise = r"Last metadata|Operation aborted|Exiting on user|Nothing to do|Complete!|Reading |Building |W: "
+    marks = (
+        r"E: |W: (Failed to fetch|GPG)|Error|\s*Problem|  - |No match|No package|GPG|Public key|"
+        r"Package .* is not signed|.* Depends: "
+    )
+    errors = [line for line in lines if re.match(marks, line) and "Operation aborted" not in line]
+    shown = errors or [line for line in lines if not re.match(noise, line)]
+    return "\n".join(f"  {line.strip()}" for line in shown[:12])

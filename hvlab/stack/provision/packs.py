@@ -1,0 +1,158 @@
+"""Packs on the controller: the key, the host that builds, and the archive in the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hvlab.base import answers
+from hvlab.base.answers.shapes import Count, HostAnswer
+from hvlab.base.files import file_sha256, write_file
+from hvlab.base.paths import cache_dir
+
+_SUM = re.compile(r"[0-9a-f]{64}")
+MARKER = ".hvlab-pack.json"
+_NO_PACK = (
+    *(FileNotFoundError, EOFError, ValueError, zlib.error),
+    *(gzip.BadGzipFile, tarfile.TarError, answers.AnswerError),
+)
+# Maximum size of a marker, and of the headers before it.
+_MARKER_BYTES = 1 << 20
+# The packs of CUDA and torch for it have a few GiB each.
+LARGEST = 32 << 30
+
+
+class _Marker(HostAnswer):
+    """A pack's marker, as the host that built it wrote it."""
+
+    bytes: Count = 0
+
+
+def pack_key(name: str, inputs: dict[str, Any]) -> str:
+    """Return 16 hex digits that stand for everything that went into a pack."""
+    text = json.dumps({"name": name, "inputs": inputs}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def saved_sum(file: Path) -> str:
+    """Return the sum in a file beside what it belongs to; empty where there is none in it."""
+    try:
+        words = file.read_text(encoding="utf-8", errors="replace").split()
+    except FileNotFoundError:
+        return ""
+    return words[0] if words and _SUM.fullmatch(words[0]) else ""
+
+
+def save_sum(file: Path, sha256: str) -> None:
+    """Write a sum to ``NAME.sha256``, as sha256sum does, in one step."""
+    write_file(file, f"{sha256}  {file.name.removesuffix('.sha256')}\n")
+
+
+@contextlib.contextmanager
+def bounded(file: Path, host: str) -> Iterator[None]:
+    """Let a host write no more to ``file`` than there is room for, whichever program writes it here.
+
+    Raises AnswerError. A size that the host states is not trusted.
+    """
+    free = shutil.disk_usage(file.parent).free
+    limit = min(LARGEST, free * 9 // 10)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    except Exception as error:
+        if file.stat().st_size < limit:
+            raise
+        raise answers.AnswerError(
+            host,
+            f"it sent {limit >> 20} MiB and did not end ({file.parent} has {free >> 20} MiB free)",
+            remedy=f"free space in {file.parent}; where there is enough, see what {host} has there",
+        ) from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def elect(states: Iterable[Mapping[str, Any]], key: str) -> str:
+    """Return the host that hands the pack ``key`` to those that miss it; empty when none misses it.
+
+    ``states`` are the results of state present, in the order of the play's hosts. A host that has the pack
+    already is preferred, for it need not build; then the one with the most cores. Hosts that could unpack it
+    from the cache are left out.
+    """
+    same = [state for state in states if state.get("key") == key and not state["cached"]]
+    missing = [state for state in same if state["status"] == "missing"]
+    installed = [state for state in same if state["status"] != "missing"]
+    fastest = sorted(missing, key=lambda state: -int(state.get("cores") or 0))
+    return str((installed + fastest)[0]["host"]) if missing else ""
+
+
+class Archive:
+    """One pack in the controller's cache: the archive, and beside it a file with its sha256."""
+
+    def __init__(self, name: str, key: str) -> None:
+        self.path = cache_dir() / "packs" / f"{name}-{key}.tar.gz"
+        self.sum_path = self.path.with_name(self.path.name + ".sha256")
+
+    def cached(self) -> bool:
+        """Return whether both files are there, and the second holds a sum."""
+        return self.path.is_file() and bool(self.sha256())
+
+    def sha256(self) -> str:
+        """Return the sum that was saved with the archive; empty where there is none."""
+        return saved_sum(self.sum_path)
+
+    def marker(self, *, summed: bool = True) -> dict[str, Any] | None:
+        """Return the marker inside; None where the archive is not what was saved, as far as it is read.
+
+        ``summed`` has all of it read, which takes a second for each 400 MB.
+        """
+        try:
+            if summed and file_sha256(self.path) != self.sha256():
+                return None
+            # tarfile reads whole headers, however long these are.
+            with gzip.open(self.path) as packed:
+                head = io.BytesIO(packed.read(2 * _MARKER_BYTES))
+            with tarfile.open(fileobj=head, mode="r:") as tar:
+                member = tar.next()
+                text = tar.extractfile(member) if member and member.name == MARKER else None
+                content = text.read(_MARKER_BYTES) if text else b"{}"
+                loaded = answers.load(content, self.path.name, _Marker, limit=_MARKER_BYTES)
+        except _NO_PACK:
+            return None
+        return dict(loaded)
+
+    def discard(self) -> None:
+        """Throw the archive away; it is made again."""
+        self.sum_path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def incoming(self) -> Iterator[Path]:
+        """Give a path beside the archive to fetch to; it is gone afterwards."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.path.parent)
+        os.close(handle)
+        try:
+            yield Path(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def take(self, file: Path, sha256: str) -> None:
+        """Make ``file`` the archive."""
+        self.sum_path.unlink(missing_ok=True)
+        file.chmod(0o644)
+        file.replace(self.path)
+        save_sum(self.sum_path, sha256)

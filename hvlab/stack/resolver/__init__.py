@@ -1,0 +1,192 @@
+"""Which versions fit together: hosts with their pins in; a stack for each out, or why there is none.
+
+In: `HostRequest`s (facts of `facts`, pins and methods of `pins`, joined in `lab`), and the catalogue.
+Out: a `Resolution` (versions, packages, reasons and notes by host), or `Infeasible` (conflict, remedies).
+
+Read `solve` first. It is the whole way, and each line leads to one file:
+
+    lab.group             like hosts become one `HostGroup`, so that 1,000 hosts cost as one
+    solve.build           the constraint problem of these groups, a `problem.LabProblem`:
+      domains.add           the candidates of each component, the preferred first
+      limits.add            rules on one component: pins, operating system, driver, GPUs
+      relations.add         rules on two: which torch fits which CUDA, which driver runs it
+    solve.best            the solution that keeps the most preferences (installed driver, one CUDA, ...)
+      provider.search       one search: `model.prune`, then resolvelib
+
+How it hangs together with resolvelib: a key (`("cuda", 0)`: CUDA of group 0) is what resolvelib calls an
+identifier. `Provider` hands it the candidates of a key in the order of preference; a chosen candidate asks
+by its relations for fitting candidates of later keys (`Requirement`); resolvelib backtracks. The order of
+keys is that of `domains.add`. What a rule means stands in `rules`, as predicates over the catalogue.
+
+Beside resolvelib, which says neither why nothing fits nor what would:
+
+    model.prune           arc consistency: leaves few candidates to search, and says which key has none left
+    solve.best            resolvelib has hard requirements only; preferences are rules tried on top
+    conflict.minimal      which pins and facts are in conflict: leaves out one after the other, searches again
+    conflict.sentences    the rules that exclude them, in words, from what pruning left
+    nearest.remedies      changes of pins, hosts and drivers, each tried by a search before it is offered
+
+`lock` keeps the versions of a plan in a file, and makes them pins of a later one.
+The answer: `stack` (versions and `packages` by host), `reasons`, `notes`; `render` writes it for a terminal.
+The data: `entries` are the catalogue's objects, `catalogue` reads and checks the files of
+`hvlab.stack.catalogue` and a user's `own`, `versions` compares.
+`newer` adds the releases that pins ask for beyond the files, each taken to be like the newest of its branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from hvlab.base.errors import Problem
+from hvlab.stack.resolver import conflict, nearest, newer, notes, stack
+from hvlab.stack.resolver.catalogue import load
+from hvlab.stack.resolver.entries import Catalogue
+from hvlab.stack.resolver.lab import HostRequest, group
+from hvlab.stack.resolver.nearest import Remedy
+from hvlab.stack.resolver.pins import Pin
+from hvlab.stack.resolver.problem import FACT, LabProblem
+from hvlab.stack.resolver.provider import SearchLimitError
+from hvlab.stack.resolver.solve import best, build
+
+__all__ = ["HostRequest", "Infeasible", "Resolution", "plan"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A stack for every host."""
+
+    hosts: dict[str, dict[str, Any]]
+    notes: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return {"resolved": True, "hosts": self.hosts, "notes": self.notes}
+
+
+@dataclass(frozen=True)
+class Infeasible:
+    """Why nothing fits: a minimal conflict, the reasons, other conflicts, and what would resolve it."""
+
+    conflict: list[dict[str, Any]]
+    reasons: list[str]
+    nearest: list[Remedy]
+    also: list[str] = field(default_factory=list)
+    # Whether the search for what would resolve it ended at its limit.
+    undecided: bool = False
+
+    @property
+    def message(self) -> str:
+        """All of it in one text."""
+        why = "; ".join(self.reasons) or " and ".join(str(item["text"]) for item in self.conflict)
+        also = f"; besides, {'; '.join(self.also)}" if self.also else ""
+        return f"{why}{also}; {self.remedy}"
+
+    @property
+    def remedy(self) -> str:
+        """What would resolve it, in one text."""
+        if self.undecided:
+            return "the search for what would resolve it ended at its limit; drop one of these pins at a time"
+        hosts = {host for item in self.conflict for host in item["hosts"]}
+        if not self.nearest and all(item["name"] == "host" for item in self.conflict):
+            return f"without {'it' if len(hosts) == 1 else 'them'} there is no lab left that resolves"
+        kinds = {item["kind"] for item in self.conflict}
+        other = "it takes another operating system, GPU or method of installation"
+        if not self.nearest and kinds == {FACT}:
+            return f"no pin is in the way: {other}"
+        if not self.nearest:
+            none = "no change of one, two or three of these pins and hosts resolves it"
+            return f"{none}: {other}" if FACT in kinds else none
+        return f"{' or '.join(remedy.text for remedy in self.nearest)} it resolves"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return {
+            "resolved": False,
+            "message": self.message,
+            "conflict": self.conflict,
+            "reasons": self.reasons,
+            "also": self.also,
+            "nearest": [remedy.as_json() for remedy in self.nearest],
+        }
+
+
+def plan(
+    lab: Sequence[HostRequest], pins: Sequence[Pin] = (), catalogue: Catalogue | None = None
+) -> Resolution | Infeasible:
+    """Return the stack of every host of the lab, or why there is none.
+
+    ``pins`` are for all hosts, beside those that each has in ``lab``.
+    Raises SearchLimitError where the search ends before it knows either.
+    """
+    catalogue = catalogue or load()
+    lab = tuple(replace(one, pins=tuple(dict.fromkeys((*pins, *one.pins)))) for one in lab)
+    catalogue = newer.extended(catalogue, (pin for one in lab for pin in one.pins))
+    groups, problems = group(lab, catalogue)
+    if problems:
+        return _unsupported(lab, problems, catalogue)
+    problem = build(groups, catalogue)
+    solution = best(problem)
+    if solution is None:
+        return _infeasible(lab, problem)
+    return Resolution(
+        stack.stacks(solution, {one.host.name: one.host for one in lab}), notes.of_lab(solution)
+    )
+
+
+def _unsupported(
+    lab: tuple[HostRequest, ...], problems: Sequence[Problem], catalogue: Catalogue
+) -> Infeasible:
+    hosts = [problem.host for problem in problems]
+    others, undecided = _in_time(lambda: nearest.without(lab, hosts, catalogue))
+    return Infeasible(
+        conflict=[
+            {
+                "kind": "fact",
+                "name": "host",
+                "value": problem.observed,
+                "hosts": [problem.host],
+                "text": f"{problem.host}: {problem.observed}",
+            }
+            for problem in problems
+        ],
+        reasons=[f"{problem.host}: {problem.observed} ({problem.remedy})" for problem in problems],
+        nearest=[others] if others else [],
+        undecided=undecided,
+    )
+
+
+def _infeasible(lab: tuple[HostRequest, ...], problem: LabProblem) -> Infeasible:
+    first, others = conflict.all_of(problem)
+    reasons = conflict.sentences(problem, first)
+    if {"torch", "tensorflow"} <= {item.name for item in first}:
+        reasons.append("the two frameworks have no toolkit in common: each needs a lab of its own")
+    remedies, undecided = _in_time(lambda: nearest.remedies(lab, problem.catalogue))
+    also = [text for other in others for text in conflict.sentences(problem, other) if text not in reasons]
+    return Infeasible(
+        conflict=[
+            {
+                "kind": item.kind,
+                "name": item.name,
+                "value": item.value,
+                "hosts": problem.hosts(item.groups),
+                "text": item.text,
+            }
+            for item in first
+        ],
+        reasons=reasons,
+        nearest=remedies or [],
+        also=list(dict.fromkeys(also)),
+        undecided=undecided,
+    )
+
+
+def _in_time(search: Callable[[], T]) -> tuple[T | None, bool]:
+    """Return what a search finds, and whether it ended at its limit."""
+    try:
+        return search(), False
+    except SearchLimitError:
+        return None, True

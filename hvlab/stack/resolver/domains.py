@@ -1,0 +1,189 @@
+"""The candidates of each component, the preferred first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.stack.resolver import rules, versions
+from hvlab.stack.resolver.entries import Catalogue, DriverBranch
+from hvlab.stack.resolver.lab import HostGroup
+from hvlab.stack.resolver.pins import Pin
+from hvlab.stack.resolver.problem import ONE_CUDA, ONE_NCCL, LabProblem
+
+_KINDS = ("production", "long-term", "legacy", "new-feature", "developer", "not known")
+Versions = list[tuple[str, Any]]
+
+
+def add(lab: LabProblem) -> None:
+    """Add the candidates of every component, in the order in which they are chosen."""
+    _of_lab(lab)
+    _of_cuda(lab)
+    for number, group in enumerate(lab.groups):
+        if group.gpus:
+            lab.domain(("driver", number), drivers(group, lab.catalogue))
+        lab.domain(("gcc", number), gccs(group, lab.catalogue))
+        if group.gpus:
+            lab.domain(("cudnn", number), [*lab.catalogue.cudnn.items(), ("none", None)])
+            lab.domain(("nccl", number), nccls(lab.catalogue))
+
+
+def _of_lab(lab: LabProblem) -> None:
+    catalogue, groups = lab.catalogue, lab.groups
+    lab.domain(("python", None), pythons(groups, catalogue))
+    if "torch" in lab.frameworks:
+        gpus = any(group.gpus for group in groups) and not lab.torch_on_cpu
+        proven = next((v for build, v in catalogue.proven.items() if (build != "cpu") == gpus), None)
+        lab.domain(("torch", None), releases(catalogue.torch, proven))
+    if "tensorflow" in lab.frameworks:
+        lab.domain(("tensorflow", None), releases(catalogue.tensorflow))
+    lab.domain(("horovod", None), releases(catalogue.horovod, catalogue.defaults.get("horovod")))
+    lab.domain(("openmpi", None), openmpis(groups, catalogue))
+    lab.domain(("backend", None), backends(groups))
+
+
+def _of_cuda(lab: LabProblem) -> None:
+    catalogue = lab.catalogue
+    toolkits = {}
+    for number, group in enumerate(lab.groups):
+        if group.gpus:
+            usual = next(
+                (v for v, branch in drivers(group, catalogue) if _usable(v, branch, lab, group)), None
+            )
+            toolkits[number] = cudas(usual, group.pins, catalogue)
+    if len(toolkits) > 1:
+        orders = [[versions.minor(version) for version, _ in domain] for domain in toolkits.values()]
+        shared = sorted(catalogue.cuda, key=lambda release: sum(order.index(release) for order in orders))
+        lab.domain((ONE_CUDA, None), [(release, None) for release in shared])
+    for number, domain in toolkits.items():
+        lab.domain(("cuda", number), domain)
+    if len(toolkits) > 1:
+        majors = sorted({versions.major(release) for release in catalogue.nccl}, reverse=True)
+        lab.domain(("nccl major", None), [(str(major), None) for major in majors])
+        lab.domain((ONE_NCCL, None), list(catalogue.nccl.items()))
+
+
+def _usable(version: str, branch: DriverBranch | None, lab: LabProblem, group: HostGroup) -> bool:
+    """Whether a driver runs all GPUs of a group, and is there or can be had."""
+    runs = all(
+        rules.driver_runs(version, rules.branch_of(version, lab.catalogue), capability, lab.catalogue)
+        for capability in group.capabilities
+    )
+    if version in (group.host.driver, "none"):
+        return runs
+    method, architecture = group.methods["driver"], group.host.architecture
+    return runs and rules.driver_offered(version, branch, group.system, method, architecture)
+
+
+def pythons(groups: Sequence[HostGroup], catalogue: Catalogue) -> Versions:
+    """Return the Python minors: those that most hosts run now first; what the roles cannot use last."""
+    present = [versions.minor(g.host.python) if g.host.python else g.system.python[0] for g in groups]
+    own = [python for g in groups for python in g.system.python]
+    known = set(own) | set(present) | {p for t in catalogue.torch.values() for p in t.python if p}
+
+    def rank(python: str) -> tuple[Any, ...]:
+        votes = sum(len(g.hosts) for g, now in zip(groups, present, strict=True) if now == python)
+        offered = sum(len(g.hosts) for g in groups if python in g.system.python)
+        unusable = python not in catalogue.pythons
+        return (unusable, -votes, -offered, [-number for number in versions.numbers(python)])
+
+    return [(python, None) for python in sorted(known, key=rank)]
+
+
+def releases(entries: Mapping[str, Any], default: str | None = None) -> Versions:
+    """Return a component's releases, its default first, then the newest."""
+    ordered = sorted(entries, key=versions.numbers, reverse=True)
+    return [(name, entries[name]) for name in sorted(ordered, key=lambda name: name != default)]
+
+
+def openmpis(groups: Sequence[HostGroup], catalogue: Catalogue) -> Versions:
+    """Return the releases of Open MPI: the default, the rest of its series, older ones, newer series last."""
+    default = catalogue.defaults.get("openmpi", next(iter(catalogue.openmpi)))
+    series = versions.numbers(default)[:2]
+    entries: dict[str, Any] = {
+        str(g.system.distro["openmpi"]): None for g in groups if g.system.distro.get("openmpi")
+    }
+    entries |= catalogue.openmpi
+
+    def rank(version: str) -> tuple[Any, ...]:
+        own = versions.numbers(version)
+        warned = bool(entries[version] and entries[version].warnings)
+        return (version != default, own[:2] > series, warned, [-number for number in own])
+
+    return [(version, entries[version]) for version in sorted(entries, key=rank)]
+
+
+def backends(groups: Iterable[HostGroup]) -> Versions:
+    """Return the backends: those of GPU memory first where every host has GPUs, else last."""
+    gpus = all(group.gpus for group in groups)
+    return [(name, None) for name in sorted(PARALLEL, key=lambda name: BACKENDS[name].gpu != gpus)]
+
+
+def drivers(group: HostGroup, catalogue: Catalogue) -> Versions:
+    """Return the drivers: the installed one, the newest production branch, ...; exact versions pinned."""
+    branches = sorted(
+        catalogue.branches.values(),
+        key=lambda branch: (_KINDS.index(branch.kind), [-n for n in versions.numbers(branch.latest)]),
+    )
+    installed = group.host.driver
+    known: dict[str, DriverBranch | None] = {}
+    if installed:
+        known[installed] = rules.branch_of(installed, catalogue)
+    elif group.host.declared and group.methods["driver"] == "none":
+        known["none"] = None
+    for pin in group.pins:
+        # A patch level need not be listed, its branch has to be.
+        branch = rules.branch_of(pin.value, catalogue) if pin.name == "driver" else None
+        if branch and pin.value != branch.name and versions.at_least(pin.value, branch.first):
+            known.setdefault(pin.value, branch)
+    for packaged in map(str, group.system.distro.get("driver") or ()):
+        branch = rules.branch_of(packaged, catalogue)
+        if branch and "." in packaged:
+            known.setdefault(packaged, branch)
+    for branch in branches:
+        known.setdefault(branch.latest, branch)
+    rank = {version: place for place, version in enumerate(b.latest for b in branches)}
+    ordered = sorted(known, key=lambda v: (v not in (installed, "none"), rank.get(v, len(rank))))
+    return [(version, known[version]) for version in ordered]
+
+
+def cudas(driver: str | None, pins: Iterable[Pin], catalogue: Catalogue) -> Versions:
+    """Return the CUDA releases: those that ``driver`` supports in full, then the rest.
+
+    Of these the one that Horovod was built on, then the newest first. A point release that is pinned
+    (12.4.1) stands beside its release.
+    """
+
+    def rank(release: str) -> tuple[int, bool, Any]:
+        own = versions.numbers(release)
+        level = 2 if driver is None else rules.support(driver, release, catalogue)
+        # By minor-version compatibility the release nearest to the driver's is the safest. What the driver
+        # does not run is for another one, as if there was none.
+        unproven = level == 1 or release not in catalogue.proven
+        return (level, unproven, own if level == 1 else tuple(-number for number in own))
+
+    ordered: Versions = []
+    pinned = [pin.value for pin in pins if pin.name == "cuda" and pin.value.count(".") > 1]
+    for release in sorted(catalogue.cuda, key=rank):
+        item = catalogue.cuda[release]
+        points = [point for point in item.points for value in pinned if versions.prefix(value, point)]
+        ordered += [(max(points, key=versions.numbers), item)] if points else []
+        ordered.append((release, item))
+    return ordered
+
+
+def gccs(group: HostGroup, catalogue: Catalogue) -> Versions:
+    """Return the compilers' majors: the present one, the system's own, the others it has; then all others."""
+    present = [str(versions.major(group.host.gcc))] if group.host.gcc else []
+    others = [str(number) for number in range(max(item.gcc for item in catalogue.cuda.values()), 3, -1)]
+    return [(major, None) for major in dict.fromkeys([*present, *group.system.gcc, *others])]
+
+
+def nccls(catalogue: Catalogue) -> Versions:
+    """Return NCCL's packages (release-1+cudaX.Y) and wheels (release), the newest first."""
+    ordered: Versions = []
+    for release, item in catalogue.nccl.items():
+        ordered += [(f"{release}-1+cuda{build}", item) for build in reversed(item.builds)]
+        ordered += [(release, item)] if item.wheels else []
+    return ordered

@@ -1,0 +1,335 @@
+"""What a host is: its facts from a file or from Ansible, in one shape."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from hvlab.base.errors import UsageError
+from hvlab.stack.resolver import versions
+from hvlab.stack.resolver.catalogue import load
+from hvlab.stack.resolver.entries import Catalogue, GpuModel, OperatingSystem
+
+# What facts call the rebuilds and relatives of a distribution that NVIDIA has one repository for.
+_ALIASES = {
+    "redhatenterpriselinux": "redhat",
+    "redhatenterpriselinuxserver": "redhat",
+    "rhel": "redhat",
+    "centoslinux": "centos",
+    "centosstream": "centos",
+    "rockylinux": "rocky",
+    "oraclelinuxserver": "oraclelinux",
+    "oracle": "oraclelinux",
+    "ol": "oraclelinux",
+    "alma": "almalinux",
+    "amazonlinux": "amazon",
+    "amzn": "amazon",
+    "debiangnulinux": "debian",
+}
+_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "distribution": (str,),
+    "distribution_version": (str, int, float),
+    "kernel": (str,),
+    "architecture": (str,),
+    "python": (str, int, float),
+    "gcc": (str, int, float),
+    "kernel_gcc": (str, int),
+    "driver": (str, int, float),
+    "gpus": (list,),
+}
+_GPU_FIELDS = ("name", "compute_capability", "memory_mib")
+_VERSIONS = ("python", "gcc", "kernel_gcc", "driver")
+_FIRST_TWO_DIGITS = 20
+# Characters; no version and no name is that long.
+_LONGEST = 200
+REQUIRED = ("distribution", "distribution_version")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU; the capability is None until it is known."""
+
+    name: str
+    capability: str | None = None
+    memory_mib: int | None = None
+
+    @property
+    def sm(self) -> str:
+        """Its code's name, such as sm_52."""
+        return "sm_" + (self.capability or "?").replace(".", "")
+
+    @property
+    def title(self) -> str:
+        """The GPU for the reader: Tesla M40 (sm_52)."""
+        return f"{self.name} ({self.sm})"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as facts have it."""
+        return {"name": self.name, "compute_capability": self.capability, "memory_mib": self.memory_mib}
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """One host's facts.
+
+    ``kernel_gcc``: the major of the gcc that its kernel was built with, None where that is not known.
+    ``declared``: the inventory names its GPUs (``lab_gpus``).
+    """
+
+    name: str
+    distribution: str
+    version: str
+    kernel: str | None = None
+    architecture: str = "x86_64"
+    python: str | None = None
+    gcc: str | None = None
+    kernel_gcc: str | None = None
+    driver: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    declared: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a facts file has of a host."""
+        return {
+            "distribution": self.distribution,
+            "distribution_version": self.version,
+            "kernel": self.kernel,
+            "architecture": self.architecture,
+            "python": self.python,
+            "gcc": self.gcc,
+            "kernel_gcc": self.kernel_gcc,
+            "driver": self.driver,
+            "gpus": [gpu.as_json() for gpu in self.gpus],
+        }
+
+
+def from_file(data: object) -> dict[str, HostFacts]:
+    """Return the hosts of a facts file's JSON. Raises UsageError that names every wrong host and field."""
+    if not isinstance(data, Mapping) or not data:
+        raise UsageError(
+            "the facts are not a JSON object by host",
+            remedy='write {"n1": {"distribution": "Debian", ...}, ...}',
+        )
+    wrong, hosts = [], {}
+    for name, facts in data.items():
+        if not str(name).strip():
+            wrong.append("a host has no name")
+            continue
+        if odd := _unprintable(name):
+            wrong.append(f"the host {str(name)[:_LONGEST]!r}: its name {odd}")
+            continue
+        if not isinstance(facts, Mapping):
+            wrong.append(f"{name}: its facts are {facts!r}, not an object")
+            continue
+        problems = _problems(facts)
+        wrong += [f"{name}: {problem}" for problem in problems]
+        if not problems:
+            hosts[name] = _host(name, facts)
+    if wrong:
+        text = "\n".join(f"  {line}" for line in wrong)
+        needed = ", ".join(_TYPES)
+        raise UsageError(f"the facts cannot be used:\n{text}", remedy=f"a host's facts are {needed}")
+    return hosts
+
+
+def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | None = None) -> HostFacts:
+    """Return a host from what Ansible's facts and hvlab_facts say of it.
+
+    A GPU that no driver tells of is known by its PCI device id.
+    """
+    own, known = facts.get("hvlab") or {}, catalogue or load()
+    gpus = [on_bus(item, known) for item in own.get("gpus") or () if isinstance(item, Mapping)]
+    gpus = [{field: gpu.get(field) for field in _GPU_FIELDS} for gpu in gpus]
+    own_facts = {
+        "distribution": facts.get("distribution") or "unknown",
+        "distribution_version": facts.get("distribution_version") or "unknown",
+        "kernel": facts.get("kernel"),
+        "architecture": facts.get("architecture"),
+        "python": facts.get("python_version"),
+        "gcc": own.get("gcc"),
+        "kernel_gcc": own.get("kernel_gcc"),
+        "driver": own.get("driver") or own.get("driver_installed"),
+        "gpus": gpus,
+    }
+    return from_file({name: own_facts})[name]
+
+
+def on_bus(gpu: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    """Return a GPU of hvlab_facts with a name, and with the compute capability that its device id tells."""
+    device = str(gpu.get("pci_device") or "").lower()
+    model = next((model for model in catalogue.models if device in model.pci), None)
+    number = int(device, 16) if re.fullmatch("[0-9a-f]{4}", device) else -1
+    families = (item for item in catalogue.families if item.first <= number <= item.last)
+    known = model or next(families, None)
+    name = gpu.get("name") or (
+        f"NVIDIA {model.match}" if model else f"NVIDIA device 10de:{device or 'unknown'}"
+    )
+    return {
+        **gpu,
+        "name": f"{name} MIG" if gpu.get("mig") else name,
+        "compute_capability": gpu.get("compute_capability") or (known.capability if known else None),
+    }
+
+
+def with_gpus(host: HostFacts, declared: Sequence[Mapping[str, Any]]) -> HostFacts:
+    """Return the host with the GPUs that the inventory tells of it (``lab_gpus``)."""
+    gpus = _gpu_problems(declared)
+    if gpus:
+        raise UsageError(f"{host.name}: lab_gpus: {'; '.join(gpus)}", remedy="each needs at least a name")
+    return replace(host, gpus=tuple(_gpu(item) for item in declared), declared=True)
+
+
+def system_of(host: HostFacts, catalogue: Catalogue) -> OperatingSystem | None:
+    """Return the operating system of a host; None where the catalogue does not have it."""
+    distribution = _plain(host.distribution)
+    own = versions.numbers(host.version)
+    for system in catalogue.systems:
+        release = versions.numbers(system.version)
+        if distribution in map(_plain, system.distributions) and own[: len(release)] == release:
+            return system
+    return None
+
+
+def supported_systems(catalogue: Catalogue) -> str:
+    """Return the supported systems for the reader."""
+    names: dict[str, list[str]] = {}
+    for system in catalogue.systems:
+        names.setdefault("/".join(system.distributions), []).append(system.version)
+    return ", ".join(
+        f"{name} {' '.join(sorted(releases, key=versions.numbers))}" for name, releases in names.items()
+    )
+
+
+def capability_of(gpu: Gpu, catalogue: Catalogue) -> str | None:
+    """Return a GPU's compute capability, from its name where the facts lack it; None where unknown."""
+    if gpu.capability:
+        return gpu.capability
+    model = model_of(gpu, catalogue)
+    return model.capability if model else None
+
+
+def model_of(gpu: Gpu, catalogue: Catalogue) -> GpuModel | None:
+    """Return the model that a GPU's name tells of, the one of the longest match; None where there is none."""
+    name = _vgpu_board(gpu.name.lower())
+    fits = [model for model in catalogue.models if _words(model.match).search(name)]
+    return max(fits, key=lambda model: len(model.match), default=None)
+
+
+@cache
+def _words(match: str) -> re.Pattern[str]:
+    """Return a pattern for whole words: RTX 3080 Ti is in RTX3080Ti, and T10 is not in GT 1030."""
+    parts = re.findall(r"[a-z0-9]+", match.lower())
+    return re.compile(rf"(?<![a-z0-9]){'[^a-z0-9]*'.join(parts)}(?![a-z0-9])")
+
+
+def _vgpu_board(name: str) -> str:
+    """Return a vGPU's name as that of its board: H100XM-80C is of an H100, RTX8000P-48Q of a Quadro."""
+    board = re.sub(r"^(.*[a-z]\d{2,4})(?:dx?|x[mls]?|l|p)(-[\d-]+[abcq])", r"\1\2", name.strip())
+    return board.replace("grid rtx", "quadro rtx")
+
+
+def _plain(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    return _ALIASES.get(plain, plain)
+
+
+def _problems(facts: Mapping[str, Any]) -> list[str]:
+    wrong = [f"{field} is missing" for field in REQUIRED if facts.get(field) in (None, "")]
+    wrong += _unknown(facts, _TYPES)
+    for field, types in _TYPES.items():
+        value = facts.get(field)
+        if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
+            wrong.append(f"{field} is {value!r}")
+        elif not isinstance(value, list) and (odd := _unprintable(value)):
+            wrong.append(f"{field} {odd}")
+        elif field in _VERSIONS and str(value or "").strip() and not versions.numbers(str(value).strip()):
+            wrong.append(f"{field} is {value!r}, not a version")
+    if isinstance(facts.get("python"), float):
+        # 3.10 without quotes is 3.1.
+        wrong.append(f"python is the number {facts['python']}: write it in quotes")
+    return wrong + (_gpu_problems(facts["gpus"]) if isinstance(facts.get("gpus"), list) else [])
+
+
+def _unprintable(value: object) -> str | None:
+    """Return what keeps a value from being shown on a line; None where nothing does."""
+    text = "" if value is None else str(value)
+    if len(text) > _LONGEST:
+        return f"is longer than {_LONGEST} characters"
+    return None if text.isprintable() else f"has characters that cannot be printed: {text!r}"
+
+
+def _unknown(given: Iterable[Any], known: Iterable[str]) -> list[str]:
+    """Return the fields that nobody reads, each with the one it may have been meant to be."""
+    fields, wrong = list(known), []
+    for field in given:
+        if field not in fields:
+            near = difflib.get_close_matches(str(field).lower(), fields, n=1)
+            wrong.append(f"unknown field {field!r}" + (f": did you mean {near[0]}?" if near else ""))
+    return wrong
+
+
+def _gpu_problems(gpus: object) -> list[str]:
+    wrong = []
+    for number, item in enumerate(
+        gpus if isinstance(gpus, Sequence) and not isinstance(gpus, str) else [gpus]
+    ):
+        if not isinstance(item, Mapping) or not (item.get("name") or item.get("compute_capability")):
+            wrong.append(f"gpus[{number}] is {item!r}, without a name")
+        elif odd := _unprintable(item.get("name")) or _unprintable(item.get("compute_capability")):
+            wrong.append(f"gpus[{number}] {odd}")
+        elif unknown := _unknown(item, _GPU_FIELDS):
+            wrong += [f"gpus[{number}]: {text}" for text in unknown]
+        elif item.get("compute_capability") is not None and _capability(item["compute_capability"]) is None:
+            wrong.append(f"gpus[{number}].compute_capability is {item['compute_capability']!r}")
+        elif not _is_memory(item.get("memory_mib")):
+            wrong.append(f"gpus[{number}].memory_mib is {item['memory_mib']!r}")
+    return wrong
+
+
+def _is_memory(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value is None or (number and 0 <= float(str(value)) < float("inf"))
+
+
+def _capability(value: object) -> str | None:
+    """Return 5.2 of 5.2, "5.2", "52", "sm_52" or "compute_52"; None where it is none of them."""
+    match = re.fullmatch(r"(?:sm_|compute_)?(\d{1,3})(?:\.(\d))?[a-f]?", str(value).strip())
+    if isinstance(value, bool) or not match:
+        return None
+    whole, dotted = match.groups()
+    if dotted is not None:
+        return f"{int(whole)}.{dotted}"
+    # 52 is 5.2 and 120 is 12.0, but 9, 10, 11 and 12 are whole: no GPU of 1.x is left.
+    return f"{int(whole)}.0" if int(whole) < _FIRST_TWO_DIGITS else f"{int(whole[:-1])}.{whole[-1]}"
+
+
+def _gpu(item: Mapping[str, Any]) -> Gpu:
+    value, memory = item.get("compute_capability"), item.get("memory_mib")
+    capability = None if value is None else _capability(value)
+    name = str(item.get("name") or f"GPU of compute capability {capability}")
+    return Gpu(name, capability, None if memory is None else int(memory))
+
+
+def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
+    def text(field: str) -> str | None:
+        value = facts.get(field)
+        return None if value is None or not str(value).strip() else str(value).strip()
+
+    architecture = text("architecture") or "x86_64"
+    return HostFacts(
+        name=name,
+        distribution=str(facts["distribution"]).strip(),
+        version=str(facts["distribution_version"]).strip(),
+        kernel=text("kernel"),
+        architecture=_ARCHITECTURES.get(architecture.lower(), architecture),
+        python=text("python"),
+        gcc=text("gcc"),
+        kernel_gcc=text("kernel_gcc"),
+        driver=text("driver"),
+        gpus=tuple(_gpu(item) for item in facts.get("gpus") or ()),
+    )

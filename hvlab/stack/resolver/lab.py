@@ -1,0 +1,181 @@
+"""The lab as the search sees it: hosts with their pins and methods, put into groups of like hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hvlab.base.errors import Problem
+from hvlab.lab.pin_variables import METHODS, builds
+from hvlab.stack.resolver import pins, platforms, versions
+from hvlab.stack.resolver.catalogue import load
+from hvlab.stack.resolver.entries import Catalogue, OperatingSystem
+from hvlab.stack.resolver.facts import Gpu, HostFacts, capability_of, supported_systems, system_of, with_gpus
+from hvlab.stack.resolver.pins import Pin
+
+NO_GPU = "no GPU"
+# PyTorch has no wheels for others.
+ARCHITECTURES = ("x86_64", "aarch64")
+
+
+# Where the driver of a guest comes from.
+_GUESTS = {
+    platforms.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
+    platforms.WSL: "install NVIDIA's driver in Windows",
+}
+
+
+@dataclass(frozen=True)
+class HostRequest:
+    """A host's facts with what is asked for it: pins, and the method of installation of each component.
+
+    ``gpu``: it is in the group gpu; ``pythons``: the minors it can have an environment with, none for any;
+    ``build``: the variables of roles that it is built with.
+    """
+
+    host: HostFacts
+    pins: tuple[Pin, ...] = ()
+    methods: Mapping[str, str] = field(default_factory=dict)
+    gpu: bool = False
+    pythons: tuple[str, ...] = ()
+    build: Mapping[str, Any] = field(default_factory=dict)
+
+
+def request(
+    host: HostFacts, variables: Mapping[str, Any], *, gpu: bool = True, only_pins: bool = False
+) -> HostRequest:
+    """Return a host's facts with its inventory variables. Raises UsageError for one that is malformed.
+
+    ``gpu``: whether it gets the GPU stack (group ``gpu``); without, its GPUs do not count.
+    """
+    own = tuple(pins.of_host(host.name, variables))
+    if only_pins:
+        return HostRequest(host, own)
+    declared = variables.get("lab_gpus")
+    if isinstance(declared, list):
+        host = with_gpus(host, declared)
+    host = host if gpu else replace(host, gpus=())
+    build = {name: value for name, value in variables.items() if builds(name)}
+    return HostRequest(host, own, pins.methods_of(host.name, variables), gpu, load().pythons, build)
+
+
+@dataclass(frozen=True)
+class HostGroup:
+    """Hosts with the same facts, pins and methods: they get the same stack."""
+
+    hosts: tuple[str, ...]
+    host: HostFacts
+    system: OperatingSystem
+    gpus: tuple[Gpu, ...]
+    pins: tuple[Pin, ...]
+    methods: Mapping[str, str]
+    pythons: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The operating system for the reader."""
+        return f"{self.host.distribution} {self.host.version}"
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """The compute capabilities of its GPUs, the lowest first."""
+        return tuple(sorted({str(gpu.capability) for gpu in self.gpus}, key=versions.numbers))
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """The kind and text of each fact that a pin can be in conflict with."""
+        facts = [("os", self.title), *(("gpu", gpu.title) for gpu in self.gpus)]
+        facts += [] if self.gpus else [("gpu", NO_GPU)]
+        fixed = self.gpus and self.methods["driver"] == "none"
+        if fixed and (self.host.driver or not self.host.declared):
+            facts.append(("driver", self.driver))
+        if self.host.architecture != "x86_64":
+            facts.append(("architecture", self.host.architecture))
+        return facts
+
+    @property
+    def guest(self) -> str | None:
+        """Why its driver comes from outside (a vGPU, WSL2); None where it is its own."""
+        return _guest(self.host)
+
+    @property
+    def driver(self) -> str:
+        """The installed driver for the reader."""
+        return f"driver {self.host.driver}" if self.host.driver else "no driver"
+
+
+def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGroup], list[Problem]]:
+    """Return the groups of like hosts, and a problem for each host that the catalogue cannot serve."""
+    members: dict[object, list[str]] = {}
+    groups: dict[object, HostGroup] = {}
+    problems = []
+    for one in lab:
+        host, system = one.host, system_of(one.host, catalogue)
+        problem = _problem(one, catalogue)
+        if problem or system is None:
+            problems.append(problem or Problem(host.name, "its system is unknown", "leave it out"))
+            continue
+        methods = {name: one.methods.get(name, every[0]) for name, every in METHODS.items()}
+        gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
+        kernel_gcc = host.kernel_gcc if gpus else None
+        like = replace(host, name="", kernel=None, kernel_gcc=kernel_gcc, gpus=gpus)
+        guest = _guest(host)
+        if guest:
+            methods["driver"] = "none"
+        key = (like, guest, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
+        members.setdefault(key, []).append(host.name)
+        groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons)
+    return [replace(groups[key], hosts=tuple(hosts)) for key, hosts in members.items()], problems
+
+
+def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
+    host = one.host
+    if one.gpu and not host.gpus:
+        observed = "it is in the group gpu, and shows no GPU"
+        return Problem(host.name, observed, "lab_gpus, or take it out of the group gpu")
+    if system_of(host, catalogue) is None:
+        observed = f"{host.distribution} {host.version} is not supported"
+        return Problem(host.name, observed, f"supported are {supported_systems(catalogue)}")
+    if host.architecture not in ARCHITECTURES:
+        remedy = f"supported are {', '.join(ARCHITECTURES)}"
+        return Problem(host.name, f"its architecture {host.architecture} is not supported", remedy)
+    unknown = next((problem for gpu in host.gpus if (problem := _gpu_problem(host, gpu, catalogue))), None)
+    return unknown or _driver_problem(host, catalogue)
+
+
+def _guest(host: HostFacts) -> str | None:
+    """Return why a host's driver comes from outside; None where it is its own, or there is no GPU."""
+    return platforms.guest(host.kernel, (gpu.name for gpu in host.gpus)) if host.gpus else None
+
+
+def _driver_problem(host: HostFacts, catalogue: Catalogue) -> Problem | None:
+    guest = _guest(host)
+    if guest and not host.driver and not host.declared:
+        observed = f"its driver comes from outside ({guest}), and there is none"
+        return Problem(host.name, observed, _GUESTS[guest])
+    modules = {
+        catalogue.capabilities[str(capability_of(gpu, catalogue))].modules(host.architecture): gpu.name
+        for gpu in host.gpus
+    }
+    if {"no", "required"} <= set(modules):
+        observed = (
+            f"its {modules['required']} needs NVIDIA's open kernel modules, its {modules['no']} the others"
+        )
+        return Problem(host.name, observed, "put them into different hosts: a host loads one driver")
+    return None
+
+
+def _gpu_problem(host: HostFacts, gpu: Gpu, catalogue: Catalogue) -> Problem | None:
+    capability = capability_of(gpu, catalogue)
+    if capability is None:
+        remedy = "say it: compute_capability in the facts, or lab_gpus in the inventory"
+        return Problem(host.name, f"the compute capability of its GPU {gpu.name!r} is not known", remedy)
+    if capability not in catalogue.capabilities:
+        known = ", ".join(sorted(catalogue.capabilities, key=versions.numbers))
+        observed = f"the compute capability {capability} of its GPU {gpu.name!r} is not known"
+        return Problem(host.name, observed, f"known are {known}")
+    if catalogue.capabilities[capability].tegra:
+        observed = f"its {gpu.name} (sm_{capability.replace('.', '')}) is a Jetson's"
+        return Problem(host.name, observed, "its driver and CUDA come with JetPack and not from here")
+    return None

@@ -1,0 +1,154 @@
+"""A plan that is kept, in a file beside the inventory: the versions of every host, what they are built with.
+
+That is all variables that roles build with, defaults included, and a sum of hvlab's patches of Horovod:
+another hvlab may have other ones.
+
+In: the hosts of a `Resolution`. Out: pins for hosts that are planned again, and what differs from the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hvlab import __version__
+from hvlab.base.errors import UsageError, some
+from hvlab.base.files import write_file
+from hvlab.lab.builds import defaults, patches, plain_values
+from hvlab.stack.resolver.lab import HostRequest
+from hvlab.stack.resolver.pins import TITLES, Pin, parse
+
+# Ansible leaves names that begin with a dot alone in a folder of inventory files.
+NAME = ".hvlab-lock.json"
+_GPU_PARTS = ("driver", "cuda", "cudnn", "nccl")
+Versions = Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The versions that hosts got when the file was written, and what roles built with.
+
+    ``patches`` is a sum of hvlab's patches by host, ``release`` that of the hvlab that wrote the file; older
+    files have none.
+    """
+
+    path: Path
+    hosts: Mapping[str, Versions]
+    builds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    patches: Mapping[str, str] = field(default_factory=dict)
+    release: str = ""
+
+    def versions(self, host: str) -> Versions:
+        """Return a host's versions; of one that is not in the file, those that all of its hosts share."""
+        if host in self.hosts:
+            return self.hosts[host]
+        every = list(self.hosts.values())
+        components = {name for versions in every for name in versions}
+        shared = {}
+        for name in components:
+            values = {versions.get(name) for versions in every if versions.get(name)}
+            if len(values) == 1:
+                shared[name] = values.pop()
+        return shared
+
+    def pinned(self, lab: Iterable[HostRequest], others: Sequence[Pin] = ()) -> list[HostRequest]:
+        """Return the hosts with the versions of the file as pins, where they have no pin of their own.
+
+        ``others`` are pins for all hosts, which come before the file too.
+        """
+        return [replace(one, pins=(*one.pins, *self._pins(one, others))) for one in lab]
+
+    def _pins(self, one: HostRequest, others: Sequence[Pin]) -> Iterable[Pin]:
+        pinned = {pin.name for pin in (*one.pins, *others)}
+        for name, version in self.versions(one.host.name).items():
+            relevant = one.host.gpus or name not in _GPU_PARTS
+            if version and name not in pinned and relevant:
+                yield Pin(name, version)
+
+    def differences(self, hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Return what differs from the file, a sentence for each change with the hosts it is on."""
+        changed: dict[str, list[str]] = {}
+        for host, stack in hosts.items():
+            if host not in self.hosts:
+                changed.setdefault("not in the lock: it gets what the locked hosts share", []).append(host)
+                continue
+            for name, version in stack["versions"].items():
+                before = self.hosts[host].get(name)
+                if before != version:
+                    text = f"{TITLES[name]} {version or 'none'}, and {before or 'none'} in the lock"
+                    changed.setdefault(text, []).append(host)
+        return [f"{some(where)}: {text}" for text, where in changed.items()]
+
+
+def path_of(inventory: Path) -> Path:
+    """Return where the lock of an inventory (file or folder) lies."""
+    return (inventory if inventory.is_dir() else inventory.parent) / NAME
+
+
+def read(path: Path) -> Lock | None:
+    """Return the lock in a file; None where there is none. Raises UsageError where it is not one."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        hosts = content["hosts"]
+        lock = Lock(
+            path,
+            {str(host): dict(entry["versions"]) for host, entry in hosts.items()},
+            {str(host): dict(entry.get("build") or {}) for host, entry in hosts.items()},
+            {str(host): str(entry["patches"]) for host, entry in hosts.items() if entry.get("patches")},
+            str(content.get("hvlab", "")),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        observed = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(
+            f"{path} is not a lock of hvlab: {observed}",
+            remedy="write it again: hvlab plan --write-lock, without --limit",
+        ) from error
+    _check(lock)
+    return lock
+
+
+def _check(lock: Lock) -> None:
+    """Raise UsageError where the file has something else than versions of components."""
+    for host, versions in lock.hosts.items():
+        for name, version in versions.items():
+            if version is None or version == "":
+                continue
+            where = f"{lock.path}: {host}"
+            if not isinstance(version, str):
+                raise UsageError(f"{where}: {name} is {version!r}", remedy="write versions in quotes")
+            try:
+                parse(f"{name}={version}")
+            except UsageError as error:
+                raise UsageError(f"{where}: {error}", remedy=error.remedy) from error
+
+
+def write(path: Path, hosts: Mapping[str, Mapping[str, Any]], lab: Iterable[HostRequest]) -> None:
+    """Write what these hosts got, and are built with; what the file has of others stays."""
+    before = read(path) or Lock(path, {})
+    every = {**before.hosts, **{name: stack["versions"] for name, stack in hosts.items()}}
+    of_roles, now = defaults(), patches()
+    named = {one.host.name: plain_values({**of_roles, **one.build}) for one in lab}
+    builds = {**before.builds, **named}
+    sums = {**before.patches, **dict.fromkeys(named, now)}
+    content = {
+        "hvlab": __version__,
+        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "hosts": {
+            name: {
+                "versions": dict(versions),
+                **({"build": dict(builds[name])} if builds.get(name) else {}),
+                **({"patches": sums[name]} if name in sums else {}),
+            }
+            for name, versions in every.items()
+        },
+    }
+    try:
+        write_file(path, json.dumps(content, indent=1) + "\n")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", remedy="let it be written there") from error

@@ -1,0 +1,233 @@
+"""A constraint problem: candidates for each component, limits on one, relations of two; and pruning. Pure.
+
+Sets of candidates are bit masks over a domain, whose order is the order of preference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from hvlab.stack.resolver import versions
+
+# A component of the whole lab (None), or of one group of like hosts (its number).
+Key = tuple[str, int | None]
+Table = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One version of a component; ``data`` is what the catalogue knows of it."""
+
+    key: Key
+    version: str
+    data: Any = None
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A pin, or a fact of some groups of hosts, that a conflict can name and a relaxation can drop."""
+
+    number: int
+    kind: str
+    name: str
+    value: str
+    text: str
+    groups: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """A rule on one component. ``say`` returns the sentence for candidates that it excludes.
+
+    It counts while its ``assumptions`` do; a ``soft`` one only while the search keeps that preference.
+    """
+
+    key: Key
+    allowed: Callable[[Candidate], bool]
+    say: Callable[[Sequence[Candidate]], str] | None = None
+    assumptions: tuple[int, ...] = ()
+    soft: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """A rule on two components; ``prefer`` orders the right one's candidates, low first."""
+
+    left: Key
+    right: Key
+    allowed: Callable[[Candidate, Candidate], bool]
+    say: Callable[[Sequence[Candidate], Sequence[Candidate]], str] | None = None
+    prefer: Callable[[Candidate, Candidate], Any] | None = None
+    assumptions: tuple[int, ...] = ()
+    soft: str | None = None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which assumptions and which preferences count in one search; None is all assumptions.
+
+    ``only`` holds masks that narrow some domains for this search alone.
+    """
+
+    assumptions: frozenset[int] | None = None
+    soft: frozenset[str] = frozenset()
+    only: Mapping[Key, int] = field(default_factory=dict)
+
+    def counts(self, rule: Limit | Relation) -> bool:
+        """Whether a rule counts in this search."""
+        if rule.soft is not None and rule.soft not in self.soft:
+            return False
+        return self.assumptions is None or self.assumptions.issuperset(rule.assumptions)
+
+
+@dataclass
+class ConstraintProblem:
+    """Domains, limits and relations. Keys stand in the order in which they are chosen.
+
+    Every relation's left key stands before its right one, so that a choice never undoes an earlier one.
+    """
+
+    domains: dict[Key, tuple[Candidate, ...]] = field(default_factory=dict)
+    limits: list[Limit] = field(default_factory=list)
+    relations: list[Relation] = field(default_factory=list)
+    assumptions: list[Assumption] = field(default_factory=list)
+
+    def domain(self, key: Key, releases: Iterable[tuple[str, Any]]) -> None:
+        """Add a component with its (version, data), the preferred first."""
+        self.domains[key] = tuple(
+            Candidate(key, version, data, place) for place, (version, data) in enumerate(releases)
+        )
+
+    def assume(self, kind: str, name: str, value: str, text: str, groups: Iterable[int]) -> int:
+        """Add an assumption and return its number."""
+        self.assumptions.append(Assumption(len(self.assumptions), kind, name, value, text, frozenset(groups)))
+        return len(self.assumptions) - 1
+
+    def of(self, key: Key, mask: int) -> list[Candidate]:
+        """Return the candidates of a mask, the preferred first."""
+        return [candidate for candidate in self.domains[key] if mask >> candidate.place & 1]
+
+    @cached_property
+    def limit_masks(self) -> list[int]:
+        """Return for each limit the candidates it allows."""
+        return [
+            sum(1 << candidate.place for candidate in self.domains[limit.key] if limit.allowed(candidate))
+            for limit in self.limits
+        ]
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """Return for each relation, by candidate of its left and of its right, what the other may be."""
+        names = {key: tuple(c.version for c in domain) for key, domain in self.domains.items()}
+        known: dict[tuple[object, ...], Table] = {}
+        tables = []
+        for relation in self.relations:
+            like = (_same(relation.allowed), names[relation.left], names[relation.right])
+            if like not in known:
+                known[like] = self._table(relation)
+            tables.append(known[like])
+        return tables
+
+    @cached_property
+    def order(self) -> Mapping[Key, int]:
+        """Return the place of each key in the order of choosing."""
+        return {key: place for place, key in enumerate(self.domains)}
+
+    def full(self, key: Key) -> int:
+        """Return the mask of all candidates."""
+        return (1 << len(self.domains[key])) - 1
+
+    def of_left(self, key: Key, scope: Scope) -> Iterator[tuple[int, Relation]]:
+        """Return the relations that a choice of ``key`` brings, with their numbers."""
+        for number in self._by_left.get(key, ()):
+            if scope.counts(self.relations[number]):
+                yield number, self.relations[number]
+
+    @cached_property
+    def _by_left(self) -> dict[Key, list[int]]:
+        numbers: dict[Key, list[int]] = {}
+        for number, relation in enumerate(self.relations):
+            numbers.setdefault(relation.left, []).append(number)
+        return numbers
+
+    def _table(self, relation: Relation) -> Table:
+        lefts, rights = self.domains[relation.left], self.domains[relation.right]
+        rows, columns = [], [0] * len(rights)
+        for left in lefts:
+            row = 0
+            for right in rights:
+                if relation.allowed(left, right):
+                    row |= 1 << right.place
+                    columns[right.place] |= 1 << left.place
+            rows.append(row)
+        return tuple(rows), tuple(columns)
+
+
+def _same(function: Callable[..., Any]) -> tuple[object, ...]:
+    """Return what functions that answer alike have in common: their code, and what they close over.
+
+    A lab of 60 kinds of hosts has most of its tables 60 times; computed once it resolves 3 times as fast.
+    """
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return (
+        function.__code__,
+        *(value if isinstance(value, str | bool | tuple) else id(value) for value in cells),
+    )
+
+
+def listed(candidates: Iterable[Candidate], among: Iterable[str] = ()) -> str:
+    """Return the versions of candidates for the reader, neighbours ``among`` all versions as a span."""
+    return versions.spans((candidate.version for candidate in candidates), among)
+
+
+@dataclass
+class Pruned:
+    """What is left of each domain; ``empty`` is a key with nothing left, if there is one.
+
+    ``after_limits`` is what the limits left, before any relation counted.
+    """
+
+    masks: dict[Key, int]
+    after_limits: Mapping[Key, int]
+    empty: Key | None = None
+
+
+def prune(problem: ConstraintProblem, scope: Scope) -> Pruned:
+    """Return what is left of the domains once limits and pairwise relations hold (arc consistency)."""
+    masks = {key: problem.full(key) & scope.only.get(key, -1) for key in problem.domains}
+    for number, limit in enumerate(problem.limits):
+        if scope.counts(limit):
+            masks[limit.key] &= problem.limit_masks[number]
+    pruned = Pruned(masks, dict(masks), next((key for key in masks if not masks[key]), None))
+    relations = [(n, r) for n, r in enumerate(problem.relations) if scope.counts(r)]
+    changed = set() if pruned.empty else set(masks)
+    while changed:
+        now, changed = changed, set()
+        for number, relation in relations:
+            if relation.left not in now and relation.right not in now:
+                continue
+            rows, columns = problem.tables[number]
+            sides = ((relation.right, rows, relation.left), (relation.left, columns, relation.right))
+            for key, table, other in sides:
+                allowed = masks[key] & partners(table, masks[other])
+                if allowed != masks[key]:
+                    masks[key] = allowed
+                    changed.add(key)
+                if not allowed:
+                    pruned.empty = key
+                    return pruned
+    return pruned
+
+
+@lru_cache(maxsize=200_000)
+def partners(table: tuple[int, ...], mask: int) -> int:
+    """Return the union of a table's rows that are in the mask."""
+    union = 0
+    for place, row in enumerate(table):
+        if mask >> place & 1:
+            union |= row
+    return union

@@ -1,0 +1,333 @@
+"""What to know of a stack: what can go wrong with it, or is not as usual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hvlab.lab.pin_variables import AUTO
+from hvlab.stack.resolver import packages, platforms, rules, versions
+from hvlab.stack.resolver.facts import Gpu, model_of
+from hvlab.stack.resolver.model import Scope
+from hvlab.stack.resolver.pins import TITLES
+from hvlab.stack.resolver.problem import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT
+from hvlab.stack.resolver.provider import infeasible
+from hvlab.stack.resolver.reasons import GroupChoice
+from hvlab.stack.resolver.solve import Solution
+
+# Source: https://github.com/horovod/horovod/issues/1123
+_OWN_HWLOC = ("1.14", "1.15")
+# What comes before one CUDA for all hosts.
+_MORE_IMPORTANT = {SAME_TOOLKIT: "each gets the one that a torch wheel with code for its GPUs is built for"}
+
+
+def of_lab(solution: Solution) -> list[str]:
+    """Return what is to be known of the lab as a whole."""
+    lab, notes = solution.lab, []
+    if solution.gave_up(ONE_CUDA):
+        notes.append(_cudas(solution))
+    if solution.gave_up(ONE_TORCH_NCCL):
+        notes.append(
+            "torch brings different NCCL releases for these hosts, and NCCL refuses to run between them "
+            "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
+        )
+    elif solution.gave_up(ONE_NCCL) and ONE_TORCH_NCCL in solution.kept:
+        notes.append(
+            "hosts get different NCCL releases for nccl-tests, which does not run between them; "
+            "ranks of torch use the one that torch brings"
+        )
+    elif solution.gave_up(ONE_NCCL):
+        notes.append(
+            "hosts get different NCCL releases, and NCCL refuses to run between them "
+            "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
+        )
+    python, usable = solution.version("python"), lab.catalogue.pythons
+    if python not in usable:
+        has = versions.spans(usable, usable)
+        notes.append(f"hvlab has packages for Python {has}, not for {python}: site.yml refuses this lab")
+    for pin, numbers in lab.pins.items():
+        keys = [(pin.name, None), *((pin.name, number) for number in numbers)]
+        if not any(key in lab.domains for key in keys):
+            notes.append(f"{pin.text} has no effect: no host it is for has a GPU")
+    return notes
+
+
+def _cudas(solution: Solution) -> str:
+    """Return why hosts get different CUDA releases: the GPUs, or a preference that comes first."""
+    if ONE_CUDA in solution.undecided:
+        return (
+            "hosts get different CUDA releases: the search ended at its limit before it knew of one for all"
+        )
+    lab, known = solution.lab, solution.lab.catalogue
+    capabilities = {capability for group in lab.groups for capability in group.capabilities}
+    serving = [
+        release
+        for release in known.cuda
+        if all(rules.cuda_has_code(release, capability, known) for capability in capabilities)
+    ]
+    if not serving:
+        return "no one CUDA release has code for all GPUs here: hosts get different ones"
+    why = next(
+        (
+            because
+            for soft, because in _MORE_IMPORTANT.items()
+            if soft in solution.kept and infeasible(lab, Scope(soft=frozenset([soft, ONE_CUDA])))
+        ),
+        "the rest of their stacks does not go with one of them",
+    )
+    return (
+        f"hosts get different CUDA releases, though {versions.spans(serving, known.cuda)} would have code "
+        f"for all GPUs here: {why}"
+    )
+
+
+def of_group(choice: GroupChoice) -> list[str]:
+    """Return what is to be known of one group's hosts."""
+    notes = [*_not_shipped(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
+    if choice.group.gpus:
+        notes += [
+            *_platform(choice),
+            *_driver(choice),
+            *_modules(choice),
+            *_fabric(choice),
+            *_cuda(choice),
+            *_torch(choice),
+            *_torch_nccl(choice),
+            *_nccl(choice),
+        ]
+    return notes
+
+
+def _not_shipped(choice: GroupChoice) -> Iterable[str]:
+    for name, like in choice.assumed.items():
+        yield (
+            f"{TITLES[name]} {choice.versions[name]} is not known to hvlab: it is newer than the catalogue, "
+            f"and taken to need and to run what {like} does"
+        )
+    for name, version in choice.versions.items():
+        release = (version or "").partition("-1+cuda")[0]
+        entry = {
+            "driver": ("drivers", str(versions.major(release))),
+            "cuda": ("cuda", versions.minor(release)),
+        }.get(name, (name, release))
+        if entry in choice.catalogue.own:
+            yield f"{TITLES[name]} {version} is of your own catalogue file, {choice.catalogue.own[entry]}"
+    driver = choice.group.host.driver
+    newest = max(choice.catalogue.branches, key=int)
+    if (
+        choice.group.gpus
+        and driver
+        and driver == choice.versions["driver"]
+        and versions.major(driver) > int(newest)
+    ):
+        yield (
+            f"the installed driver {driver} is not known to hvlab: its branch is newer than the catalogue, "
+            f"and taken to run what branch {newest} does"
+        )
+
+
+def _platform(choice: GroupChoice) -> Iterable[str]:
+    gpus, driver = [gpu.name for gpu in choice.group.gpus], choice.versions["driver"]
+    slices, boards = list(filter(platforms.mig, gpus)), list(filter(platforms.board, gpus))
+    for gpu in choice.group.gpus:
+        model = model_of(gpu, choice.catalogue)
+        if model and model.capability != gpu.capability:
+            known = replace(gpu, capability=model.capability)
+            yield f"{gpu.name} is known as {known.sm}; {gpu.sm} is taken, as the facts say"
+    if slices:
+        yield (
+            f"{', '.join(slices)}: a process sees one MIG slice, and nothing is copied from slice to slice, "
+            "so NCCL does not run between slices of one GPU: start one rank for each GPU, or turn MIG off"
+        )
+    if choice.group.guest == platforms.VGPU:
+        yield (
+            f"{', '.join(filter(platforms.vgpu, gpus))}: a vGPU; its driver {driver} goes with that of the "
+            "hypervisor, and is left as it is"
+        )
+    if choice.group.guest == platforms.WSL:
+        yield f"its kernel is that of WSL2: driver {driver} is that of Windows, and is left as it is"
+    if boards and driver and not packages.fabric_manager(choice.group, choice.catalogue):
+        yield (
+            f"{', '.join(boards)}: of an HGX or DGX board; where it has NVSwitches, programs start only with "
+            f"the fabric manager {driver}, of exactly the driver's version"
+        )
+
+
+def _openmpi(choice: GroupChoice) -> Iterable[str]:
+    openmpi = choice.data("openmpi", None)
+    for warning in openmpi.warnings if openmpi else ():
+        yield f"Open MPI {openmpi.version}: {warning}"
+
+
+def _tensorflow(choice: GroupChoice) -> Iterable[str]:
+    tensorflow = choice.versions["tensorflow"]
+    if tensorflow and versions.minor(tensorflow) in _OWN_HWLOC:
+        yield (
+            f"TensorFlow {tensorflow} exports symbols of its own hwloc: where mpirun fails with "
+            "opal_hwloc_base_free_topology, load libhwloc first (LD_PRELOAD)"
+        )
+    cuda = choice.versions["cuda"]
+    if tensorflow and cuda and versions.minor(cuda) != (built := choice.data("tensorflow", None).cuda):
+        yield (
+            f"TensorFlow {tensorflow} is built for CUDA {built}: with {versions.minor(cuda)} it runs by "
+            "minor-version compatibility"
+        )
+
+
+def _gcc(choice: GroupChoice) -> Iterable[str]:
+    present, chosen = choice.gcc, choice.version("gcc")
+    if present is None or str(present) == chosen:
+        return
+    needs = []
+    cuda = choice.data("cuda", choice.number)
+    if cuda and present > cuda.gcc:
+        needs.append(f"CUDA {cuda.version} takes gcc up to {cuda.gcc}")
+    if cuda and present < cuda.gcc_min:
+        needs.append(f"CUDA {cuda.version} takes gcc from {cuda.gcc_min} on")
+    if choice.torch and present < choice.torch.gcc:
+        needs.append(f"torch {choice.torch.version} needs gcc {choice.torch.gcc} or newer")
+    yield f"gcc {chosen} is used instead of gcc {present}" + (f": {', '.join(needs)}" if needs else "")
+
+
+def _driver(choice: GroupChoice) -> Iterable[str]:
+    driver, cuda, installed = choice.versions["driver"], choice.version("cuda"), choice.group.host.driver
+    if driver is None:
+        yield "its GPUs are declared in the inventory: the driver of the hosts that run this is not checked"
+        return
+    if rules.support(driver, cuda, choice.catalogue) == 1:
+        yield (
+            f"driver {driver} supports CUDA up to {_full_support(driver, choice)} in full; CUDA {cuda} "
+            "runs on it by minor-version compatibility: programs need machine code for this GPU "
+            "(no PTX is compiled), and features newer than the driver fail"
+        )
+    branch = rules.branch_of(driver, choice.catalogue)
+    known = choice.catalogue.capabilities
+    ends = [
+        gpu for gpu in choice.group.gpus if branch and known[str(gpu.capability)].driver[1] == branch.name
+    ]
+    if branch and ends:
+        yield f"branch {branch.name} is the last one for {', '.join(gpu.name for gpu in ends)}"
+    elif branch and branch.kind in ("legacy", "new-feature"):
+        yield f"driver branch {branch.name} is a {branch.kind} branch"
+    if packages.kept(choice.group, driver, choice.catalogue):
+        yield f"driver {driver} stays as it is: there are no packages of it for {choice.group.title} here"
+    if installed and installed != driver:
+        yield f"driver {installed} is replaced by {driver}{_too_old(installed, cuda, choice)}"
+
+
+def _modules(choice: GroupChoice) -> Iterable[str]:
+    """Yield that the kernel has another compiler than the host, where the driver's modules are built."""
+    group, used = choice.group, choice.group.host.kernel_gcc
+    if not used or used == str(choice.gcc) or group.methods["driver"] in ("none", "elrepo"):
+        return
+    kernel = f"the kernel was built with gcc {used}, and gcc here is {choice.gcc or 'missing'}"
+    names = [package["name"] for package in packages.gcc(group, used)]
+    yield (
+        f"{kernel}: {names[0]} is installed first, and the driver's modules are built with it"
+        if names and group.system.manager == "apt"
+        else f"{kernel}: if the driver's modules do not build, install gcc {used}"
+    )
+
+
+def _fabric(choice: GroupChoice) -> Iterable[str]:
+    """Yield what the GPUs need beside the driver, for the links between them."""
+    group = choice.group
+    models = [(gpu.name, model_of(gpu, choice.catalogue)) for gpu in group.gpus]
+    names = ", ".join(dict.fromkeys(name for name, model in models if model and (model.fabric or model.imex)))
+    by_hand = group.methods["driver"] == "none"
+    if packages.fabric_manager(group, choice.catalogue):
+        yield (
+            f"the NVSwitches of {names} need the fabric manager, the subnet manager nvlsm, and the kernel's "
+            "modules ib_umad and mlx5_ib: without them CUDA stops with error 802 (system not yet initialized)"
+            + ("; lab_driver_method is none: they have to be there" if by_hand else "")
+        )
+    if packages.imex(group, choice.catalogue):
+        nodes = "nvidia_driver_imex_nodes lists the hosts of one NVLink domain, by default all of group gpu"
+        yield (
+            f"NVLink between hosts with {names} needs nvidia-imex of the driver's version; "
+            + ("lab_driver_method is none: it has to be there" if by_hand else nodes)
+        )
+
+
+def _too_old(installed: str, cuda: str, choice: GroupChoice) -> str:
+    """Return why an installed driver cannot stay, where that is known."""
+    catalogue = choice.catalogue
+    branch = rules.branch_of(installed, catalogue)
+
+    def runs(gpu: Gpu) -> bool:
+        return rules.driver_runs(installed, branch, str(gpu.capability), catalogue)
+
+    without = [gpu.name for gpu in choice.group.gpus if not runs(gpu)]
+    if without:
+        return f": it does not run {', '.join(without)}"
+    return f": it is too old for CUDA {cuda}" if rules.support(installed, cuda, catalogue) > 1 else ""
+
+
+def _cuda(choice: GroupChoice) -> Iterable[str]:
+    cuda, group = choice.version("cuda"), choice.group
+    if group.methods["cuda"] == AUTO and packages.methods(group, cuda)["cuda"] == "distro":
+        yield f"NVIDIA's repository for {group.title} has no CUDA {cuda}: the distribution's own is taken"
+
+
+def _full_support(driver: str, choice: GroupChoice) -> str:
+    known = choice.catalogue.cuda
+    full = [release for release in known if rules.support(driver, release, choice.catalogue) == 0]
+    return max(full, key=versions.numbers, default="none")
+
+
+def _torch(choice: GroupChoice) -> Iterable[str]:
+    if choice.torch is None:
+        return
+    torch, cuda, build = f"torch {choice.torch.version}", choice.version("cuda"), choice.torch_build
+    if choice.solution.lab.torch_on_cpu:
+        yield f"{torch} is the build without CUDA, as pinned: it uses no GPU"
+    elif build and build != versions.minor(cuda):
+        yield (
+            f"{torch} has no wheel for CUDA {cuda} that runs here: the one for {build} is taken, "
+            "which works within a CUDA major; torch warns of it when extensions are built"
+        )
+
+
+def _torch_nccl(choice: GroupChoice) -> Iterable[str]:
+    """Yield that ranks of torch use another NCCL than the installed one."""
+    nccl, own = choice.versions["nccl"], choice.torch_nccl
+    release = str(nccl).partition("-")[0]
+    if nccl is None or own in ("", release):
+        return
+    others = "nccl-tests and TensorFlow" if choice.versions["tensorflow"] else "nccl-tests"
+    yield (
+        f"ranks of torch use NCCL {own}, which torch {choice.torch.version} brings and loads first; "
+        f"the installed NCCL {release} serves {others}"
+    )
+
+
+def _nccl(choice: GroupChoice) -> Iterable[str]:
+    nccl, cuda = choice.versions["nccl"], choice.version("cuda")
+    build = rules.nccl_build(nccl) if nccl else None
+    if nccl is None or build is None:
+        return
+    release, driver = nccl.partition("-")[0], choice.versions["driver"]
+    if build != versions.minor(cuda):
+        yield (
+            f"NCCL {release} is taken in its build for CUDA {build}, for there is none for {cuda}: "
+            "it works by minor-version compatibility"
+        )
+    if driver and rules.support(driver, build, choice.catalogue) == 1:
+        yield (
+            f"NCCL's build for CUDA {build} is newer than what driver {driver} supports in full: where it "
+            "fails with `unhandled cuda error`, take an older build or a newer driver"
+        )
+    plain = _plain_install(choice, release, build)
+    if plain:
+        yield f"a plain install of NCCL would take {plain}: it is pinned to {nccl}"
+
+
+def _plain_install(choice: GroupChoice, release: str, build: str) -> str:
+    """Return what the package manager would take unasked, where that is a build for a newer CUDA."""
+    known, limits = choice.catalogue.nccl, choice.group.system.nccl
+    if limits is None or choice.group.methods["nccl"] != "repo":
+        return ""
+    newest = next(name for name in known if versions.within(name, limits) and known[name].builds)
+    taken = {f"{name}-1+cuda{known[name].builds[-1]}" for name in (release, newest)}
+    newer = [one for one in taken if versions.numbers(str(rules.nccl_build(one))) > versions.numbers(build)]
+    return " or ".join(sorted(newer, key=versions.numbers))

@@ -1,0 +1,185 @@
+"""How the packages of a stack are called on each system. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hvlab.lab.pin_variables import AUTO
+from hvlab.stack.resolver import rules, versions
+from hvlab.stack.resolver.entries import Catalogue, OperatingSystem
+from hvlab.stack.resolver.facts import model_of
+from hvlab.stack.resolver.lab import HostGroup
+
+Package = dict[str, str | None]
+# From this branch on NVIDIA's installer takes the open kernel modules where the GPU allows both.
+# Source: https://developer.nvidia.com/blog/nvidia-transitions-fully-towards-open-source-gpu-kernel-modules/
+_OPEN_BY_DEFAULT = 560
+# Parts of the names of packages whose versions are not the driver's.
+_OWN_VERSIONS = ("pinning", "persistenced")
+
+
+@dataclass(frozen=True)
+class DriverPackages:
+    """A driver's packages; ``module`` is a dnf module stream, ``lock`` a pattern for a version lock."""
+
+    packages: tuple[Package, ...] = ()
+    module: str | None = None
+    lock: str | None = None
+
+
+def open_modules(group: HostGroup, driver: str | None, catalogue: Catalogue) -> bool:
+    """Whether a host gets the open kernel modules."""
+    modules = {
+        catalogue.capabilities[capability].modules(group.host.architecture)
+        for capability in group.capabilities
+    }
+    if "required" in modules:
+        return True
+    return bool(modules) and "no" not in modules and versions.major(driver or "0") >= _OPEN_BY_DEFAULT
+
+
+def fabric_manager(group: HostGroup, catalogue: Catalogue) -> bool:
+    """Whether a host's GPUs ask for the fabric manager, though it shows no NVSwitch."""
+    models = (model_of(gpu, catalogue) for gpu in group.gpus)
+    return any(model is not None and model.fabric for model in models)
+
+
+def imex(group: HostGroup, catalogue: Catalogue) -> bool:
+    """Whether NVLink connects a host's GPUs with those of other hosts."""
+    models = (model_of(gpu, catalogue) for gpu in group.gpus)
+    return any(model is not None and model.imex for model in models)
+
+
+def kept(group: HostGroup, version: str, catalogue: Catalogue) -> bool:
+    """Whether an installed driver stays that could not be had here by the method of its hosts."""
+    branch, method = catalogue.branches.get(str(versions.major(version))), group.methods["driver"]
+    return (
+        version == group.host.driver
+        and method != "none"
+        and not rules.driver_offered(version, branch, group.system, method, group.host.architecture)
+    )
+
+
+def driver(group: HostGroup, version: str, *, exact: bool, opened: bool) -> DriverPackages:
+    """Return a driver's packages; ``exact``: this version and no other of its branch."""
+    method, system, branch = group.methods["driver"], group.system, str(versions.major(version))
+    names: Iterable[str] = ()
+    rule: Mapping[str, Any] = {}
+    if method == "distro":
+        names = _of_distribution(system, branch, opened=opened)
+    elif method == "elrepo":
+        legacy = system.elrepo.get("legacy") or {}
+        names = legacy.get(branch) or system.elrepo.get("packages", ())
+    elif method in ("repo", "local_repo"):
+        rule = _driver_rule(system, branch, "open" if opened else "proprietary")
+        names = rule.get("packages", ())
+    packages = [name.format(branch=branch, version=version) for name in names]
+    pinned = f"{version}*" if exact else None
+    return DriverPackages(
+        packages=tuple(
+            {"name": name, "version": None if any(part in name for part in _OWN_VERSIONS) else pinned}
+            for name in packages
+        ),
+        module=rule["module"].format(branch=branch) if "module" in rule else None,
+        lock=rule["lock"].format(branch=branch) if "lock" in rule else None,
+    )
+
+
+def _of_distribution(system: OperatingSystem, branch: str, *, opened: bool) -> tuple[str, ...]:
+    names = system.distro_packages
+    legacy = (names.get("driver_legacy") or {}).get(branch)
+    usual = (names.get("driver_open") if opened else None) or names.get("driver", ())
+    return tuple(legacy or usual)
+
+
+def _driver_rule(system: OperatingSystem, branch: str, modules: str) -> Mapping[str, Any]:
+    fits = [rule for rule in system.naming["driver"] if versions.within(branch, (rule["from"], rule["to"]))]
+    return next((rule for rule in fits if rule["modules"] == modules), fits[0] if fits else {})
+
+
+def cuda(group: HostGroup, version: str) -> list[Package]:
+    """Return the toolkit's packages; none where it does not come as packages."""
+    method = methods(group, version)["cuda"]
+    if method == "distro":
+        return [{"name": name, "version": None} for name in group.system.distro_packages.get("cuda", ())]
+    if method != "repo":
+        return []
+    major, minor, *point = versions.numbers(version)
+    pinned = f"{version}-*" if point else None
+    return [
+        {"name": name.format(major=major, minor=minor), "version": pinned}
+        for name in group.system.naming["cuda"]
+    ]
+
+
+def cudnn(group: HostGroup, version: str, cuda_version: str, catalogue: Catalogue) -> list[Package]:
+    """Return cuDNN's packages for a CUDA release."""
+    if group.methods["cudnn"] == "distro":
+        return [{"name": name, "version": None} for name in group.system.distro_packages.get("cudnn", ())]
+    if methods(group)["cudnn"] != "repo":
+        return []
+    release = versions.minor(version)
+    named = [
+        rule for rule in group.system.naming["cudnn"] if versions.within(release, (rule["from"], rule["to"]))
+    ]
+    build = rules.cudnn_build(catalogue.cudnn[version], cuda_version) or versions.minor(cuda_version)
+    templates = named[0]["packages"] if named else {}
+    return _filled(templates, version=version, cuda=build, major=versions.major(cuda_version))
+
+
+def nccl(group: HostGroup, version: str) -> list[Package]:
+    """Return NCCL's packages, each in exactly this build."""
+    build = rules.nccl_build(version)
+    if build is None or methods(group)["nccl"] != "repo":
+        return []
+    return _filled(group.system.naming["nccl"], version=version.partition("-")[0], cuda=build)
+
+
+def python(group: HostGroup, minor: str) -> list[Package]:
+    """Return Python's packages; none for one that is there but is not the system's."""
+    if minor not in group.system.python:
+        return []
+    names = group.system.python_packages.get(minor) or group.system.python_packages.get("default", ())
+    return [{"name": name.format(minor=minor), "version": None} for name in names]
+
+
+def gcc(group: HostGroup, major: str) -> list[Package]:
+    """Return the compiler's packages; none for one that is there but is not the system's."""
+    if major not in group.system.gcc:
+        return []
+    names = group.system.gcc_packages.get(major) or group.system.gcc_packages.get("default", ())
+    return [{"name": name.format(major=major), "version": None} for name in names]
+
+
+def compilers(group: HostGroup, major: str) -> dict[str, str]:
+    """Return the C and C++ compiler: the system's own where that is of the major, else by their paths."""
+    usual = str(versions.major(group.host.gcc)) if group.host.gcc else group.system.gcc[0]
+    path = group.system.gcc_path.get(major) or group.system.gcc_path.get("default")
+    if major == usual or path is None:
+        return {"cc": "gcc", "cxx": "g++"}
+    cc = path.format(major=major)
+    folder, name = cc.rsplit("/", 1)
+    return {"cc": cc, "cxx": f"{folder}/{name.replace('gcc', 'g++', 1)}"}
+
+
+def methods(group: HostGroup, cuda_version: str | None = None) -> dict[str, str]:
+    """Return how the GPU components get onto the hosts; wheels where the repository has no packages."""
+    methods = {name: group.methods[name] for name in ("driver", "cuda", "cudnn", "nccl")}
+    if methods["cuda"] == AUTO:
+        packaged = cuda_version is None or versions.minor(cuda_version) in group.system.cuda
+        methods["cuda"] = (
+            "repo" if packaged and group.host.architecture in group.system.repository else "distro"
+        )
+    for name, limits in (("cudnn", group.system.cudnn), ("nccl", group.system.nccl)):
+        if methods[name] == "repo" and limits is None:
+            methods[name] = "wheel"
+    return methods
+
+
+def _filled(templates: Mapping[str, str], **values: object) -> list[Package]:
+    return [
+        {"name": name.format(**values), "version": version.format(**values)}
+        for name, version in templates.items()
+    ]

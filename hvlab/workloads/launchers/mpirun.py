@@ -1,0 +1,60 @@
+"""Open MPI's mpirun (4.0 and 4.1)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from hvlab.base.masking import hides
+from hvlab.workloads.launchers.command import SSH_OPTIONS, Command, Job, launcher, recipe
+from hvlab.workloads.parameters import MPIRUN
+
+NAME = "mpirun"
+_PLACING = ("--bind-to", "none", "--map-by", "slot")
+
+
+@launcher(NAME)
+def command(job: Job) -> Command:
+    """Return the command that starts every rank over ssh, with all traffic on the ranks' network."""
+    connection = {"oob_tcp_if_include": job.network, "plm_rsh_agent": f"ssh {SSH_OPTIONS}"}
+    if job.port:
+        connection["plm_rsh_args"] = f"-p {job.port}"
+    argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots, *placing(job)]
+    argv += parameters(job, connection | transport(job))
+    # What is secret is in mpirun's own environment: arguments can be read by every user of the host.
+    secret = {name: value for name, value in job.env.items() if hides(name)}
+    for name, value in job.env.items():
+        argv += ["-x", name if name in secret else f"{name}={value}"]
+    return Command((*argv, *job.program), secret)
+
+
+@recipe(NAME)
+def own_job(job: Job) -> Command:
+    """Return what places the ranks, and what they send through."""
+    passed = [word for name in job.env for word in ("-x", name)]
+    return Command(("mpirun", *placing(job), *parameters(job, transport(job)), *passed), job.env)
+
+
+def placing(job: Job) -> Sequence[str]:
+    """Return the options that say which cores ranks get: the case's own, else none in particular."""
+    return shlex.split(str(job.case.params.get(MPIRUN.name, ""))) or _PLACING
+
+
+def parameters(job: Job, values: Mapping[str, str]) -> list[str]:
+    """Return the options that set parameters of Open MPI, but for those that the ranks' environment sets."""
+    own = {name: value for name, value in values.items() if f"OMPI_MCA_{name}" not in job.env}
+    return [word for name, value in own.items() for word in ("-mca", name, value)]
+
+
+def transport(job: Job) -> dict[str, str]:
+    """Return Open MPI's parameters of how ranks send, whoever starts them."""
+    parameters = {"btl_tcp_if_include": job.network}
+    if not job.foreign:
+        # Not cm, which nothing here is built for. Open MPI itself prefers UCX on hosts with an RDMA card.
+        parameters = {"pml": "^cm", "btl": "^openib", **parameters}
+    if not job.gpu:
+        parameters["opal_warn_on_missing_libcuda"] = "0"
+    if job.shared:
+        # Open MPI cannot see that the hosts share cores, and a rank that spins keeps the others from working.
+        parameters["mpi_yield_when_idle"] = "1"
+    return parameters

@@ -1,0 +1,81 @@
+"""Slurm's srun: a step of an allocation that the environment names (SLURM_JOB_ID)."""
+
+from __future__ import annotations
+
+import shlex
+
+from hvlab.lab.backends import BACKENDS
+from hvlab.workloads.launchers import pyxis
+from hvlab.workloads.launchers.command import Command, Job, launcher, recipe
+from hvlab.workloads.launchers.mpirun import transport
+
+NAME = "srun"
+# As mpirun starts ranks: not bound, and as many as are asked for.
+_PLACING = ("--cpu-bind=none", "--overcommit")
+# A rank that has ended well waits so long for the others, in seconds, before srun ends them.
+_WAIT_S = 30
+# Open MPI's own PMIx has no munge; before Slurm 22.05, which has mpi.conf, only the environment says so.
+_PMIX = {"PMIX_MCA_psec": "native"}
+# slurmd's PMIx refuses direct connections now and then, and ssh with a command reads no profile that says so.
+_OWN_PMIX = {**_PMIX, "SLURM_PMIX_DIRECT_CONN": "false"}
+
+
+@launcher(NAME)
+def command(job: Job) -> Command:
+    """Return the command that starts every rank as one step; its environment is handed on to the ranks.
+
+    Open MPI's ranks find one another through Slurm's PMIx, or what ``lab_slurm_mpi`` names. Horovod over Gloo
+    knows no Slurm: there a program beside srun tells the ranks where they meet. Ranks of a case with a
+    container are inside it, and so is what serves their meeting place, for it needs Horovod.
+    """
+    case = job.case
+    placed = [host for host in case.hosts for _ in range(case.slots)]
+    backend = BACKENDS[case.backend]
+    step = f"hvlab-{job.env['HVLAB_CASE']}"
+    argv = [
+        *("srun", f"--job-name={step}", _pmi(job)),
+        # Rank 0 on the first host of the case, whatever Slurm's order of nodes.
+        *("--distribution=arbitrary", f"--nodelist={','.join(placed)}"),
+        *(f"--nodes={len(case.hosts)}", f"--ntasks={case.world_size}"),
+        *_PLACING,
+        # Also where a job script had --export=NONE, which srun would take over.
+        "--export=ALL",
+        *("--kill-on-bad-exit=1", f"--wait={_WAIT_S}"),
+        # The case's own folder is on the first host only.
+        "--chdir=/tmp",
+        *job.srun,
+    ]
+    env = _environment(job)
+    program = pyxis.inside(job.program, env, job.home) if case.container else job.program
+    if not backend.meeting:
+        return Command((*argv, *program), env, step)
+    meeting, python, rank_python = f"{job.workloads}/meeting.py", shlex.quote(job.python), job.host_python
+    if case.container:
+        one = (f"--job-name={step}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={job.head}")
+        serve = ("srun", *one, "--mpi=none", "--cpu-bind=none", *job.srun, job.python)
+        python, rank_python = shlex.join(serve), job.python
+    start = (job.host_python, meeting, "start", python, job.slots, job.interface)
+    return Command((*start, *argv, rank_python, meeting, "rank", *program), env, step)
+
+
+@recipe(NAME)
+def own_job(job: Job) -> Command:
+    """Return how ranks find one another and are placed, and what they send through."""
+    return Command(("srun", _pmi(job), *_PLACING, *job.srun), _environment(job))
+
+
+def _by_pmi(job: Job) -> bool:
+    """Return whether the ranks find one another through Slurm: those of MPI do."""
+    backend = BACKENDS[job.case.backend]
+    return backend.parallel and not backend.meeting
+
+
+def _pmi(job: Job) -> str:
+    return f"--mpi={job.pmi if _by_pmi(job) else 'none'}"
+
+
+def _environment(job: Job) -> dict[str, str]:
+    if not _by_pmi(job):
+        return dict(job.env)
+    pmix = _PMIX if job.foreign else _OWN_PMIX
+    return {**pmix, **{f"OMPI_MCA_{name}": value for name, value in transport(job).items()}, **job.env}
