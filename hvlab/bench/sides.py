@@ -13,7 +13,7 @@ from hvlab.base.errors import UsageError, unknown
 from hvlab.base.masking import masked
 from hvlab.bench.matrix import Block
 from hvlab.bench.settings import load
-from hvlab.lab.backends import BACKENDS
+from hvlab.lab.backends import LAUNCHERS
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import choose
 from hvlab.workloads import parameters
@@ -21,7 +21,6 @@ from hvlab.workloads.parameters import ENV, SAMPLES, WORK, Value, find, inherite
 
 A, B = "A", "B"
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
-_LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 _REMEDY = (
     "write --ab 'fusion_threshold=1M' 'fusion_threshold=64M': parameters, backend=, launcher= or environment "
     "variables (NCCL_ALGO=Ring), separated by spaces"
@@ -119,8 +118,8 @@ def _with(block: Block, side: str, settings: Settings, switched: Iterable[str], 
             remedy="give each side one value of what is switched, with --ab or else with --set or --backend",
         )
     launcher = settings.get("launcher", block.launcher)
-    if launcher is not None and launcher not in _LAUNCHERS:
-        raise unknown("launcher", launcher, _LAUNCHERS)
+    if launcher is not None and launcher not in LAUNCHERS:
+        raise unknown("launcher", launcher, LAUNCHERS)
     return dataclasses.replace(block, backends=backends, launcher=launcher, axes=axes, side=side)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,19 +17,20 @@ from hvlab.base.paths import results_dir
 from hvlab.bench import manifests, suite
 from hvlab.bench.estimate import estimate
 from hvlab.bench.placement import most_slots
+from hvlab.bench.request import BenchRequest, specify
 from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_export, bench_output, candidates, options
-from hvlab.cli.bench_request import SHORT, RepeatsType, TimeType, requested
 from hvlab.cli.groups import GroupedCommand
-from hvlab.lab.backends import BACKENDS, FRAMEWORKS
+from hvlab.lab.backends import BACKENDS, FRAMEWORKS, LAUNCHERS
 from hvlab.lab.inventory import Lab, load
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
 from hvlab.vlab import limits
 from hvlab.workloads import WORKLOADS
 
-_LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
+# Every one of them is a value in a mapping of its own: `--set sizes=1M`.
+SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
 # What --resume can be combined with: where the run is, and the output format.
 _WITH_RESUME = ("inventory", "limit", "here", "python", "resume", "folder", "output_format", "dry_run")
 # And --against: what B changes, and how much is measured.
@@ -61,10 +62,6 @@ class _Bench(GroupedCommand):
         lambda: ("Parameters of your own training", bench_output.parameter_rows("real")),
         lambda: ("Parameters of all workloads", bench_output.common_rows()),
     )
-
-
-def _number(name: str, default: int, text: str) -> Callable[[F], F]:
-    return click.option(name, type=click.IntRange(1), default=default, show_default=True, help=text)
 
 
 def _short(name: str) -> Callable[[F], F]:
@@ -174,30 +171,28 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option("--no-cuda", is_flag=True, help="Do not use GPUs: short for --set device=cpu.")
 @click.option(
     "--repeats",
-    type=RepeatsType(),
+    type=options.RepeatsType(),
     metavar="N|auto",
-    default=1,
-    show_default=True,
     help="How many times each case is run, each time in a different order. auto: 6, then up to 16 of those "
-    "whose comparison is still open. --ab and --against take auto unless a number is given.",
+    "whose comparison is still open. Default: 1; with --ab and --against auto.",
 )
 @click.option(
     "--time-limit",
-    type=TimeType(),
+    type=options.TimeType(),
     metavar="TIME",
     default=0,
     help="With --repeats auto: start no more repeats after this time (90s, 20m, 2h); the run can be resumed.",
 )
-@_number("--timeout", 900, "Time limit of a case, in seconds.")
+@click.option("--timeout", type=click.IntRange(1), help="Time limit of a case, in seconds. Default: 900.")
 @click.option(
     "--launcher",
-    type=click.Choice(_LAUNCHERS),
+    type=click.Choice(LAUNCHERS),
     help="What starts the ranks, if the backend leaves a choice. srun: steps of one Slurm allocation, "
     "or of the one that hvlab runs in. Default: srun where the inventory has lab_slurm.",
 )
 @click.option(
     "--queue-limit",
-    type=TimeType(),
+    type=options.TimeType(),
     metavar="TIME",
     default=0,
     help="With srun: how long to wait for Slurm to grant the hosts, as in 90s, 10m, 2h. Default: no limit.",
@@ -208,7 +203,13 @@ def _short(name: str) -> Callable[[F], F]:
     help="Run the ranks in containers of this image: by docker, or with --launcher srun and with --here by "
     "pyxis.",
 )
-@_number("--ssh-port", 9435, "Port of the containers' sshd.")
+@click.option(
+    "--ssh-port",
+    type=click.IntRange(1),
+    default=BenchRequest.ssh_port,
+    show_default=True,
+    help="Port of the containers' sshd.",
+)
 @click.option(
     "--container-option",
     "container_options",
@@ -258,15 +259,17 @@ def command(
     run the same command again. COMMAND is a training of your own, which every rank runs.
     """
     given = {name for name in context.params if _explicit(context, name)}
+    short = {name: value for name in SHORT if (value := values.pop(name)) is not None}
+    request = BenchRequest(**values, short=short)
     if resume is not None and not given <= set(_WITH_RESUME):
         raise UsageError(
             f"--resume {resume} uses the options of that run, and takes no "
             f"{_options(context, given - set(_WITH_RESUME))}",
             remedy="leave those options out, or start a new run",
         )
-    if values["against"] is not None and not given <= set(_WITH_AGAINST):
+    if request.against is not None and not given <= set(_WITH_AGAINST):
         raise UsageError(
-            f"--against {values['against']} measures what that run measured, and takes no "
+            f"--against {request.against} measures what that run measured, and takes no "
             f"{_options(context, given - set(_WITH_AGAINST))}",
             remedy="leave those options out, or name both settings with --ab",
         )
@@ -278,13 +281,13 @@ def command(
         raise UsageError(
             "--output is for --export", remedy="name the folder of a run's results with --results"
         )
+    store = Store(folder.absolute() if folder else results_dir())
     if here:
-        lab = context.with_resource(_job(given, python, values | {"resume": resume, "folder": folder}))
+        lab = context.with_resource(_job(request, given, python, store, resume or request.against))
     else:
         lab = _lab(inventory, limit, prefetch=not dry_run and not export)
-    store = _store(folder)
     if resume is None:
-        run, schedule = None, Schedule.of(requested(lab, values, given, store), lab)
+        run, schedule = None, Schedule.of(specify(request, lab, store), lab)
     else:
         run, schedule = resumed(store, resume, lab)
     held = limits.held(lab.name) if any(host.virtual for host in lab.hosts) else {}
@@ -302,11 +305,9 @@ def command(
     return _measure(schedule, store, output_format, restart=restart, run=run)
 
 
-def _store(folder: Path | None) -> Store:
-    return Store(folder.absolute() if folder else results_dir())
-
-
-def _job(given: set[str], python: str | None, values: Mapping[str, Any]) -> AbstractContextManager[Lab]:
+def _job(
+    request: BenchRequest, given: set[str], python: str | None, store: Store, earlier: str | None
+) -> AbstractContextManager[Lab]:
     """Return the hosts of this Slurm job, for as long as the command runs."""
     from hvlab.remote import here  # noqa: PLC0415 - it loads slowly
 
@@ -317,10 +318,11 @@ def _job(given: set[str], python: str | None, values: Mapping[str, Any]) -> Abst
             f"--{', --'.join(name.replace('_', '-') for name in others)}",
             remedy="leave that out; ask Slurm for other hosts, or choose with --hosts",
         )
-    earlier = values["resume"] or values["against"]
-    store = _store(values["folder"])
-    asked = store.spec(store.run(earlier).run_id)[1] if earlier else values
-    return here.lab(python, image=asked.get("container"), options=asked.get("container_options") or ())
+    image, own = request.container, request.container_options
+    if earlier:
+        asked = store.spec(store.run(earlier).run_id)[1]
+        image, own = asked.get("container"), tuple(asked.get("container_options") or ())
+    return here.lab(python, image=image, options=own)
 
 
 def _lab(inventory: Path, limit: str | None, *, prefetch: bool) -> Lab:

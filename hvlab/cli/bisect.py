@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from hvlab.base.paths import results_dir
+from hvlab.bench.request import specify
 from hvlab.cli import candidates, options
-from hvlab.cli.bench_request import one, one_options
 from hvlab.cli.groups import GroupedCommand
+from hvlab.cli.one_configuration import one, one_options
 from hvlab.lab.inventory import load
 from hvlab.results.store import Store
 
@@ -73,7 +74,7 @@ def command(
     from hvlab.stack.resolver.facts import from_ansible  # noqa: PLC0415
     from hvlab.stack.resolver.lab import request  # noqa: PLC0415
 
-    spec = one(lab, values, store)
+    spec = specify(one(values, lab), lab, store)
     given = [ends.read(text, store, lab) for text in (good, bad)]
     notes = tuple(note for text in (good, bad) for note in ends.notes(text))
     for note in notes:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hvlab.base.paths import default_inventory
+from hvlab.bench.suite import AUTO, MOST_REPEATS
 from hvlab.cli import candidates
 
 inventory = click.option(
@@ -57,3 +60,30 @@ results = click.option(
     type=click.Path(path_type=Path),
     help="Folder of the results. Default: $HVLAB_RESULTS, or ./results.",
 )
+
+
+class RepeatsType(click.ParamType[int]):
+    """A number of repeats, or auto, which is 0."""
+
+    name = "repeats"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if value == AUTO:
+            return 0
+        return int(click.IntRange(1, MOST_REPEATS).convert(value, param, ctx))
+
+
+class TimeType(click.ParamType[int]):
+    """A time such as 90s, 20m or 2h, in seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the seconds."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"([1-9]\d*)([smh]?)", str(value).strip())
+        if match is None:
+            self.fail(f"{value} is no time such as 90s, 20m or 2h", param, ctx)
+        return int(match[1]) * {"s": 1, "": 1, "m": 60, "h": 3600}[match[2]]

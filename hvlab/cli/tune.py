@@ -11,9 +11,10 @@ import click
 
 from hvlab.base.errors import UsageError
 from hvlab.base.paths import results_dir
+from hvlab.bench.request import specify
 from hvlab.cli import options
-from hvlab.cli.bench_request import TimeType, one, one_options
 from hvlab.cli.groups import GroupedCommand
+from hvlab.cli.one_configuration import one, one_options
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
 from hvlab.results.lock import measuring
@@ -62,7 +63,7 @@ class _Tune(GroupedCommand):
 )
 @click.option(
     "--budget",
-    type=TimeType(),
+    type=options.TimeType(),
     metavar="TIME",
     default=1200,
     help="Time for search and proof together, as in 2h; no less than some 22 launches. Default: 20m.",
@@ -159,8 +160,9 @@ def _request(
     from hvlab.searches.tune.session import TuneRequest  # noqa: PLC0415
 
     today = files.load(settings) if settings else files.SettingsFile()
-    spec = one(lab, values, store)
-    searched = _space(space_file, spec.blocks[0], values["launcher"], lab)
+    asked = one(values, lab)
+    spec = specify(asked, lab, store)
+    searched = _space(space_file, spec.blocks[0], asked.launcher, lab)
     space = spaces.space(searched, today, rank_env=lab.vars.get("lab_rank_env"))
     return TuneRequest(spec, lab, space, **search)
 

@@ -148,6 +148,7 @@ SERIAL = next(name for name, backend in BACKENDS.items() if not backend.parallel
 PARALLEL = tuple(name for name, backend in BACKENDS.items() if backend.framework == HOROVOD)
 DDP_BACKENDS = tuple(name for name, backend in BACKENDS.items() if backend.framework == DDP)
 FRAMEWORKS = (HOROVOD, DDP)
+LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 
 
 def of_framework(name: str, framework: str) -> str | None:

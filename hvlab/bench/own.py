@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from hvlab.base.errors import UsageError, unknown
 from hvlab.lab.backends import BACKENDS, FRAMEWORKS, of_framework
@@ -44,18 +43,17 @@ def backends(
     return tuple(dict.fromkeys([*chosen, *(name for name in named or () if name not in BACKENDS)]))
 
 
-def workloads(values: Mapping[str, Any], named: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Return the workloads that were ``named``; without any, a command is the one."""
-    alone = values["words"] and not named and not values["suite"]
-    return (COMMAND.name,) if alone else named
-
-
-def command(values: Mapping[str, Any], workloads: tuple[str, ...] | None) -> dict[str, object]:
+def command(
+    words: Sequence[str],
+    copy: Sequence[str],
+    pattern: str | None,
+    unit: str | None,
+    workloads: tuple[str, ...] | None,
+) -> dict[str, object]:
     """Return the parameters of the user's own command. Raises UsageError."""
-    words = values["words"]
-    given = {name: values[name] for name in ("pattern", "unit") if values[name]}
+    given = {name: value for name, value in (("pattern", pattern), ("unit", unit)) if value}
     if COMMAND.name not in (workloads or ()):
-        if words or given or values["copy"]:
+        if words or given or copy:
             what = "a command" if words else "--copy, --pattern or --unit"
             raise UsageError(f"{what} belongs to --workload {COMMAND.name}", remedy=f"write {_WRITE}")
         return {}
@@ -64,6 +62,6 @@ def command(values: Mapping[str, Any], workloads: tuple[str, ...] | None) -> dic
     # It loads slowly, and most benches need none of it.
     from hvlab.workloads.datasets import own_files  # noqa: PLC0415
 
-    check_pattern(values["pattern"])
-    copied = own_files.chosen(words, values["copy"], Path.cwd())
+    check_pattern(pattern)
+    copied = own_files.chosen(words, copy, Path.cwd())
     return {"command": shlex.join(words), "copy": copied, **given}

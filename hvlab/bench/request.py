@@ -1,0 +1,201 @@
+"""What ``hvlab bench`` is asked: one frozen request, made once of the options, and what that is on a lab."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hvlab.base.errors import UsageError
+from hvlab.bench import own, settings, sides, suite
+from hvlab.bench.against import against
+from hvlab.bench.matrix import Spec
+from hvlab.lab.backends import BACKENDS, FRAMEWORKS, PARALLEL
+from hvlab.lab.inventory import Lab
+from hvlab.lab.variants import available, choose
+from hvlab.results.store import Store
+from hvlab.statistics.looks import LOOKS
+from hvlab.workloads import WORKLOADS
+from hvlab.workloads.command import COMMAND
+from hvlab.workloads.launchers import srun
+
+AUTO = 0
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """What a user asks to measure; what is None, empty or False was not asked for.
+
+    ``workload``, ``backend`` and ``framework`` are names separated by commas, ``hosts`` and ``slots`` counts
+    or words. ``short`` holds values by parameter, ``sets`` texts NAME=VALUE. ``ab`` is two texts of
+    settings, ``against`` a run. ``words``, ``copy``, ``pattern`` and ``unit`` are a training of the user's.
+    ``repeats`` is a number, or ``AUTO``. ``timeout`` limits a case, ``time_limit`` a run and ``queue_limit``
+    the wait for Slurm, in seconds (0: no limit).
+    """
+
+    workload: str | None = None
+    backend: str | None = None
+    framework: str | None = None
+    suite: str | None = None
+    hosts: str | None = None
+    slots: str | None = None
+    ab: tuple[str, str] | None = None
+    against: str | None = None
+    settings: Path | None = None
+    sets: tuple[str, ...] = ()
+    short: Mapping[str, str] = field(default_factory=dict)
+    no_cuda: bool = False
+    words: tuple[str, ...] = ()
+    copy: tuple[str, ...] = ()
+    pattern: str | None = None
+    unit: str | None = None
+    repeats: int | None = None
+    time_limit: int = 0
+    timeout: int | None = None
+    queue_limit: int = 0
+    launcher: str | None = None
+    container: str | None = None
+    ssh_port: int = Spec.ssh_port
+    container_options: tuple[str, ...] = ()
+
+
+def one_configuration(request: BenchRequest, lab: Lab) -> BenchRequest:
+    """Return a request for one configuration: by default on all hosts, with GPUs if any."""
+    usable = available(lab.hosts) or PARALLEL
+    return replace(
+        request,
+        backend=request.backend or min(usable, key=lambda name: not BACKENDS[name].gpu),
+        hosts=request.hosts or str(len(lab.hosts)),
+        repeats=1,
+    )
+
+
+def specify(request: BenchRequest, lab: Lab, store: Store) -> Spec:
+    """Return what is requested: one side, or two that are measured in turn. Raises UsageError."""
+    spec = _against(request, lab, store) if request.against else _spec(request, lab)
+    if request.time_limit and not spec.auto:
+        raise UsageError("--time-limit is for --repeats auto", remedy="write --repeats auto")
+    if request.ab:
+        texts = dict(zip((sides.A, sides.B), map(sides.read, request.ab), strict=True))
+        asked = spec.asked or any("backend" in settings for settings in texts.values())
+        blocks = sides.sided(spec.blocks, texts, lab)
+        spec = replace(spec, blocks=blocks, sides=sides.values(texts, spec.blocks), asked=asked)
+    _check_launchers(spec, lab)
+    _check_text(spec)
+    return spec
+
+
+def _check_launchers(spec: Spec, lab: Lab) -> None:
+    launchers = {block.launcher or spec.launcher for block in spec.blocks}
+    others = sorted(name or "other launchers" for name in launchers - {srun.NAME})
+    if lab.step and others:
+        raise UsageError(
+            f"{', '.join(others)} cannot start ranks on the hosts of a Slurm job: --here has no ssh",
+            remedy="leave the launcher out: with --here it is srun",
+        )
+    if spec.container and srun.NAME in launchers and others:
+        raise UsageError(
+            f"the containers of srun are pyxis's, those of {', '.join(others)} docker's: a run has one kind",
+            remedy="compare launchers without --container",
+        )
+
+
+def _check_text(spec: Spec) -> None:
+    """Raise UsageError for bytes that are no UTF-8: the program would run, but no report could name it."""
+    text = json.dumps(asdict(spec), ensure_ascii=False)
+    if odd := re.search('[^"]{0,40}[\ud800-\udfff]', text):
+        shown = odd[0].encode("utf-8", "backslashreplace").decode()
+        raise UsageError(
+            f"this is not UTF-8: {shown}",
+            remedy="give the file another name, or put that value into a script of your own",
+        )
+
+
+def _against(request: BenchRequest, lab: Lab, store: Store) -> Spec:
+    changes = {name: str(value) for name, value in _sets(request).items()}
+    for name, value in (("backend", request.backend), ("launcher", request.launcher)):
+        changes |= {name: value} if value else {}
+    spec = against(store, str(request.against), changes, lab)
+    return replace(
+        spec,
+        time_limit=request.time_limit,
+        queue_limit=request.queue_limit,
+        **_repeats(request.repeats or AUTO),
+    )
+
+
+def _spec(request: BenchRequest, lab: Lab) -> Spec:
+    """Return what the options and the suite ask for."""
+    named = own.backends(
+        _names(request.backend, "--backend", BACKENDS),
+        _names(request.framework, "--framework", FRAMEWORKS),
+        lab,
+    )
+    workloads = _names(request.workload, "--workload", WORKLOADS)
+    if request.words and not workloads and not request.suite:
+        workloads = (COMMAND.name,)
+    ours = own.command(request.words, request.copy, request.pattern, request.unit, workloads)
+    overrides = suite.Overrides(
+        workloads=workloads,
+        backends=tuple(choose(named, lab)) if named else None,
+        hosts=request.hosts,
+        slots=request.slots,
+        sets=_sets(request) | ours,
+    )
+    chosen = suite.load(request.suite) if request.suite else suite.plain(overrides, lab)
+    launcher = request.launcher
+    if lab.step or (lab.slurm and not request.container):
+        launcher = launcher or srun.NAME
+    return Spec(
+        blocks=suite.blocks(chosen, lab, overrides),
+        **_repeats(_number_of_repeats(request, chosen)),
+        time_limit=request.time_limit,
+        queue_limit=request.queue_limit,
+        timeout=request.timeout or chosen.timeout or Spec.timeout,
+        suite=chosen.name,
+        asked=bool(named),
+        launcher=launcher,
+        container=request.container,
+        ssh_port=request.ssh_port,
+        container_options=request.container_options,
+    )
+
+
+def _number_of_repeats(request: BenchRequest, chosen: suite.Suite) -> int:
+    """Return the repeats of the request, of two sides or of the suite."""
+    if request.repeats is not None:
+        return request.repeats
+    if request.ab:
+        return AUTO
+    return 1 if chosen.repeats is None else chosen.repeats
+
+
+def _repeats(number: int) -> dict[str, Any]:
+    """Return the fields of a specification for so many repeats; ``AUTO``: as many as its questions need."""
+    return {"auto": number == AUTO, "repeats": number or LOOKS[-1].repeats}
+
+
+def _names(text: str | None, option: str, known: Iterable[str]) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    named = [name.strip() for name in text.split(",") if name.strip()]
+    if not named:
+        raise UsageError(f"{option} is empty", remedy=f"choose from {', '.join(known)}")
+    return tuple(dict.fromkeys(named))
+
+
+def _sets(request: BenchRequest) -> dict[str, object]:
+    """Return what was set, by parameter."""
+    parameters: dict[str, object] = {}
+    if request.settings:
+        parameters |= settings.load(request.settings).parameters
+    parameters |= request.short
+    for text in request.sets:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set {text}: no value", remedy=f"write --set {name}=VALUE")
+        parameters[name.strip().replace("-", "_")] = value
+    return parameters | ({"device": "cpu"} if request.no_cuda else {})
