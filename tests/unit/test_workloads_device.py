@@ -30,12 +30,12 @@ def ranks(calls: list[str]) -> SimpleNamespace:
 
 
 def test_ranks_of_a_host_take_its_gpus_in_turn(program, calls, ranks):
-    assert program.place("cuda", ranks) == "cuda:1"
+    assert program.Alone.place(ranks, "cuda") == "cuda:1"
     assert calls == ["set_device 1"]
 
 
 def test_no_gpu_is_asked_for_on_the_cpu(program, calls, ranks):
-    assert program.place("cpu", ranks) == "cpu"
+    assert program.Alone.place(ranks, "cpu") == "cpu"
     assert calls == []
 
 
@@ -44,7 +44,7 @@ def test_a_rank_without_gpu_says_who_it_is_and_what_torch_is(program, ranks, mon
     with pytest.raises(
         RuntimeError, match=r"rank 7 on .* can use no GPU: torch 2.12.0\+cpu was built for CUDA none"
     ):
-        program.place("cuda", ranks)
+        program.Alone.place(ranks, "cuda")
 
 
 def test_the_clock_waits_for_the_gpu(program, calls, ranks, monkeypatch):

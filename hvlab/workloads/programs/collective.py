@@ -20,7 +20,7 @@ import torch
 
 import patterns
 import world as ranks_of
-from world import Alone
+from ranks import Alone
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "uint8", "int32", "int64")
 COLLECTIVES = ("allreduce", "broadcast", "allgather", "alltoall", "reducescatter")

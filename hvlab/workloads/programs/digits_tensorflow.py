@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 import numpy
 
 import samples
-from world import Alone
+from ranks import Alone
 from world_tensorflow import tf
 
 TEST_BATCH = 1000

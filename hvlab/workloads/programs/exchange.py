@@ -22,7 +22,7 @@ from typing import Any, Sequence
 import torch
 
 from gradients import NUMBERS, EightBit, Shares
-from world import Alone
+from ranks import Alone
 
 NAMES = ("none", "fp16", "bf16", "8bit", "naive8")
 MAXIMUM_BYTES = 4

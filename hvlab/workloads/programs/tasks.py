@@ -12,7 +12,7 @@ from torch import nn
 
 import models
 import samples
-from world import Alone
+from ranks import Alone
 
 CLASSES = 1000
 VOCABULARY = 1000

@@ -21,7 +21,7 @@ import models
 import tasks
 import training
 import world as ranks_of
-from world import Alone
+from ranks import Alone
 
 PROOF_NUMBERS = 2**18
 

@@ -17,7 +17,7 @@ import training
 import world as ranks_of
 import world_tensorflow as connected
 from digits_tensorflow import Digits
-from world import Alone
+from ranks import Alone
 from world_tensorflow import tf
 
 NAMES = ("none", "fp16")

@@ -16,7 +16,7 @@ import time
 from typing import Any, Callable, Iterable, Sequence
 
 import world as ranks_of
-from world import Alone
+from ranks import Alone
 
 WARM_UP = 0.1
 COMPUTE_STEPS = 5

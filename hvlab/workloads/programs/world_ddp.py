@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 import launched
-import world
+import ranks
 
 # As long as Horovod waits for ranks that do not answer.
 PATIENCE = timedelta(seconds=80)
@@ -130,15 +130,15 @@ class Group:
                 )
 
 
-class Ranks(world.Ranks):
-    """All ranks that torch.distributed connects. Raises world.UnavailableError without such a group."""
+class Ranks(ranks.Ranks):
+    """All ranks that torch.distributed connects. Raises ranks.UnavailableError without such a group."""
 
     ddp = True
 
     def __init__(self, name: str) -> None:
         if not getattr(dist, "is_{}_available".format(name))():
             message = "torch {} was built without {}".format(torch.__version__, name)
-            raise world.UnavailableError(message, launched.place()[0])
+            raise ranks.UnavailableError(message, launched.place()[0])
         self.hvd = self.group = Group(name)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.local_rank = self.group.own_local_rank

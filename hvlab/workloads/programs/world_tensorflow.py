@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Its C++ part reads that variable once.
 import tensorflow as tf
 
-import world
+import ranks
 
 __all__ = ["Alone", "Ranks", "tf"]
 
@@ -28,7 +28,7 @@ tf.config.threading.set_intra_op_parallelism_threads(int(os.environ.get("OMP_NUM
 tf.config.threading.set_inter_op_parallelism_threads(BETWEEN_OPERATIONS)
 
 
-class Alone(world.Alone):
+class Alone(ranks.Alone):
     """One process without Horovod, whose tensors are TensorFlow's."""
 
     def versions(self) -> dict[str, str]:
