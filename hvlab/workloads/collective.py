@@ -11,7 +11,7 @@ from typing import Any
 from hvlab.statistics import interval
 from hvlab.workloads import answered, samples
 from hvlab.workloads.case import Case
-from hvlab.workloads.metrics import busbw_factor
+from hvlab.workloads.operations import OPERATIONS
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
 from hvlab.workloads.parameters import Parameter
 from hvlab.workloads.sizes import DTYPES
@@ -59,7 +59,7 @@ def _figures(case: Case, row: Mapping[str, Any]) -> Iterator[Figure]:
         "time_min": min(timed.times),
         "time_max": max(timed.times),
         "algbw": algbw,
-        "busbw": algbw * busbw_factor(case.workload, case.world_size),
+        "busbw": algbw * OPERATIONS[case.workload].busbw(case.world_size),
         "warmup": timed.warmup,
     }
     return (figure(metric, value, size_bytes=size) for metric, value in values.items())

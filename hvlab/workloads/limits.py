@@ -12,6 +12,7 @@ from hvlab.lab.backends import BACKENDS, DDP, PARALLEL
 from hvlab.lab.inventory import Host
 from hvlab.lab.variants import carries
 from hvlab.workloads.case import Case
+from hvlab.workloads.operations import OPERATIONS
 from hvlab.workloads.parameters import TUNING
 from hvlab.workloads.sizes import DTYPES
 
@@ -42,7 +43,7 @@ def reason(case: Case, collective: str, hosts: Sequence[Host]) -> str | None:
 
 def step(case: Case, collective: str) -> int:
     """Return the bytes that each size must be a multiple of: an element, for each rank where all share."""
-    parts = 1 if collective in ("allreduce", "broadcast") else case.world_size
+    parts = case.world_size if OPERATIONS[collective].shared else 1
     tensors = 1 if case.params.get("form", "single") == "single" else case.params["tensors"]
     return DTYPES[case.params["dtype"]] * parts * int(tensors)
 

@@ -16,7 +16,6 @@ class Metric:
     better: Literal["low", "high"] | None = None
 
 
-_ALL_TO_ALL = ("reducescatter", "allgather", "alltoall", "gather", "scatter")
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -62,14 +61,3 @@ METRICS: Mapping[str, Metric] = {
         Metric("stolen", "%"),
     )
 }
-
-
-def busbw_factor(operation: str, ranks: int) -> float:
-    """Return busbw/algbw: 2(n-1)/n, (n-1)/n or 1 (nccl-tests, doc/PERFORMANCE.md).
-
-    S of algbw is the whole buffer: of one rank for allreduce and broadcast, and of what all send one rank or
-    one rank sends all for the others.
-    """
-    if operation == "allreduce":
-        return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if operation in _ALL_TO_ALL else 1.0

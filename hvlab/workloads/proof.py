@@ -1,8 +1,8 @@
 """What Horovod's timeline and torch's profiler prove: who carried a collective. Pure.
 
-Names of activities are those of horovod 0.28.1 (common/common.h), and of torch 2.13, whose process groups
-name theirs ``gloo:all_reduce`` (torch/csrc/distributed/c10d). In Horovod, Gloo's alltoall shows as
-MPI_ALLTOALL (common/ops/gloo_operations.cc), so that Horovod's own state has to tell the two apart.
+Activities end as ``operations`` has it; torch's process groups name theirs ``gloo:all_reduce``. In Horovod
+0.28.1, Gloo's alltoall shows as MPI_ALLTOALL (common/ops/gloo_operations.cc), so that Horovod's own state has
+to tell the two apart.
 """
 
 from __future__ import annotations
@@ -12,18 +12,11 @@ from typing import Any
 
 from hvlab.lab.backends import BACKENDS, DDP, DDP_BACKENDS, PARALLEL
 from hvlab.workloads.case import Case
+from hvlab.workloads.operations import OPERATIONS
 
-# What a workload's backend has to show at least one of.
-_SHOWN: Mapping[str, tuple[str, ...]] = {
-    "allreduce": ("ALLREDUCE", "ADASUM_ALLREDUCE", "all_reduce"),
-    "broadcast": ("BCAST", "broadcast"),
-    "allgather": ("ALLGATHER", "CROSS_ALLGATHER", "all_gather", "_all_gather_base"),
-    "alltoall": ("ALLTOALL", "all_to_all"),
-    "reducescatter": ("REDUCESCATTER", "reduce_scatter", "_reduce_scatter_base"),
-}
 # Compression may send gradients by other ways than an allreduce.
-_TRAINING = (*_SHOWN["allreduce"], *_SHOWN["allgather"])
-_ALL = {*(name for names in _SHOWN.values() for name in names), "REDUCE"}
+_TRAINING = (*OPERATIONS["allreduce"].shown, *OPERATIONS["allgather"].shown)
+_ALL = {*(name for operation in OPERATIONS.values() for name in operation.shown), "REDUCE"}
 _EVIDENCE = {DDP: "torch's profiler"}
 # Of a user's own training, torch.distributed says which process groups it has; nobody profiles it.
 _GROUP = "process_group"
@@ -52,7 +45,8 @@ def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
     if set(carriers) != expected(case) and not _own(case, carriers):
         carried = "+".join(carriers) or "no known backend"
         return f"asked for {case.backend}, but {carried} carried it ({evidence} shows {shown})"
-    activities = _ANY if case.command else _SHOWN.get(case.workload, _TRAINING)
+    own = OPERATIONS.get(case.workload)
+    activities = _ANY if case.command else own.shown if own else _TRAINING
     if not expected(case) & set(_carriers(case, names, activities)):
         return f"asked for {case.workload}, but {evidence} shows {shown}"
     return None

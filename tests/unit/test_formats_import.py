@@ -18,6 +18,7 @@ from hvlab.results import configurations, formats
 from hvlab.results.formats import READERS, importing, launch
 from hvlab.results.formats.records import LaunchOverrides, LogSource, records
 from hvlab.results.store import Store
+from hvlab.workloads import operations
 from tests.unit import reports
 from tests.unit.formats_run import FAILED, RUN, TIMES, measured
 
@@ -262,7 +263,7 @@ def test_launches_with_other_settings_are_no_repeats(name):
 def test_a_log_that_is_exported_and_imported_is_as_it_was(name, path):
     told = {"workload": "alltoall"} if "alltoall" in path.name else {}
     told |= {"hosts": ("a",), "slots": 8} if path.name.startswith(("all", "reduce", "several")) else {}
-    before = [r for r in taken(path, reader=path.parent.name, **told) if r.workload in launch.COLLECTIVES]
+    before = [r for r in taken(path, reader=path.parent.name, **told) if r.workload in operations.COLLECTIVES]
     measured = [record for record in before if record.metric]
     if not measured or (name == "osu" and not any(record.metric == "time" for record in measured)):
         return

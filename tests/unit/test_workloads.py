@@ -10,7 +10,8 @@ import pytest
 from hvlab.doctor import known
 from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL
 from hvlab.workloads import WORKLOADS, argv, data, outcome
-from hvlab.workloads.metrics import METRICS, busbw_factor
+from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.operations import OPERATIONS
 from hvlab.workloads.outcome import last_words, launcher_error
 from tests.unit.labs import case
 
@@ -142,7 +143,7 @@ def test_the_warm_up_does_not_count(tmp_path):
     ],
 )
 def test_bus_bandwidth(workload, ranks, factor):
-    assert busbw_factor(workload, ranks) == factor
+    assert OPERATIONS[workload].busbw(ranks) == factor
 
 
 def test_every_metric_is_known_with_its_unit(tmp_path):

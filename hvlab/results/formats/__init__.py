@@ -28,9 +28,10 @@ from dataclasses import dataclass
 
 from hvlab.base.errors import UsageError, unknown
 from hvlab.results.formats import nccl_json, nccl_print, nccl_text, osu, osu_print, training
-from hvlab.results.formats.launch import COLLECTIVES, Launch, MeasuredRun, launches
+from hvlab.results.formats.launch import Launch, MeasuredRun, launches
 from hvlab.results.formats.plain import as_csv, as_jsonl, as_junit
 from hvlab.results.formats.prometheus import as_prometheus
+from hvlab.workloads.operations import COLLECTIVES
 
 __all__ = ["FORMATS", "READERS", "Format", "MeasuredRun", "Reader", "detect", "export", "left_out"]
 

@@ -13,9 +13,8 @@ from hvlab.base.errors import UsageError
 from hvlab.results.formats.lines import ORIGIN, number
 from hvlab.results.store import Record, Run
 from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.operations import COLLECTIVES
 
-# What benchmark logs have a place for.
-COLLECTIVES = ("allreduce", "broadcast", "allgather", "alltoall", "reducescatter")
 # Half of the last digit that the tools print.
 _PRINTED = 0.00501
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hvlab.workloads import sizes
+from hvlab.workloads.operations import OPERATIONS
 
 # As nccl-tests writes them today (src/common.cu), and what older versions wrote.
 DTYPES: Mapping[str, str] = {
@@ -30,30 +31,12 @@ OPS: Mapping[str, str] = {"sum": "sum", "avg": "average", "prod": "prod", "max":
 # Words that stand in the column redop.
 REDOPS = (*OPS, "mulsum", "all", "none", "adasum")
 
-PROGRAMS: Mapping[str, str] = {
-    "all_reduce": "allreduce",
-    "all_gather": "allgather",
-    "broadcast": "broadcast",
-    "reduce_scatter": "reducescatter",
-    "alltoall": "alltoall",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "sendrecv": "sendrecv",
-    "hypercube": "hypercube",
-}
+PROGRAMS: Mapping[str, str] = {item.nccl_tests: item.name for item in OPERATIONS.values()}
 
 # What stands between "# OSU MPI" and "Test" (c/util/osu_util_mpi.c and the benchmarks' own headers), where
 # hvlab has a word of its own; all other tests keep theirs, such as put-latency and non-blocking-allreduce.
 OSU: Mapping[str, str] = {
-    "Allreduce Latency": "allreduce",
-    "Broadcast Latency": "broadcast",
-    "Allgather Latency": "allgather",
-    "All-to-All Personalized Exchange Latency": "alltoall",
-    "Reduce_scatter Latency": "reducescatter",
-    "Reduce Latency": "reduce",
-    "Gather Latency": "gather",
-    "Scatter Latency": "scatter",
+    **{item.osu: item.name for item in OPERATIONS.values() if item.osu},
     "Latency": "latency",
     "Bandwidth": "bandwidth",
     "Bi-Directional Bandwidth": "bidirectional-bandwidth",
@@ -65,9 +48,8 @@ MPI_DTYPES: Mapping[str, str] = {
     "MPI_DOUBLE": "float64",
 }
 # OSU gives the size of one message between two ranks; nccl-tests and hvlab count the whole buffer.
-OSU_BY_MESSAGE = ("allgather", "alltoall", "gather", "scatter")
-# Collectives that combine what the ranks hold.
-REDUCING = ("allreduce", "reduce", "reducescatter")
+OSU_BY_MESSAGE = tuple(item.name for item in OPERATIONS.values() if item.shared and not item.reduces)
+REDUCING = tuple(item.name for item in OPERATIONS.values() if item.reduces)
 
 
 def reverse(table: Mapping[str, str], name: str | None) -> str | None:

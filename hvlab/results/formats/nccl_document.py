@@ -11,11 +11,12 @@ from typing import Any
 from hvlab.results.formats.launch import Launch, LaunchRow, shares
 from hvlab.results.formats.names import DTYPES, ITEM_BYTES, OPS, PROGRAMS, REDUCING, reverse
 from hvlab.results.formats.nccl_columns import HALF, HALVES, ITERATIONS
+from hvlab.workloads.operations import OPERATIONS
 
 _VERSION = 2
 _DEFAULT_STEP = 2**20
-# Each rank has this share of the bytes; elements are counted for each rank.
-_SHARED = ("allgather", "alltoall", "reducescatter")
+# Elements are counted for each rank.
+_SHARED = tuple(item.name for item in OPERATIONS.values() if item.shared)
 
 
 def document(launch: Launch) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hvlab.results.formats.launch import LaunchRow
 from hvlab.results.formats.lines import whole
-from hvlab.workloads.metrics import busbw_factor
+from hvlab.workloads.operations import OPERATIONS
 
 # A bandwidth from which two digits after the point tell one number of ranks from the next.
 _CLEAR_GB_S = 1.0
@@ -41,4 +41,4 @@ def agree(workload: str | None, ranks: int, rows: Iterable[LaunchRow]) -> bool:
     ]  # fmt: skip
     if workload != "allreduce" or not ratios or not ranks:
         return True
-    return abs(statistics.median(ratios) - busbw_factor(workload, ranks)) <= _APART
+    return abs(statistics.median(ratios) - OPERATIONS[workload].busbw(ranks)) <= _APART

@@ -14,7 +14,8 @@ from hvlab.base.errors import CheckError, UsageError
 from hvlab.results.formats.launch import Launch, LaunchRow, sorted_items
 from hvlab.results.formats.names import OSU_BY_MESSAGE, PROGRAMS
 from hvlab.results.store import UNKNOWN, Record
-from hvlab.workloads.metrics import METRICS, busbw_factor
+from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.operations import OPERATIONS
 from hvlab.workloads.parameters import TUNING, find
 
 _BACKENDS = {"nccl-tests": "nccl", "osu": "mpi", "training": UNKNOWN}
@@ -201,10 +202,10 @@ def _values(row: LaunchRow, case: Record) -> dict[str, float]:
                 remedy="the time is in another unit, or that of the CPU (-C): give the whole output, whose"
                 " head tells the unit, or measure without -C",
             )
-    if case.workload in PROGRAMS.values():
+    if case.workload in OPERATIONS:
         values.setdefault("algbw", derived)
         if case.world_size:
-            values.setdefault("busbw", derived * busbw_factor(case.workload, case.world_size))
+            values.setdefault("busbw", derived * OPERATIONS[case.workload].busbw(case.world_size))
     return values
 
 

@@ -10,27 +10,10 @@ from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
 from hvlab.searches.tune.space_file import FOLDER, SpaceParameter, load
 from hvlab.workloads import WORKLOADS
 from hvlab.workloads.launchers import mpirun
+from hvlab.workloads.operations import OPERATIONS
 
 # Open MPI's rules for this one go by the bytes of each rank, not of all.
 _ALLGATHERV = 1
-# What carries each of hvlab's collectives: the call of MPI that Horovod 0.28.1 makes (mpi_operations.cc), and
-# that of torch 2.13 (ProcessGroupMPI.cpp).
-_CALLS = {
-    HOROVOD: {
-        "allreduce": "allreduce",
-        "broadcast": "bcast",
-        "allgather": "allgatherv",
-        "alltoall": "alltoallv",
-        "reducescatter": "reduce_scatter",
-    },
-    DDP: {
-        "allreduce": "allreduce",
-        "broadcast": "bcast",
-        "allgather": "allgather",
-        "alltoall": "alltoall",
-        "reducescatter": "reduce_scatter_block",
-    },
-}
 
 
 def of_block(block: Block, launcher: str) -> tuple[SpaceParameter, ...]:
@@ -45,8 +28,9 @@ def of_block(block: Block, launcher: str) -> tuple[SpaceParameter, ...]:
     files += ["hierarchical"] * (bool(backend.hierarchical) and collective == "allreduce")
     files += ["mpirun"] * (launcher == mpirun.NAME)
     if backend.mpi:
+        call = OPERATIONS[collective].mpi[backend.framework]
         # Adasum sends from rank to rank, by none of MPI's collectives.
-        files += [f"mpi_{_CALLS[backend.framework][collective]}"] * ("adasum" not in block.axes.get("op", ()))
+        files += [f"mpi_{call}"] * ("adasum" not in block.axes.get("op", ()))
         files += ["mpi_tcp"] * (block.hosts[0] != 1) + ["mpi_shared"] * (block.slots[0] > 1)
     else:
         files += [file for file in (own, f"{own}_{collective}") if (FOLDER / f"{file}.yml").is_file()]
