@@ -23,6 +23,7 @@ from hvlab.remote.trust import (
     lab_trust,
     replacing_keys,
     revoke,
+    take_over,
 )
 
 SOON = timedelta(weeks=1)
@@ -46,12 +47,20 @@ def command() -> None:
 
 @command.command("init", short_help="Make the lab's authorities and its user's key.")
 @options.inventory
-def init(inventory: Path) -> None:
+@click.option(
+    "--take-over",
+    "authority",
+    metavar="FINGERPRINT",
+    help="Let this lab have hosts that trust another users' authority: somebody else's, or one that was lost.",
+)
+def init(inventory: Path, authority: str | None) -> None:
     """Make the lab's authorities and its user's key, where they are missing or damaged."""
     lab = load(inventory)
     before = lab_trust(lab.name)
     kept = before is not None and not damaged(before)
     trust = ensure_lab_trust(lab.name, user=_user(lab), anew=True)
+    if authority:
+        take_over(trust, authority)
     click.echo(f"{'kept' if kept else 'made'} in {trust.folder}; next: `hvlab keys issue`")
 
 

@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 from pydantic import Field, Json
 
-from hvlab.base.answers.shapes import Address, Cidr, Count, HostAnswer, HostKey, NotNegative, Number, Scalar
+from hvlab.base.answers.shapes import (
+    Address,
+    Cidr,
+    Count,
+    Fingerprint,
+    HostAnswer,
+    HostKey,
+    NotNegative,
+    Number,
+    Scalar,
+)
 
 OctalMode = Annotated[str, Field(pattern="^[0-7]{1,6}$")]
 
@@ -135,6 +145,12 @@ class CommonFacts(HostAnswer):
     hosts: dict[str, LabHostFacts] = {}
 
 
+class SshTrustFacts(HostAnswer):
+    """What role ssh_trust recorded."""
+
+    authority: Fingerprint | None = None
+
+
 class RecordedFacts(HostAnswer):
     """What the roles recorded; a text is Ansible's words on a file of facts that it cannot read."""
 
@@ -142,6 +158,7 @@ class RecordedFacts(HostAnswer):
     hvlab_openmpi: OpenmpiFacts | Scalar = None
     hvlab_python_env: PythonEnvFacts | Scalar = None
     hvlab_horovod: HorovodFacts | Scalar = None
+    hvlab_ssh_trust: SshTrustFacts | Scalar = None
 
 
 class Facts(HostAnswer):

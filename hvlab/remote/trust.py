@@ -38,6 +38,7 @@ SSH_PORT = 22
 # Of hosts in a line of known_hosts: ssh before 7.8 (RHEL 7, Ubuntu 18.04) skips a line of 8192 bytes.
 _NAMES = 50
 _NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]*")
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 # The endings of an authority that is to come into use, and of one that has been in use.
 NEXT, PREVIOUS, FORMER = "next", "previous", "former"
 
@@ -88,6 +89,21 @@ class Trust:
     def user_keys(self) -> list[str]:
         """Return every public key that the lab user ever had, the present one last."""
         return [*_lines(self.former), public(self.identity)]
+
+    @property
+    def authority(self) -> str | None:
+        """Return the fingerprint of the users' authority, by which a host knows its owner; None without one."""
+        return fingerprint(public(self.user_ca)) if public_file(self.user_ca).is_file() else None
+
+    @property
+    def owned(self) -> Path:
+        """Return the list of such fingerprints on hosts of this lab: its own, former ones, those taken over."""
+        return self.folder / "owned"
+
+    @property
+    def authorities(self) -> list[str]:
+        """Return the fingerprints of `owned`."""
+        return _lines(self.owned)
 
     @property
     def signed(self) -> Path:
@@ -274,6 +290,7 @@ def ensure_lab_trust(
                 keep_former(trust)
             for key in (trust.host_ca, trust.user_ca, trust.identity):
                 make_key(key, f"hvlab-{lab}-{key.name}", anew=anew)
+            _add(trust.owned, [fingerprint(public(trust.user_ca))])
         trust.renew_user_certificate(user, life=life)
     except OSError as error:
         raise TrustError(
@@ -299,6 +316,16 @@ def revoke(trust: Trust, keys: Iterable[str]) -> list[str]:
     """Add public keys to those that no host accepts any more; return those that were not among them."""
     with locked(trust.folder):
         return _add(trust.revoked, keys)
+
+
+def take_over(trust: Trust, authority: str) -> None:
+    """Let the lab have hosts that trust this authority, given by its fingerprint. Raises UsageError."""
+    if not _FINGERPRINT.fullmatch(authority):
+        raise UsageError(
+            f"{authority!r} is no fingerprint", remedy="copy SHA256:... from what `hvlab provision` says"
+        )
+    with locked(trust.folder):
+        _add(trust.owned, [authority])
 
 
 def keep_former(trust: Trust) -> None:

@@ -1,6 +1,8 @@
 """What preflight makes of facts."""
 
 import json
+import re
+import shutil
 from dataclasses import asdict, replace
 
 import pytest
@@ -11,12 +13,14 @@ from hvlab.ansible.action import hvlab_preflight as action
 from hvlab.base.answers import mismatch
 from hvlab.base.errors import report
 from hvlab.lab.facts_shape import Facts
+from hvlab.remote import rotation, trust
 from hvlab.stack.provision import preflight
 from hvlab.stack.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
 from tests.unit.fuzzing import QUICK
 from tests.unit.test_answers import VALUES, _replaced
 
 NOW = 1_000_000.0
+OTHER = f"SHA256:{'x' * 43}"
 LIMITS = HostLimits(
     clock_offset_max=5,
     disk_free_mb={"/opt": 3000},
@@ -301,6 +305,49 @@ def test_hosts_that_recorded_different_addresses_are_refused():
     assert [(problem.host, problem.observed) for problem in errors] == [("n2, n3", observed)]
 
 
+def owned(number, authority):
+    return with_facts(
+        make(number), ansible_local={"hvlab_ssh_trust": {"lab": "lab1", "authority": authority}}
+    )
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
+    return trust.ensure_lab_trust("lab1")
+
+
+def test_a_host_that_somebody_else_provisioned_is_refused(lab):
+    """A second folder of keys took the lab over, without a word."""
+    nodes = [make(1), owned(2, OTHER), owned(3, lab.authority)]
+    (problem,) = preflight.check_owner(nodes, lab)
+    assert problem.host == "n2"
+    assert {OTHER, lab.authority, str(lab.folder)} <= set(re.split(r"[ ;]", problem.observed))
+    assert f"`hvlab keys init --take-over {OTHER}`" in problem.remedy
+    trust.take_over(lab, OTHER)
+    assert list(preflight.check_owner(nodes, lab)) == []
+
+
+def test_whoever_lost_the_keys_is_told_what_to_do(lab):
+    node = owned(1, lab.authority)
+    shutil.rmtree(lab.folder)
+    (problem,) = preflight.check_owner([node], lab)
+    assert problem.observed.endswith("has no keys yet")
+    assert "put it back from a backup; if they are lost" in problem.remedy
+    assert list(preflight.check_owner([replace(node, alone=True)], lab)) == []
+
+
+def test_a_host_that_missed_a_rotation_is_still_the_labs(lab):
+    node = owned(1, lab.authority)
+    rotation.announce(lab)
+    rotation.replace(lab)
+    trust.ensure_lab_trust("lab1")
+    rotation.retire(lab)
+    rotation.finish(lab)
+    assert lab.authority != node.authority
+    assert list(preflight.check_owner([node, owned(2, lab.authority)], lab)) == []
+
+
 MALFORMED = {
     "cidrs": {"hvlab": {"interfaces": {"host0": {"cidrs": ["x"], "up": True}}}},
     "interfaces": {"hvlab": {"interfaces": ["host0"]}},
@@ -315,15 +362,15 @@ MALFORMED = {
     "hostname": {"hostname": ["n3"]},
     "python": {"python_version": 3},
     "recorded": {"ansible_local": {"hvlab_common": {"hosts": {"n1": {"address": "10.0.0.1\n6.6.6.6 x"}}}}},
+    "authority": {"ansible_local": {"hvlab_ssh_trust": {"authority": f"{OTHER}\n"}}},
     "aliases": {
         "ansible_local": {"hvlab_common": {"hosts": {"n1": {"address": "10.0.0.1", "aliases": "n2"}}}}
     },
 }
 
 
-@pytest.mark.parametrize("facts", MALFORMED.values(), ids=MALFORMED)
-def test_malformed_facts_fail_the_host_that_sent_them(facts, monkeypatch):
-    """As the plugin has it, which runs on n1 for all hosts."""
+def checked(monkeypatch, **facts):
+    """Return the result of the plugin, which runs on n1 for all hosts; ``facts`` are of n3."""
     usual = {"lab_network": "198.18.0.0/24", "lab_interface": "host0", "groups": {"all": ["n1", "n3"]}}
     hostvars = {node.name: {**usual, "ansible_facts": dict(node.facts)} for node in (make(1), make(3))}
     for number in (1, 3):
@@ -336,7 +383,19 @@ def test_malformed_facts_fail_the_host_that_sent_them(facts, monkeypatch):
     monkeypatch.setattr(action, "arguments", lambda *_: asdict(LIMITS))
     hosts = ["n1", "n3"]
     variables = {"hostvars": hostvars, "groups": usual["groups"], "ansible_play_hosts": hosts}
-    result = plugin.run(task_vars={**variables, "ansible_play_hosts_all": hosts})
+    return plugin.run(task_vars={**variables, "ansible_play_hosts_all": hosts})
+
+
+def test_the_lab_of_another_owner_is_refused_before_anything_is_changed(lab, monkeypatch):
+    result = checked(monkeypatch, ansible_local={"hvlab_ssh_trust": {"authority": OTHER}})
+    assert "nothing was changed" in result["msg"]
+    assert result["problems"].startswith("n3: it was provisioned with other keys")
+    assert not checked(monkeypatch).get("failed")
+
+
+@pytest.mark.parametrize("facts", MALFORMED.values(), ids=MALFORMED)
+def test_malformed_facts_fail_the_host_that_sent_them(facts, monkeypatch):
+    result = checked(monkeypatch, **facts)
     assert result["failed"]
     assert result["problems"].lstrip().startswith("n3: its facts: ")
 

@@ -26,6 +26,17 @@ def lab(data):
     return trust.ensure_lab_trust("lab1")
 
 
+def test_a_lab_is_taken_over_by_the_fingerprint_of_its_authority(tmp_path):
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    call = ["keys", "init", "-i", str(tmp_path / "hosts.yml"), "--take-over"]
+    result = CliRunner().invoke(cli, [*call, "SHA256:short"])
+    assert isinstance(result.exception, UsageError)
+    theirs = f"SHA256:{'x' * 43}"
+    assert CliRunner().invoke(cli, [*call, theirs]).exit_code == 0
+    lab = trust.lab_trust("lab1")
+    assert lab.authorities == [lab.authority, theirs]
+
+
 @pytest.fixture
 def host_key(tmp_path):
     path = tmp_path / "host"

@@ -1,5 +1,6 @@
 """Where sshd's lines go, and which certificates the controller keeps."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_certificate_is_kept_when_the_host_has_it(tmp_path, monkeypatch, check
         "lab": "lab", "user": "ranks", "home": "/home/ranks", "user_days": 7, "host_days": 365,
         "hosts": {"n1": {"address": "198.18.0.11", "aliases": [], "port": 22}}, "user_ca_path": "/etc/ssh/ca",
         "revoked_path": "/etc/ssh/revoked", "sshd_config_path": "/etc/ssh/sshd_config",
-        "ssh_config": "", "sshd_config": "", "fact": "{}", "fact_path": "/etc/ansible/facts.d/x.fact",
+        "ssh_config": "", "sshd_config": "", "fact": {"lab": "lab"}, "fact_path": "/etc/ansible/facts.d/x.fact",
     }  # fmt: skip
     monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
     sent = []
@@ -53,5 +54,6 @@ def test_a_certificate_is_kept_when_the_host_has_it(tmp_path, monkeypatch, check
     assert plugin.run(None, {"inventory_hostname": "n1", "ansible_facts": facts}) == answer
     assert sent[0]["content"].startswith("ssh-ed25519-cert-v01@openssh.com ")
     held = {path.name: path.read_text() for path in lab.signed.glob("*")}
+    assert json.loads(sent[-1]["content"]) == {"lab": "lab", "authority": lab.authority}
     texts = {"n1.pub": " ".join(key.split()[:2]) + "\n", "n1-cert.pub": sent[0]["content"]}
     assert held == {name: texts[name] for name in kept}

@@ -11,9 +11,19 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.modules.hvlab_preflight import DOCUMENTATION
 from hvlab.base.answers import mismatch
 from hvlab.base.errors import Problem, report
+from hvlab.base.paths import trust_dir
 from hvlab.lab.facts_shape import Facts
+from hvlab.remote.trust import Trust
 from hvlab.stack.provision.arguments import arguments
-from hvlab.stack.provision.preflight import HostLimits, PreflightHost, address_of, check, lab_hosts, missing
+from hvlab.stack.provision.preflight import (
+    HostLimits,
+    PreflightHost,
+    address_of,
+    check,
+    check_owner,
+    lab_hosts,
+    missing,
+)
 
 _REMEDY = (
     "look at its Python and at /etc/ansible/facts.d there; a host that sends other facts may be taken over"
@@ -39,10 +49,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         checked = [as_host(name, hostvars[name]) for name in present if not malformed[name]]
         reached = {name: str(hostvars[name].get("ansible_host") or name) for name in groups["all"]}
         hosts = lab_hosts(checked, reached)
+        lab = str(hostvars[present[0]].get("lab_name", "lab"))
         errors, warnings = check(checked, hosts, limits, reached)
         problems = [
             *missing(variables["ansible_play_hosts_all"], present),
             *(Problem(name, f"its facts: {wrong}", _REMEDY) for name, wrong in malformed.items() if wrong),
+            *check_owner(checked, Trust(lab, trust_dir(lab))),
             *errors,
         ]
         if warnings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -84,6 +85,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             trust.write_known_hosts(known_hosts)
         home = {"owner": args["user"]}
         ssh = f"{args['home']}/.ssh"
+        fact = json.dumps(args["fact"] | {"authority": trust.authority}, indent=4, sort_keys=True)
         certified = trust.certificate.read_text("utf-8")
         return [
             {"path": HOST_CERTIFICATE, "content": certificate + "\n", "mode": "0644", "loaded": SSHD_PID},
@@ -107,7 +109,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             },
             {"path": f"{ssh}/id_ed25519-cert.pub", "content": certified, "mode": "0644", **home},
             {"path": f"{ssh}/config", "block": args["ssh_config"], "mode": "0600", **home},
-            {"path": args["fact_path"], "content": args["fact"], "mode": "0644"},
+            {"path": args["fact_path"], "content": fact + "\n", "mode": "0644"},
         ]
 
 

@@ -25,7 +25,7 @@ options:
   sshd_config: {description: Lines for sshd., type: str, required: true}
   sshd_config_path: {description: The file they go to., type: path, required: true}
   ssh_config: {description: Lines for the user's ssh., type: str, required: true}
-  fact: {description: Text of the local fact., type: str, required: true}
+  fact: {description: The local fact; the users' authority is added to it., type: dict, required: true}
   fact_path: {description: The file of the local fact., type: path, required: true}
 author: [the hvlab authors]
 """

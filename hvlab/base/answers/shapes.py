@@ -38,3 +38,4 @@ Address = Annotated[str, AfterValidator(_address)]
 # An address with the length of its network: 10.0.0.11/24.
 Cidr = Annotated[str, AfterValidator(_cidr)]
 HostKey = Annotated[str, Field(pattern=r"^ssh-ed25519 [A-Za-z0-9+/]+={0,3}$")]
+Fingerprint = Annotated[str, Field(pattern=r"^SHA256:[A-Za-z0-9+/]{43}$")]

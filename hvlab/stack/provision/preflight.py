@@ -13,6 +13,7 @@ from typing import Any
 
 from hvlab.base.errors import Problem
 from hvlab.lab.inventory_rules import valid_name
+from hvlab.remote.trust import Trust
 from hvlab.stack.resolver import catalogue
 from hvlab.stack.resolver.facts import HostFacts, supported_systems, system_of
 
@@ -56,7 +57,15 @@ class PreflightHost:
     @property
     def recorded(self) -> Mapping[str, Any]:
         """Return what the role common recorded on this host in an earlier run."""
-        local = (self.facts.get("ansible_local") or {}).get("hvlab_common", {})
+        return self._recorded_by("hvlab_common")
+
+    @property
+    def authority(self) -> str | None:
+        """Return the fingerprint of the users' authority that the role ssh_trust gave this host."""
+        return self._recorded_by("hvlab_ssh_trust").get("authority")
+
+    def _recorded_by(self, role: str) -> Mapping[str, Any]:
+        local = (self.facts.get("ansible_local") or {}).get(role)
         return local if isinstance(local, Mapping) else {}
 
     def on_network(self, interface: str) -> list[str]:
@@ -146,6 +155,20 @@ def check_claims(hosts: list[PreflightHost], inventory: Mapping[str, str | None]
     for address, names in places.items():
         if len(names) > 1:
             yield Problem(", ".join(names), f"they have one address: {address}", "give each its own address")
+
+
+def check_owner(hosts: list[PreflightHost], trust: Trust) -> Iterator[Problem]:
+    """Yield hosts that trust another authority than the lab's: somebody else's, or one whose keys are lost."""
+    for host in hosts:
+        if host.alone or host.authority is None or host.authority in trust.authorities:
+            continue
+        yield Problem(
+            host.name,
+            f"it was provisioned with other keys: it trusts {host.authority}; lab {trust.lab} of "
+            f"{trust.folder} has {trust.authority or 'no keys yet'}",
+            "use those keys: set HVLAB_DATA to their folder, or put it back from a backup; if they are lost, or "
+            f"their owner gives the host up: `hvlab keys init --take-over {host.authority}`",
+        )
 
 
 def check_recorded(hosts: list[PreflightHost], names: Collection[str]) -> Iterator[Problem]:
