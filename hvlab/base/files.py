@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -48,6 +48,45 @@ def write_file(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
     """Replace a file in one step. Raises OSError."""
     with replacing(path, mode=mode) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def append(path: Path, lines: str, *, mode: int = 0o666) -> None:
+    """Add whole lines to a file in one write, and bring them to disk; others may add some meanwhile.
+
+    A new file gets ``mode``, as far as the umask lets it. A line before, which a full disk cut off, stays a
+    line of its own. Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
+    try:
+        size = os.lseek(descriptor, 0, os.SEEK_END)
+        gap = "\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else ""
+        data = (gap + lines).encode()
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.fsync(descriptor)
+        if not size:
+            sync(path.parent)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, where missing, and bring their names to disk. Raises OSError."""
+    new = [part for part in (folder, *folder.parents) if not part.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in new:
+        sync(part.parent)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder, which is made where it is missing, and bring all to disk. Raises OSError."""
+    make_folder(folder)
+    for name, content in files.items():
+        with (folder / name).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    sync(folder)
 
 
 def file_sha256(path: Path) -> str:

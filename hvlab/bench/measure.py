@@ -14,7 +14,7 @@ from pathlib import Path
 from hvlab import workloads
 from hvlab.base import cache
 from hvlab.base.errors import HvlabError, InterruptedRunError, UsageError
-from hvlab.base.files import write_file
+from hvlab.base.files import make_folder, write_file
 from hvlab.bench import allocation, containers, looks, stack
 from hvlab.bench.allocation import Allocation
 from hvlab.bench.estimate import estimate, shown
@@ -239,7 +239,7 @@ class _Run:
         mark = self._mark(run_id)
         # A folder that cannot be written keeps no host from being reaped.
         with suppress(OSError):
-            mark.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(mark.parent)
             mark.touch()
         hosts = [name for name in self.schedule.hosts if name not in without]
         try:
@@ -261,7 +261,7 @@ class _Run:
             self.progress.note(problem)
 
     def _play(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         (self.folder / "refused.json").unlink(missing_ok=True)
         schedule = self.losses.remaining(self.queue)
         seconds = estimate(self.queue, self.store).seconds

@@ -25,7 +25,7 @@ from rich.progress import (
 )
 
 from hvlab.base.answers.shapes import Count, NotNegative
-from hvlab.base.files import write_file
+from hvlab.base.files import make_folder, write_file
 
 NAME = "progress.json"
 
@@ -96,7 +96,7 @@ class Display:
 
     def keep(self, folder: Path) -> None:
         """Write what is going on into the run's folder from now on."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self._file = folder / NAME
         self._write()
 

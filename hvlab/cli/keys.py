@@ -51,7 +51,7 @@ def command() -> None:
     "--take-over",
     "authority",
     metavar="FINGERPRINT",
-    help="Let this lab have hosts that trust another users' authority: somebody else's, or one that was lost.",
+    help="Accept hosts that were provisioned with other keys: somebody else's, or lost ones.",
 )
 def init(inventory: Path, authority: str | None) -> None:
     """Make the lab's authorities and its user's key, where they are missing or damaged."""

@@ -13,7 +13,7 @@ import paramiko
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
 from hvlab.base.errors import HvlabError
-from hvlab.base.files import write_file
+from hvlab.base.files import append
 from hvlab.base.sudo import hand_over
 from hvlab.lab.inventory import Host
 
@@ -82,10 +82,10 @@ def known_keys(names: Sequence[str], files: Iterable[Path]) -> KnownKeys:
 
 
 def record(file: Path, new: Iterable[tuple[Host, Sequence[paramiko.PKey]]], *, hashed: bool) -> int:
-    """Add the new keys of these hosts to a known_hosts file in one step; return how many.
+    """Add the new keys of these hosts to a known_hosts file in one write; return how many.
 
-    An existing file keeps its mode, a new one gets 0600. ``hashed``: host names are written as ssh's
-    HashKnownHosts writes them. Raises HvlabError where the file cannot be written.
+    What ssh adds to it meanwhile stays. An existing file keeps its mode, a new one gets 0600. ``hashed``:
+    host names are written as ssh's HashKnownHosts writes them. Raises HvlabError where the file cannot be written.
     """
     lines = []
     for host, keys in new:
@@ -100,12 +100,10 @@ def record(file: Path, new: Iterable[tuple[Host, Sequence[paramiko.PKey]]], *, h
         if not target.parent.is_dir():
             target.parent.mkdir(mode=0o700, parents=True)
             hand_over(target.parent)
-        text = target.read_bytes().decode("utf-8", "surrogateescape") if target.exists() else ""
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        gap = "\n" if text and not text.endswith("\n") else ""
-        content = (text + gap + "".join(lines)).encode("utf-8", "surrogateescape")
-        write_file(target, content, mode=mode)
-        hand_over(target)
+        new = not target.exists()
+        append(target, "".join(lines), mode=0o600)
+        if new:
+            hand_over(target)
     except OSError as error:
         raise HvlabError(
             f"the host keys cannot be recorded in {file}: {error.strerror}",

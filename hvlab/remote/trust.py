@@ -92,12 +92,12 @@ class Trust:
 
     @property
     def authority(self) -> str | None:
-        """Return the fingerprint of the users' authority, by which a host knows its owner; None without one."""
+        """Return the fingerprint of the users' authority, which hosts record; None without one."""
         return fingerprint(public(self.user_ca)) if public_file(self.user_ca).is_file() else None
 
     @property
     def owned(self) -> Path:
-        """Return the list of such fingerprints on hosts of this lab: its own, former ones, those taken over."""
+        """Return the list of fingerprints that its hosts may record: its own, former ones, those taken over."""
         return self.folder / "owned"
 
     @property

@@ -7,11 +7,12 @@ From these lines the store can be made anew, see ``rebuild``.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from hvlab.base.files import append, make_folder
 
 NAME = "store.jsonl"
 Row = Sequence[Any]
@@ -30,16 +31,9 @@ class Journal:
 
 def write(folder: Path, kind: str, content: object) -> None:
     """Add a line of a ``kind`` (run, state, records) to the journal of a run. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    line = json.dumps({kind: content}) + "\n"
-    with (folder / NAME).open("ab+") as file:
-        # What was cut off, by a full disk, must not spoil what follows.
-        if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-            line = "\n" + line
-        file.write(line.encode())
-        file.flush()
-        # On disk before SQLite's commit refers to it.
-        os.fsync(file.fileno())
+    make_folder(folder)
+    # On disk before SQLite's commit refers to it.
+    append(folder / NAME, json.dumps({kind: content}) + "\n")
 
 
 def read(folder: Path) -> Journal:

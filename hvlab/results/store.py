@@ -23,6 +23,7 @@ from pydantic import Field
 from hvlab.base import answers
 from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.files import make_folder
 from hvlab.base.masking import masked, masked_json
 from hvlab.results import journal
 from hvlab.results.database import DamagedStoreError, is_damage, lost, reading, remedy_for
@@ -351,7 +352,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         with closing(sqlite3.connect(self._file, timeout=30)) as database:
             # No log with an index in memory: on NFS another host may read while this one writes. An older
             # store that is being read keeps its log until the next time.

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.ansible.action.hvlab_case import ActionModule, _broke, _gone, _silent
+from hvlab.ansible.action.hvlab_case import ActionModule, _broke, _gone, _keep, _silent
+from hvlab.results import journal
 from tests.unit.plays import program
 from tests.unit.test_capability import gpus
 from tests.unit.test_variants import facts
@@ -74,16 +75,41 @@ def test_a_backend_that_was_not_asked_for_is_skipped(tmp_path):
 
 def test_the_folder_of_a_skipped_case_is_whole_or_not_there(tmp_path, monkeypatch):
     """`hvlab bench` takes a case in as soon as its folder is there."""
-    begun, write = [], Path.write_bytes
+    begun, synced = [], os.fsync
 
-    def watched(file, content):
+    def watched(descriptor):
         begun.append((tmp_path / "one").exists())
-        return write(file, content)
+        return synced(descriptor)
 
-    monkeypatch.setattr(Path, "write_bytes", watched)
+    monkeypatch.setattr(os, "fsync", watched)
     check(tmp_path, {**CASE, "asked": False}, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(0)})
     assert len(begun) > 1
-    assert not any(begun)
+    assert begun[-1]
+    assert not any(begun[:-1])
+
+
+def synced_paths(monkeypatch):
+    """Return a list to which each path is added that is brought to disk."""
+    paths = []
+    monkeypatch.setattr(os, "fsync", lambda handle: paths.append(Path(f"/proc/self/fd/{handle}").readlink()))
+    return paths
+
+
+def test_the_files_of_a_case_are_on_disk_before_they_are_taken_in(tmp_path, monkeypatch):
+    """After a power cut there was a record, and no files."""
+    synced = synced_paths(monkeypatch)
+    _keep({"case.json": b"{}", "out": b"text"}, tmp_path / "one")
+    part = tmp_path / ".one.part"
+    assert synced == [tmp_path, part / "case.json", part / "out", part, tmp_path]
+
+
+def test_a_new_journal_and_its_folder_are_on_disk(tmp_path, monkeypatch):
+    synced = synced_paths(monkeypatch)
+    folder = tmp_path / "runs/r1"
+    for _ in range(2):
+        journal.write(folder, "state", ["r1"])
+    file = folder / journal.NAME
+    assert synced == [tmp_path / "runs", tmp_path, file, folder, file]
 
 
 def test_without_gpu_memory_no_gpu_is_needed(tmp_path):

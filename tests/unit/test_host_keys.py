@@ -1,6 +1,7 @@
 """SSH host keys: known, new, changed, revoked, trusted; and the file that records them."""
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,6 +182,23 @@ def test_a_new_file_is_the_owners_alone(tmp_path):
     record(file, [(N1, [key(ONE)])], hashed=False)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert [path.name for path in file.parent.iterdir()] == ["known_hosts"]
+
+
+def test_what_ssh_adds_meanwhile_stays(file):
+    """The file was read, and replaced as a whole."""
+
+    def add(number):
+        with file.open("a") as known:
+            known.write(f"10.0.1.{number} {TWO}\n")
+
+    with ThreadPoolExecutor(1) as other:
+        adding = other.map(add, range(200))
+        for _ in range(50):
+            record(file, [(N1, [key(ONE)])], hashed=False)
+        list(adding)
+    assert sorted(file.read_text().splitlines()) == sorted(
+        [f"10.0.0.1 {ONE}"] * 50 + [f"10.0.1.{number} {TWO}" for number in range(200)]
+    )
 
 
 def test_a_link_stays_a_link(tmp_path, file):

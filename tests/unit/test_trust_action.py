@@ -41,7 +41,8 @@ def test_a_certificate_is_kept_when_the_host_has_it(tmp_path, monkeypatch, check
         "lab": "lab", "user": "ranks", "home": "/home/ranks", "user_days": 7, "host_days": 365,
         "hosts": {"n1": {"address": "198.18.0.11", "aliases": [], "port": 22}}, "user_ca_path": "/etc/ssh/ca",
         "revoked_path": "/etc/ssh/revoked", "sshd_config_path": "/etc/ssh/sshd_config",
-        "ssh_config": "", "sshd_config": "", "fact": {"lab": "lab"}, "fact_path": "/etc/ansible/facts.d/x.fact",
+        "ssh_config": "", "sshd_config": "", "fact": {"lab": "lab"},
+        "fact_path": "/etc/ansible/facts.d/x.fact",
     }  # fmt: skip
     monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
     sent = []

@@ -20,7 +20,7 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
-from hvlab.base.files import write_file
+from hvlab.base.files import sync, write_file, write_files
 from hvlab.base.masking import masked, masked_argv
 from hvlab.lab.capability import refusal
 from hvlab.lab.environment import of_stack
@@ -229,14 +229,13 @@ def _files(data: bytes, host: str) -> dict[str, bytes]:
 
 
 def _keep(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write files into ``folder``, which is whole or not there."""
+    """Write files into ``folder``, which is whole or not there, and on disk before a record refers to it."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    for name, content in files.items():
-        (part / name).write_bytes(content)
+    write_files(part, files)
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
+    sync(folder.parent)
 
 
 def _write(path: Path, data: object) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hvlab import workloads
 from hvlab.base.errors import CheckError, HvlabError, UsageError
+from hvlab.base.files import write_files
 from hvlab.results import journal, outcomes
 from hvlab.results.formats import READERS, detect, pods
 from hvlab.results.formats.content import text_of
@@ -79,9 +80,7 @@ def import_files(
 def _keep(files: Mapping[str, bytes], folder: Path) -> None:
     """Write files into a new folder. Raises HvlabError."""
     try:
-        folder.mkdir(parents=True)
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
+        write_files(folder, files)
     except OSError as error:
         raise HvlabError(
             f"the files cannot be kept in {folder}: {error.strerror or error}",

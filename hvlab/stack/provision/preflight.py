@@ -158,7 +158,7 @@ def check_claims(hosts: list[PreflightHost], inventory: Mapping[str, str | None]
 
 
 def check_owner(hosts: list[PreflightHost], trust: Trust) -> Iterator[Problem]:
-    """Yield hosts that trust another authority than the lab's: somebody else's, or one whose keys are lost."""
+    """Yield hosts that were provisioned with other keys than the lab's: somebody else's, or lost ones."""
     for host in hosts:
         if host.alone or host.authority is None or host.authority in trust.authorities:
             continue
@@ -166,8 +166,8 @@ def check_owner(hosts: list[PreflightHost], trust: Trust) -> Iterator[Problem]:
             host.name,
             f"it was provisioned with other keys: it trusts {host.authority}; lab {trust.lab} of "
             f"{trust.folder} has {trust.authority or 'no keys yet'}",
-            "use those keys: set HVLAB_DATA to their folder, or put it back from a backup; if they are lost, or "
-            f"their owner gives the host up: `hvlab keys init --take-over {host.authority}`",
+            "use those keys: set HVLAB_DATA to their folder, or put it back from a backup; if they are lost, "
+            f"or their owner gives the host up: `hvlab keys init --take-over {host.authority}`",
         )
 
 
