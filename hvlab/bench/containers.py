@@ -85,6 +85,8 @@ def host_files(trust: Trust, host: Host, run_id: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         key = Path(folder) / "key"
         make_key(key, container.name(run_id))
+        # Before an image can take the private one: it is revoked with the host.
+        trust.keep_key(host.name, public(key))
         identity = f"{container.name(run_id)} on {host.name} of {trust.lab}"
         certificate = sign(trust.host_ca, public(key), identity, names, USER_LIFE, host=True)
         return {

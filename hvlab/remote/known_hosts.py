@@ -85,7 +85,7 @@ def record(file: Path, new: Iterable[tuple[Host, Sequence[paramiko.PKey]]], *, h
     """Add the new keys of these hosts to a known_hosts file in one write; return how many.
 
     What ssh adds to it meanwhile stays. An existing file keeps its mode, a new one gets 0600. ``hashed``:
-    host names are written as ssh's HashKnownHosts writes them. Raises HvlabError where the file cannot be written.
+    host names are written as ssh's HashKnownHosts writes them. Raises HvlabError where that is impossible.
     """
     lines = []
     for host, keys in new:

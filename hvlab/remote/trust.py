@@ -97,7 +97,7 @@ class Trust:
 
     @property
     def owned(self) -> Path:
-        """Return the list of fingerprints that its hosts may record: its own, former ones, those taken over."""
+        """Return the list of fingerprints that hosts may record: its own, former ones, those taken over."""
         return self.folder / "owned"
 
     @property
@@ -109,7 +109,7 @@ class Trust:
     def signed(self) -> Path:
         """Return the folder of the hosts' keys and newest certificates: NAME.pub and NAME-cert.pub.
 
-        NAME.pub has every key that was ever signed for the host, a line each, the present one last.
+        NAME.pub has every key that was ever signed for the host or its containers, a line each.
         """
         return self.folder / "hosts"
 
@@ -143,15 +143,15 @@ class Trust:
         """Return a certificate of a host key; `current` itself while that is still valid.
 
         `principals` are the names and addresses the host is reached by. With `keep`, key and certificate are
-        kept in `signed`. Raises TrustError for a key that was revoked, or that one of the `others` has.
+        kept in `signed`. Raises TrustError for a key that was revoked, or was signed for one of the `others`.
         """
         key = " ".join(public_key.split()[:2])
-        same = [other for other in others if other != name and self.host_keys(other)[-1:] == [key]]
+        same = [other for other in others if other != name and key in self.host_keys(other)]
         if same:
             raise TrustError(
-                f"its host key is that of {same[0]}",
-                remedy="Give one of the two a new one (rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd). "
-                f"If {name} is what was {same[0]}, remove {self.signed / same[0]}.pub here",
+                f"its host key is one that {same[0]} has or had",
+                remedy=f"Give {name} a new one (rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd). "
+                f"If it is what was {same[0]}, take the key out of {self.signed / same[0]}.pub here",
             )
         if key in self.revoked_text.splitlines():
             raise TrustError(
@@ -168,11 +168,12 @@ class Trust:
     def keep_key(self, name: str, public_key: str) -> None:
         """Keep the key of a host in `signed`, from where all that it ever had can be revoked."""
         key = " ".join(public_key.split()[:2])
-        former = [kept for kept in self.host_keys(name) if kept != key]
-        self._keep(f"{name}.pub", "\n".join([*former, key]))
+        with locked(self.folder):
+            former = [kept for kept in self.host_keys(name) if kept != key]
+            self._keep(f"{name}.pub", "\n".join([*former, key]))
 
     def host_keys(self, name: str) -> list[str]:
-        """Return the public keys that were signed for a host, the present one last."""
+        """Return the public keys that were ever signed for a host and its containers."""
         return _lines(self.signed / f"{name}.pub")
 
     def keep_certificate(self, name: str, certificate: str) -> None:

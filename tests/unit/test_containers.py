@@ -133,6 +133,11 @@ def test_no_image_gets_a_hosts_own_key(tmp_path):
     assert "PRIVATE KEY" in first[key]
     assert first[key] != second[key]
     held = read_certificate(first[certificate])
+    # `hvlab keys revoke` revokes it, too.
+    assert [fingerprint(kept) for kept in trust.host_keys("n1")] == [
+        fingerprint(public(tmp_path / "own")),
+        held.key,
+    ]
     assert held.authority == fingerprint(public(trust.host_ca))
     assert held.principals == {"n1", "n1.lab", "192.0.2.1"}
     assert held.ends - held.begins < timedelta(days=9)
