@@ -8,7 +8,9 @@ import os
 import re
 import resource
 import subprocess
+import sys
 import tarfile
+import tempfile
 import tracemalloc
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -101,6 +103,54 @@ def test_round_trip(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (target / "lib/__pycache__/x.pyc").exists()
     marker = json.loads((target / pack.MARKER).read_text())
     assert (marker["files"], marker["bytes"]) == pack.measure(str(target)) == (4, 10)
+
+
+@pytest.mark.parametrize("work", ["unpack", "receive"])
+def test_what_another_process_works_on_is_no_leftover(tmp_path: Path, work: str) -> None:
+    """A second controller, or a second run, removed it."""
+    root = tmp_path / "tool"
+    steps = {
+        "unpack": "with pack.beside(sys.argv[1]): wait()",
+        "receive": "with pack.folder_of(sys.argv[1].replace('tool', '.tool.pack-1/pack.tar.gz')): wait()",
+    }
+    program = (
+        "import sys\nimport tests.unit.conftest\nfrom tests.unit.test_pack import pack\n"
+        f"def wait(): print('begun', flush=True); sys.stdin.read()\n{steps[work]}"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(root)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"begun\n"
+        (place,) = tmp_path.iterdir()
+        assert pack.leftovers(str(root)) == []
+        with pack.beside(str(root)):
+            assert place.exists()
+        pack.clear(str(root))
+        assert names(tmp_path) == [place.name]
+        other.kill()
+    assert pack.leftovers(str(root)) == [str(place)]
+    pack.clear(str(root))
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_was_taken_for_a_leftover_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there for a moment before it is held."""
+    make = tempfile.mkdtemp
+    made = []
+
+    def watched(**where: str) -> str:
+        made.append(make(**where))
+        if len(made) == 1:
+            pack.clear(str(tmp_path / "tool"))
+        return made[-1]
+
+    monkeypatch.setattr(pack.tempfile, "mkdtemp", watched)
+    with pack.beside(str(tmp_path / "tool")) as folder:
+        assert made[1:] == [folder]
+        assert Path(folder).is_dir()
+    assert names(tmp_path) == []
 
 
 def test_byte_code_does_not_count_but_files_do(folder: Path) -> None:
@@ -326,9 +376,9 @@ def test_a_host_does_not_fill_the_controller_s_disk(
 def test_there_is_always_a_pack_while_another_takes_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swaps: bool
 ) -> None:
-    new, root = tmp_path / "new", tmp_path / "tool"
+    new, root = tmp_path / "beside/new", tmp_path / "tool"
     for folder in (new, root):
-        folder.mkdir()
+        folder.mkdir(parents=True)
         (folder / folder.name).touch()
     rename, seen = os.rename, []
 
@@ -342,5 +392,6 @@ def test_there_is_always_a_pack_while_another_takes_its_place(
         monkeypatch.setattr(pack.ctypes, "CDLL", lambda _: SimpleNamespace())
     pack.put_in_place(str(new), str(root))
     assert names(root) == ["new"]
-    assert names(tmp_path) == ["tool"]
+    assert names(tmp_path) == ["beside", "tool"]
+    assert names(new if swaps else new.with_name("new.old")) == ["tool"]
     assert all(seen) is swaps

@@ -14,6 +14,8 @@ import subprocess
 import tempfile
 from typing import Any, BinaryIO, Iterator
 
+from ansible.module_utils.hvlab_packed import holding
+
 BLOCK = 1 << 20
 # A transfer slower than this is given up: the controller is asked instead.
 SETUP_SECONDS, LEAST_BYTES_PER_SECOND = 60, 1 << 20
@@ -104,12 +106,21 @@ def peer_stream(user: str, address: str, port: int, path: str) -> Iterator[Binar
                     os.killpg(ssh.pid, signal.SIGKILL)
 
 
-def folder_of(archive: str) -> str:
-    """Make the folder of an archive, root's own. Raises FileExistsError where somebody else has made it."""
+@contextlib.contextmanager
+def folder_of(archive: str) -> Iterator[str]:
+    """Make the folder of an archive, root's own, and hold it; it goes where the block fails.
+
+    Raises FileExistsError where somebody else has made it.
+    """
     folder = os.path.dirname(archive)
     os.makedirs(os.path.dirname(folder), mode=0o755, exist_ok=True)
     os.mkdir(folder, 0o700)
-    return folder
+    try:
+        with holding(folder):
+            yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def receive(stream: BinaryIO, archive: str, size: int, sha256: str, reader: str) -> None:
@@ -118,8 +129,7 @@ def receive(stream: BinaryIO, archive: str, size: int, sha256: str, reader: str)
     What is written is what is summed. Only an archive that is right may be read by ``reader``, to hand it on.
     Raises ValueError where it is not.
     """
-    folder = folder_of(archive)
-    try:
+    with folder_of(archive) as folder:
         with open(archive, "xb") as file:
             copy(stream, file, size, sha256)
         if reader:
@@ -127,9 +137,6 @@ def receive(stream: BinaryIO, archive: str, size: int, sha256: str, reader: str)
             for path, mode in ((archive, 0o640), (folder, 0o750)):
                 os.chown(path, -1, group)
                 os.chmod(path, mode)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def copy(source: BinaryIO, target: BinaryIO, size: int, sha256: str) -> None:

@@ -11,6 +11,8 @@ As a program it prints ``{folder: [[path, what is wrong]]}`` of the packs below 
 from __future__ import annotations
 
 import argparse
+import errno
+import fcntl
 import glob
 import hashlib
 import json
@@ -18,10 +20,12 @@ import os
 import stat
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Iterator
 
 MARKER = ".hvlab-pack.json"
+# The file in a folder by which a process holds it.
+HOLD = ".held"
 BYTE_CODE = "__pycache__"
 BLOCK = 1 << 20
 # The first bytes of a file of settings that a role writes into an installed pack.
@@ -74,12 +78,58 @@ def manifest(root: str) -> str:
 
 
 def leftovers(root: str) -> list[str]:
-    """Return what a run that was killed left beside a pack: archives, folders half filled or half removed."""
+    """Return what a run that was killed left beside a pack: archives, folders half filled or half removed.
+
+    What a process works on, which it holds, is left out.
+    """
     parent, name = os.path.split(root)
-    kinds = tuple(".{}.{}-".format(name, kind) for kind in ("new", "old", "pack"))
+    kinds = tuple(".{}.{}-".format(name, kind) for kind in ("new", "pack"))
+    places: list[str] = []
     with suppress(OSError):
-        return sorted(os.path.join(parent, entry) for entry in os.listdir(parent) if entry.startswith(kinds))
-    return []
+        places = sorted(
+            os.path.join(parent, entry) for entry in os.listdir(parent) if entry.startswith(kinds)
+        )
+    return [place for place in places if not held(place)]
+
+
+def held(place: str) -> bool:
+    """Return whether a process works on a folder."""
+    try:
+        handle = os.open(os.path.join(place, HOLD), os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return not _locked(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def holding(place: str) -> Iterator[bool]:
+    """Hold a folder while the block runs; yield False where another process has it, or has removed it.
+
+    The lock is on a file: NFS locks no folders. Where there are no locks, nobody holds anything.
+    """
+    try:
+        handle = os.open(os.path.join(place, HOLD), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        yield _locked(handle) and bool(os.fstat(handle).st_nlink)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+    return True
 
 
 def _read(path: str) -> dict[str, Any]:

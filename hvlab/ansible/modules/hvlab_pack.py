@@ -114,7 +114,7 @@ import stat
 import subprocess
 import tarfile
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Iterator
 
 from ansible.module_utils.basic import AnsibleModule
@@ -124,6 +124,7 @@ from ansible.module_utils.hvlab_folders import writer
 from ansible.module_utils.hvlab_packed import (
     MARKER,
     contents,
+    holding,
     leftovers,
     manifest,
     measure,
@@ -201,21 +202,20 @@ def save(root: str, marker: dict[str, Any], reader: str, archive: str) -> str:
     with open(os.path.join(root, MARKER), "w") as file:
         json.dump(marker, file, indent=2, sort_keys=True)
     write_manifest(root, contents(root))
-    folder = folder_of(archive)
+    digest = hashlib.sha256()
     try:
-        with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-            tar.add(os.path.join(root, MARKER), MARKER, filter=as_root)
-            for name in sorted(set(os.listdir(root)) - {MARKER}):
-                tar.add(os.path.join(root, name), name, filter=as_root)
-        digest = hashlib.sha256()
-        with open(archive, "rb") as packed:
-            for block in iter(lambda: packed.read(1 << 20), b""):
-                digest.update(block)
-        # Last, and the archive first: who owns the folder can put a link in its place.
-        for path in (archive, folder):
-            shutil.chown(path, reader)
+        with folder_of(archive) as folder:
+            with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+                tar.add(os.path.join(root, MARKER), MARKER, filter=as_root)
+                for name in sorted(set(os.listdir(root)) - {MARKER}):
+                    tar.add(os.path.join(root, name), name, filter=as_root)
+            with open(archive, "rb") as packed:
+                for block in iter(lambda: packed.read(1 << 20), b""):
+                    digest.update(block)
+            # Last, and the archive first: who owns the folder can put a link in its place.
+            for path in (archive, folder):
+                shutil.chown(path, reader)
     except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
         raise ValueError("writing {}: {}".format(archive, error)) from error
     return digest.hexdigest()
 
@@ -244,9 +244,12 @@ def extract(archive: str, folder: str) -> None:
 
 def unpack(archive: str, root: str, key: str) -> None:
     """Unpack beside ``root`` and put it in its place; what was there goes."""
-    with beside(root, archive) as new:
+    place = os.path.dirname(archive)
+    hold = holding(place) if place in leftovers(root) else nullcontext()
+    with hold, beside(root) as folder:
+        new = os.path.join(folder, "pack")
+        os.mkdir(new, 0o755)
         extract(archive, new)
-        os.chmod(new, 0o755)  # noqa: S103
         check(new, key)
         entries = contents(new)
         put_in_place(new, root)
@@ -276,41 +279,44 @@ def join(root: str, params: dict[str, Any], now: dict[str, Any]) -> str:
     return key if link(shared, root, key, params["read"]) else ""
 
 
-def clear(root: str, archive: str = "", work: str = "") -> None:
-    """Remove what a killed run left beside a pack, but not the folder of ``archive``; and ``work``."""
+def clear(root: str, work: str = "") -> None:
+    """Remove what a killed run left beside a pack, and ``work``."""
     for place in leftovers(root):
-        if place != os.path.dirname(archive):
-            shutil.rmtree(place)
+        with holding(place) as mine:
+            if mine:
+                shutil.rmtree(place)
     if work and os.path.isdir(work):
         shutil.rmtree(work)
 
 
 @contextmanager
-def beside(root: str, archive: str = "") -> Iterator[str]:
-    """Yield an empty folder beside ``root``, gone after the block; what a broken run left there goes, too."""
+def beside(root: str) -> Iterator[str]:
+    """Yield a folder beside ``root``, held, and gone after the block; what a killed run left goes, too."""
     parent, name = os.path.split(root)
     os.makedirs(parent, mode=0o755, exist_ok=True)
-    clear(root, archive)
-    new = tempfile.mkdtemp(prefix=".{}.new-".format(name), dir=parent)
-    try:
-        yield new
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    clear(root)
+    while True:
+        new = tempfile.mkdtemp(prefix=".{}.new-".format(name), dir=parent)
+        with holding(new) as mine:
+            # Another process may have taken it for a leftover before it was held.
+            if mine:
+                try:
+                    yield new
+                finally:
+                    shutil.rmtree(new, ignore_errors=True)
+                return
 
 
 def put_in_place(new: str, root: str) -> None:
-    """Give ``new``, a folder or a link, the name ``root``; what had that name goes."""
-    parent, name = os.path.split(root)
+    """Give ``new``, a folder or a link, the name ``root``; what had that name is beside ``new`` then."""
     if not os.path.islink(root):
         with suppress(FileNotFoundError):
             os.unlink(manifest(root))
-    old = tempfile.mkdtemp(prefix=".{}.old-".format(name), dir=parent)
-    swapped = exchange(new, root)
-    if swapped or os.path.lexists(root):
-        os.rename(new if swapped else root, os.path.join(old, name))
-    if not swapped:
-        os.rename(new, root)
-    shutil.rmtree(old)
+    if exchange(new, root):
+        return
+    if os.path.lexists(root):
+        os.rename(root, new + ".old")
+    os.rename(new, root)
 
 
 def exchange(one: str, other: str) -> bool:
