@@ -100,9 +100,9 @@ def record(file: Path, new: Iterable[tuple[Host, Sequence[paramiko.PKey]]], *, h
         if not target.parent.is_dir():
             target.parent.mkdir(mode=0o700, parents=True)
             hand_over(target.parent)
-        new = not target.exists()
+        made = not target.exists()
         append(target, "".join(lines), mode=0o600)
-        if new:
+        if made:
             hand_over(target)
     except OSError as error:
         raise HvlabError(
