@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from hvlab.cli import cli
-from hvlab.doctor import known
+from hvlab.doctor import knowledge
 from hvlab.doctor.proofs import PROOFS
 from hvlab.health.node import xids
 from tests.contract import tree
@@ -99,11 +99,11 @@ def xids_page() -> str:
     return f"# Xids\n\n{about}\n\n{table}\n"
 
 
-ENTRIES = {cause.id: cause for cause in known.CAUSES}
+ENTRIES = {cause.id: cause for cause in knowledge.CAUSES}
 DOCTOR = """\
 # What hvlab doctor knows
 
-Written by `make docs` from `hvlab/doctor/known`.
+Written by `make docs` from `hvlab/doctor/knowledge`.
 
 ## Hosts
 
@@ -186,7 +186,7 @@ the cache. Virtual hosts have no GPU and share the machine's clock and kernel. W
 def doctor_page() -> str:
     """docs/doctor.md: how it is used, and every entry."""
     parts = [DOCTOR.format(proofs=", ".join(f"`{proof.cause}`" for proof in PROOFS))]
-    for family, causes in known.FAMILIES.items():
+    for family, causes in knowledge.FAMILIES.items():
         rows = [
             f"| {' | '.join(map(_text, (cause.title, cause.why, cause.remedy)))} | [source]({cause.source}) |"
             for cause in causes

@@ -15,7 +15,7 @@ from hvlab.stack.resolver import catalogue, facts
 from hvlab.stack.resolver.versions import major, minor, numbers, within
 
 FOLDER = catalogue.FOLDER
-ROLES = FOLDER.parent.parent / "roles"
+ROLES = FOLDER.parents[2] / "roles"
 FILES = sorted(FOLDER.glob("*.yml"))
 DATA: dict[str, dict[str, Any]] = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FILES
