@@ -23,7 +23,6 @@ FILES = (
     "gloo",
     "nccl",
     "torch",
-    "data_clusters",
     "gpu",
     "cuda",
     "libraries",
