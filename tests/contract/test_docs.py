@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,15 +12,24 @@ from pathlib import Path
 import click
 import pytest
 
+from docs import site
+from docs.generate import PAGES, commands
 from hvlab.cli import cli
-from tests.contract import site, tree
-from tests.contract.generate import PAGES, commands
+from hvlab.health.node.xids import XIDS
+from tests.contract import tree
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_generated_page_is_fresh(page: str) -> None:
-    written = (tree.ROOT / page).read_text(encoding="utf-8")
-    assert written == PAGES[page](), f"{page} is not what the code says: run `make docs`"
+def test_generated_pages_hold_all_that_the_code_has() -> None:
+    pages = {name: write() for name, write in PAGES.items()}
+    assert pages["cli.md"].count("\n## ") == len(list(commands(cli, "hvlab")))
+    for role in tree.ROLES:
+        assert f"\n## {role}\n" in pages["roles.md"]
+        for variable in tree.options(role):
+            assert f"\n| `{variable}` | " in pages["roles.md"]
+    assert pages["xids.md"].count("\n| ") == len(XIDS) + 2
+    faults = json.loads((tree.ROOT / "tests/data/faults.json").read_text("utf-8"))
+    for fault in faults:
+        assert f"\n| {fault['what']} | `{fault['command']}` | {fault['code']} | " in pages["reliability.md"]
 
 
 def test_every_command_and_option_says_what_it_does() -> None:

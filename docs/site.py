@@ -1,4 +1,4 @@
-"""A hook of MkDocs (mkdocs.yml): adds the pages that lie outside of docs/, and keeps links right."""
+"""A hook of MkDocs (mkdocs.yml): adds generated pages and those outside of docs/, and keeps links right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-from tests.contract import tree
+from docs.generate import PAGES, ROOT
 
 OUTSIDE = ("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
 # The theme keeps each row of a table on one line, and hides what has no room.
@@ -20,15 +20,17 @@ TARGET = re.compile(r"\]\(([^)#\s:]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages outside of docs/; README.md is the first page."""
+    """Add the generated pages and those outside of docs/; README.md is the first page."""
     for name in OUTSIDE:
-        files.append(File.generated(config, uri(name), abs_src_path=str(tree.ROOT / name)))
+        files.append(File.generated(config, uri(name), abs_src_path=str(ROOT / name)))
+    for name, write in PAGES.items():
+        files.append(File.generated(config, name, content=write()))
     files.append(File.generated(config, STYLE, content=_TABLES))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links to where things are on the site; of what is not there, the label stays."""
+    """Point links to where things are on the site; a link to anything else becomes plain text."""
     place = PurePosixPath(source(page.file.src_uri)).parent
 
     def path(target: str) -> str:
@@ -46,12 +48,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def uri(path: str) -> str:
-    """Return where a file of the tree is on the site. Pure."""
+    """The place on the site of a file in the tree."""
     return "index.md" if path == "README.md" else path.removeprefix("docs/")
 
 
 def source(address: str) -> str:
-    """Return the file of the tree behind a page of the site. Pure."""
+    """The file in the tree behind a page of the site."""
     if address == "index.md":
         return "README.md"
     return address if address in OUTSIDE else f"docs/{address}"
