@@ -53,6 +53,28 @@ def test_readme_links_the_page(page: str) -> None:
     assert f"docs/{page}" in (tree.ROOT / "README.md").read_text(encoding="utf-8")
 
 
+# At the beginning of a line or of code, up to a comment or a column.
+CALL = re.compile(r"(?:^ *|`|\$ )(hvlab [a-z][^`\n#|]*)", re.MULTILINE)
+
+
+def test_commands_and_options_in_the_documentation_exist() -> None:
+    options = {}
+    for name, command, _ in commands(cli, "hvlab"):
+        options[name] = {"--help"}.union(*(option.opts + option.secondary_opts for option in command.params))
+    called = set()
+    for path in tree.files():
+        if path.suffix != ".md" or "data" in path.parts:
+            continue
+        for call in CALL.findall(path.read_text("utf-8")):
+            name = max((name for name in options if f"{call} ".startswith(f"{name} ")), key=len)
+            if name == "hvlab":  # a sentence
+                continue
+            called.add(name)
+            flags = set(re.findall(r"(?<= )--[a-z][a-z-]*", call.partition(" -- ")[0]))
+            assert flags <= options[name], f"{path.relative_to(tree.ROOT)}: {call}"
+    assert called > {"hvlab plan", "hvlab lab up", "hvlab bench"}
+
+
 def test_links_lead_somewhere() -> None:
     pages = {path: path.read_text(encoding="utf-8") for path in tree.files() if path.suffix == ".md"}
     for path, text in pages.items():
