@@ -115,10 +115,11 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
     """
     host_key = keys.ensure(node.host_key, comment=node.name)
     address = _NETWORK.format(address=node.address, prefix=network.prefixlen, gateway=names.gateway(network))
+    sshd = f"Port {node.port}\n{config.sshd_settings}"
     contents = [
         ("etc/ssh/ssh_host_ed25519_key", 0o600, node.host_key.read_bytes()),
         ("etc/ssh/ssh_host_ed25519_key.pub", 0o644, f"{host_key}\n".encode()),
-        ("etc/ssh/sshd_config.d/05-port.conf", 0o644, f"Port {node.port}\n".encode()),
+        ("etc/ssh/sshd_config.d/05-port.conf", packages.mode(sshd), sshd.encode()),
         ("etc/hostname", 0o644, f"{node.name}\n".encode()),
         ("etc/systemd/network/10-host0.network", 0o644, address.encode()),
         ("etc/resolv.conf", 0o644, config.resolv_conf.encode()),
@@ -127,7 +128,7 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
         ("etc/hosts", 0o644, _HOSTS.encode()),
         ("etc/pip.conf", packages.mode(config.pip_conf), config.pip_conf.encode()),
         *((path.lstrip("/"), mode, content) for path, mode, content in config.files),
-        ("etc/environment", packages.mode(config.environment), config.environment.encode()),
+        ("etc/environment", 0o644, config.environment.encode()),
         ("etc/machine-id", 0o444, f"{uuid.uuid4().hex}\n".encode()),
     ]
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from hvlab.base.errors import HvlabError
 from hvlab.base.files import locked
-from hvlab.vlab import files, keys, known_hosts, node, reality
+from hvlab.vlab import controller, files, keys, known_hosts, node, reality
 from hvlab.vlab.command import run
 from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.node import Node
@@ -206,20 +206,26 @@ def test_a_node_gets_its_own_files_and_at_its_first_start_the_controllers(tmp_pa
     assert ((etc / "hosts").read_text(), (etc / "machine-id").read_text()) == ("its own\n", identity)
 
 
-def test_a_password_of_the_controller_is_roots_alone_on_a_node(tmp_path):
-    proxy, index = (
-        'https_proxy="http://me:pw@proxy.example:3128"\n',
-        "[global]\nindex-url = https://token@x.example\n",
-    )
-    for name, config, mode in (
-        ("n1", replace(CONFIG, pip_conf=index, environment=proxy), 0o600),
-        ("n2", replace(CONFIG, environment='no_proxy="localhost"\n'), 0o644),
+def test_a_password_of_the_controller_is_roots_alone_on_a_node(tmp_path, monkeypatch):
+    """PAM gives every login what is in /etc/environment, whoever may read the file."""
+    monkeypatch.setenv("https_proxy", "http://me:pw@proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    config = controller.node_config("bookworm")
+    index = "[global]\nindex-url = https://token@x.example\n"
+    for name, given, mode in (
+        ("n1", replace(CONFIG, pip_conf=index, sshd_settings=config.sshd_settings), 0o600),
+        ("n2", replace(CONFIG, environment=config.environment), 0o644),
     ):
         machine = Node("lab", name, "198.18.0.11", 22, tmp_path / name)
         (machine.root / "etc").mkdir(parents=True)
-        node.configure(machine, NETWORK, config, login="ssh-ed25519 CCCC hvlab lab")
-        files_of = [machine.root / "etc" / file for file in ("pip.conf", "environment")]
+        node.configure(machine, NETWORK, given, login="ssh-ed25519 CCCC hvlab lab")
+        files_of = [machine.root / "etc" / file for file in ("pip.conf", "ssh/sshd_config.d/05-port.conf")]
         assert [path.stat().st_mode & 0o777 for path in files_of] == [mode, mode]
+    sshd = (tmp_path / "n1/root/etc/ssh/sshd_config.d/05-port.conf").read_text()
+    assert sshd == 'Port 22\nMatch User root\nSetEnv "https_proxy=http://me:pw@proxy.example:3128"\n'
+    environment = (tmp_path / "n2/root/etc/environment").read_text().splitlines()
+    assert 'NO_PROXY="localhost"' in environment
+    assert not [line for line in environment if "@" in line]
 
 
 @pytest.mark.parametrize(
