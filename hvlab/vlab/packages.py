@@ -152,7 +152,7 @@ def mode(text: str) -> int:
 
 
 def proxies(addresses: Mapping[str, str]) -> tuple[str, str]:
-    """Return the text of /etc/environment, and sshd's settings: an address with a password is root's alone."""
+    """Return the text of /etc/environment, and sshd's settings: addresses with a password, for root alone."""
     every = "".join(f'{name}="{value}"\n' for name, value in addresses.items() if "@" not in value)
     roots = [f'"{name}={value}"' for name, value in addresses.items() if "@" in value]
     return every, f"Match User root\nSetEnv {' '.join(roots)}\n" if roots else ""
