@@ -30,7 +30,7 @@ from hvlab.vlab import topology
 from hvlab.workloads import command, sizes
 from hvlab.workloads.launchers import slurm, slurm_queue
 from tests.unit import formats_run
-from tests.unit.fuzzing import QUICK
+from tests.unit.fuzzing import QUICK, SLOW
 
 SECONDS = 60
 ONE_LINE = 24 * 2**20
@@ -264,7 +264,7 @@ def warm():
 
 
 @pytest.mark.usefixtures("warm")
-@QUICK
+@SLOW
 @given(
     text=st.sampled_from([*EXPORTS, *LOGS]),
     stated=st.lists(st.tuples(STATED, HARM), max_size=2),
