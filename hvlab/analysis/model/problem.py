@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,8 @@ class LinearProblem:
         self.points = tuple(point for point in sweep.points if point.ranks > 1 or point.size_bytes == least)
         self.collective, self.slots = sweep.collective, sweep.slots
         cycle = dict(sweep.params).get("cycle_time")
-        self.cycle_s = (
-            float(CYCLE_MS if cycle is None else BY_VARIABLE["HOROVOD_CYCLE_TIME"].read(cycle)) * 1e-3
-        )
+        read = BY_VARIABLE["HOROVOD_CYCLE_TIME"].read(CYCLE_MS if cycle is None else cycle)
+        self.cycle_s = cast("float", read) * 1e-3
         self.ranks = np.array([point.ranks for point in self.points])
         self.sizes = np.array([point.size_bytes for point in self.points], dtype=float)
         self.seconds = np.array([point.seconds for point in self.points])
