@@ -40,6 +40,16 @@ def test_every_command_and_option_says_what_it_does() -> None:
             assert told, f"{name}: {option.name} has no help"
 
 
+def test_each_line_on_who_can_do_what_names_the_test_that_shows_it() -> None:
+    page = (tree.ROOT / "docs/security.md").read_text(encoding="utf-8")
+    table = page.partition("|---|---|---|\n")[2].partition("\n\n")[0]
+    for line in table.splitlines():
+        named = re.fullmatch(r"\|.*\| `([\w/]+\.py)::(\w+)` \|", line)
+        assert named, f"no test is named: {line[:60]}"
+        text = (tree.ROOT / "tests" / named[1]).read_text(encoding="utf-8")
+        assert f"\ndef {named[2]}(" in text, f"{named[1]} has no {named[2]}"
+
+
 @pytest.mark.parametrize("role", tree.ROLES)
 def test_readme_has_a_row_for_the_role(role: str) -> None:
     readme = (tree.ROOT / "README.md").read_text(encoding="utf-8")
