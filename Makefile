@@ -179,10 +179,9 @@ test-find-slow: install  ## a slow link, pair and host among four virtual hosts,
 test-slurm: install  ## Slurm on three virtual hosts: benchmarks by srun and inside jobs, sick and drained nodes (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_slurm.py tests/vlab/test_9_srun.py tests/vlab/test_9_here.py -m vlab -v
 
-test-faults: install  ## faults put into three virtual hosts and the controller; writes docs/reliability.md (root)
+test-faults: install  ## faults put into three virtual hosts and the controller (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 HVLAB_TEST_KEEP=tests/data/faults.json pytest tests/vlab/test_8_faults.py -m vlab -v \
 		-k every
-	@python -m tests.contract.generate >/dev/null
 
 test-tutorials: install  ## the sh blocks of docs/tutorials, on virtual hosts: 10 minutes with a warm cache (root)
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_9_tutorials.py -m vlab -v
@@ -243,8 +242,7 @@ down:  ## remove the virtual hosts
 test-down:
 	@[ ! -x .venv/bin/hvlab ] || for lab in $(TEST_LABS); do $(AS_ROOT) hvlab lab down -i $$lab; done
 
-docs: install  ## write the generated pages of docs/, and all of it as a site to build/site
-	@python -m tests.contract.generate
+docs: install  ## the documentation as a site, reference pages included, in build/site
 	@PYTHONPATH=. mkdocs build --quiet --strict
 	@echo "build/site/index.html; its search needs a server: python3 -m http.server -d build/site"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from hvlab.base import sudo
@@ -88,8 +90,7 @@ def results_dir() -> Path:
 
 def _of_the_caller(path: Path, option: str) -> Path:
     """Return a path in the current folder. Raises UsageError if other users own it or may change it."""
-    person = sudo.caller()
-    trusted = {0, os.geteuid(), *([person[0]] if person else [])}
+    trusted = _trusted_users()
     if os.path.lexists(path):
         for each in {Path(), *(path.parents), path, path.resolve()}:
             info = each.stat() if each.exists() else each.lstat()
@@ -104,6 +105,32 @@ def _of_the_caller(path: Path, option: str) -> Path:
                     remedy=f"name it with {option} if you trust it, or go to a folder of your own",
                 )
     return path
+
+
+def _trusted_users() -> set[int]:
+    """Return root, who runs this, and under sudo who called it."""
+    person = sudo.caller()
+    return {0, os.geteuid(), *([person[0]] if person else [])}
+
+
+@cache
+def refuse_links(results: Path) -> None:
+    """Raise UsageError for another user's link in a results folder: it may lead to a file of the caller's."""
+    trusted = _trusted_users()
+    pending = [results / "runs", results]
+    while pending:
+        with suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                user = entry.stat(follow_symlinks=False).st_uid
+                if user in trusted:
+                    continue
+                if entry.is_symlink():
+                    raise UsageError(
+                        f"{entry.path} is a link of user {user}, which hvlab does not follow",
+                        remedy="copy the folder without links (rsync -r), and name the copy with --results",
+                    )
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(Path(entry.path))
 
 
 def lab_runtime_dir(lab: str) -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -30,7 +31,9 @@ def spare_home() -> None:
     person = caller()
     if person is None:
         return
-    _make_as(person, Path(os.environ.get("ANSIBLE_HOME", "~/.ansible")).expanduser())
+    # What Ansible would make.
+    with as_caller(), suppress(OSError):
+        Path(os.environ.get("ANSIBLE_HOME", "~/.ansible")).expanduser().mkdir(mode=0o700)
     os.environ["ANSIBLE_LOCAL_TEMP"] = tempfile.gettempdir()
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     sys.dont_write_bytecode = True
@@ -44,14 +47,21 @@ def spare_home() -> None:
                     hand_over(path)
 
 
-def _make_as(person: tuple[int, int], folder: Path) -> None:
-    """Make a folder that Ansible would make, as a person and with no more rights than theirs."""
+@contextmanager
+def as_caller() -> Iterator[None]:
+    """Under sudo, run the block with no more rights than those of the person who called it."""
+    person = caller()
+    if person is None:
+        yield
+        return
     user, group = person
+    before = os.getegid(), os.getgroups()
+    os.setgroups([group])
     os.setegid(group)
     os.seteuid(user)
     try:
-        with suppress(OSError):
-            folder.mkdir(mode=0o700)
+        yield
     finally:
         os.seteuid(0)
-        os.setegid(0)
+        os.setegid(before[0])
+        os.setgroups(before[1])

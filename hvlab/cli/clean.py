@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -82,6 +83,8 @@ def command(
         click.echo(json.dumps([_document(one, one in chosen) for one in each], indent=1))
     else:
         click.echo(place.table(each, chosen))
+    if any(one.kind == "image" and not os.access(one.paths[0], os.R_OK, effective_ids=True) for one in each):
+        click.echo("`sudo hvlab clean` shows the sizes of images, which are root's alone", err=True)
     total = size_of(chosen)
     if not chosen:
         click.echo("nothing is old", err=True)

@@ -7,46 +7,56 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from pydantic import ConfigDict
+
 from hvlab.doctor.text import LogText
 
 # How near to the root a cause is; of several in a log the smallest comes first.
-FACT = 1  # the line names the very thing that is wrong: a key, a file, a full disk, a dead GPU
-SETTING = 2  # what has to be set or installed differently
-BREAKDOWN = 4  # something broke, and this entry knows the usual reason
-CRASH = 5  # a process died, and only how is known
-SYMPTOM = 6  # what failed because something broke
-ECHO = 7  # what the others noticed of it
-END = 8  # the last words of a launcher, of a pod, of a build
-UNKNOWN = 9  # that something failed, and no more
-HARMLESS = 0
+WEIGHTS = {
+    "harmless": 0,
+    "fact": 1,  # the line names the very thing that is wrong: a key, a file, a full disk, a dead GPU
+    "setting": 2,  # what has to be set or installed differently
+    "breakdown": 4,  # something broke, and this entry knows the usual reason
+    "crash": 5,  # a process died, and only how is known
+    "symptom": 6,  # what failed because something broke
+    "echo": 7,  # what the others noticed of it
+    "end": 8,  # the last words of a launcher, of a pod, of a build
+    "unknown": 9,  # that something failed, and no more
+}
 # So many characters rule out most texts.
 _LONG = 3
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One thing that goes wrong, or noise that looks like it (``weight`` is ``HARMLESS``).
+    """One thing that goes wrong, or noise that looks like it (``weight`` is that of ``harmless``).
 
     ``signs`` are patterns; one of them in a log is enough; what has
     none is seen only when hosts are asked (``live``). A blank in a pattern stands for any blanks, the
     end of a wrapped line among them. All of ``needs`` have to be somewhere in the log as well, and none of
-    ``unless``.
+    ``unless``. ``examples`` are texts that show it, the first ``seen_in`` another place than ``source``;
+    ``near`` looks like it and does not show it.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     id: str
     title: str
-    signs: tuple[str, ...]
     why: str
     remedy: str
     source: str
-    weight: int = SETTING
+    weight: int
+    signs: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
+    seen_in: str = ""
+    examples: tuple[str, ...] = ()
+    near: str = ""
 
     @property
     def harmless(self) -> bool:
         """Whether it only looks like a fault."""
-        return self.weight == HARMLESS
+        return self.weight == WEIGHTS["harmless"]
 
     @cached_property
     def patterns(self) -> tuple[Sign, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.doctor import known, text
-from hvlab.doctor.cause import SYMPTOM, UNKNOWN, Cause
+from hvlab.doctor import knowledge, text
+from hvlab.doctor.cause import WEIGHTS, Cause
 from hvlab.doctor.text import LogText, WrittenLine
 
 # So many lines of an entry are kept, each cut to so many characters.
@@ -46,7 +46,7 @@ class Diagnosis:
     stopped: int = 0
 
 
-def diagnose(raw: Iterable[str], entries: Sequence[Cause] = known.CAUSES) -> Diagnosis:
+def diagnose(raw: Iterable[str], entries: Sequence[Cause] = knowledge.CAUSES) -> Diagnosis:
     """Return what the lines of a log show of what is known."""
     log = text.read(raw)
     end = time.thread_time() + _MOST_S * (1 + len(log.text) // 2**20)
@@ -56,7 +56,7 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] = known.CAUSES) -> Dia
     rest = log.without({line for _, lines in harmless for line in lines})
     causes, more_left = _matched(faults, rest, end)
     # That something failed is worth a line only where nothing says more.
-    causes = [pair for pair in causes if pair[0].weight < UNKNOWN] or causes
+    causes = [pair for pair in causes if pair[0].weight < WEIGHTS["unknown"]] or causes
     causes.sort(key=lambda pair: (pair[0].weight, min(line.number for line in pair[1])))
     shown, quiet = (tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless))
     return Diagnosis(shown, quiet, stopped=left + more_left)
@@ -79,7 +79,7 @@ def _matched(
 def root(raw: Iterable[str]) -> Recognised | None:
     """Return the cause nearest to the root; None where nothing is known but symptoms."""
     nearest = next(iter(diagnose(raw).causes), None)
-    return nearest if nearest and nearest.cause.weight < SYMPTOM else None
+    return nearest if nearest and nearest.cause.weight < WEIGHTS["symptom"] else None
 
 
 def cause_of(failure: str) -> Recognised | None:

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from hvlab.base.answers import clean
-from hvlab.doctor.wording import to_english
 
 # Maximum number of lines kept that differ only in numbers, or not at all; maximum length of a line, and of
 # the pieces in which it is searched.
@@ -130,7 +129,7 @@ class LogText:
 
 def read(raw: Iterable[str]) -> LogText:
     """Return what a log says; ``raw`` are its lines, as a file gives them."""
-    return LogText(_distinct(_in_english(_unwrapped(_by_host(_plain(raw))))))
+    return LogText(_distinct(_unwrapped(_by_host(_plain(raw)))))
 
 
 def _plain(raw: Iterable[str]) -> Iterator[WrittenLine]:
@@ -188,13 +187,6 @@ def _unwrapped(every: list[WrittenLine]) -> Iterator[WrittenLine]:
         if len(pieces) > 1:
             together.append(whole._replace(last=pieces[-1].number))
     yield from together
-
-
-def _in_english(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
-    every = list(lines)
-    english = to_english("\n".join({line.text for line in every}))
-    for line in every:
-        yield line._replace(text=english(line.text))
 
 
 def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:

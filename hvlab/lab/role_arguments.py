@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,12 @@ def argument_problems(host: str, variables: Mapping[str, Any], options: Options)
             continue
         spec = {name: {**options[name], "required": False}}
         for message in ArgumentSpecValidator(spec).validate({name: variables[name]}).error_messages:
-            yield Problem(host, masked(message), "see docs/roles.md for what it can be")
+            yield Problem(host, masked(message), f"{name}: {_description(options[name])}")
+
+
+def _description(option: Mapping[str, Any]) -> str:
+    text = option["description"]
+    return re.sub(r"\b[CV]\(([^)]*)\)", r"`\1`", text if isinstance(text, str) else " ".join(text))
 
 
 def _templated(value: object) -> bool:

@@ -25,6 +25,7 @@ from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.base.files import make_folder
 from hvlab.base.masking import masked, masked_json
+from hvlab.base.paths import refuse_links
 from hvlab.results import journal
 from hvlab.results.database import DamagedStoreError, is_damage, lost, reading, remedy_for
 
@@ -318,6 +319,7 @@ class Store:
     @contextmanager
     def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
         """Yield the database in a transaction that is closed with it; reading makes no file."""
+        refuse_links(self.folder)
         try:
             if self.folder.exists() and not self.folder.is_dir():
                 raise NotADirectoryError(f"{self.folder} is not a directory")

@@ -63,6 +63,7 @@ class Boot:
         self._attach(running)
         current = [node for node in self.plan.nodes if node.name in running and self._has_its_address(node)]
         for node in current:
+            machines.trim_console(node)
             machines.recover_host_key(node)
             keys.ensure(node.host_key, comment=node.name)
             machines.admit(node, self.login)

@@ -42,6 +42,7 @@ class NodeConfig:
     environment: str
     shared: tuple[Path, ...]
     files: tuple[tuple[str, int, bytes], ...] = ()
+    sshd_settings: str = ""
 
 
 def image_config(release: str) -> ImageConfig:
@@ -61,18 +62,15 @@ def node_config(release: str) -> NodeConfig:
     settings = packages.pip_settings(_pip_listing())
     named = packages.pip_paths(settings)
     shared = named + packages.source_paths(_sources(names.debian(release)))
-    proxies = [
-        f'{name}="{os.environ[name]}"\n'
-        for variable in _PROXIES
-        for name in (variable, variable.upper())
-        if os.environ.get(name)
-    ]
+    names_of = (name for variable in _PROXIES for name in (variable, variable.upper()))
+    every, roots = packages.proxies({name: os.environ[name] for name in names_of if os.environ.get(name)})
     return NodeConfig(
         resolv_conf=packages.resolv_conf(_text(Path("/etc/resolv.conf")), _text(_RESOLVED_UPSTREAM)),
         pip_conf=packages.pip_conf(settings),
-        environment="".join(proxies),
+        environment=every,
         shared=tuple(path for path in dict.fromkeys(shared) if path.exists() and packages.shareable(path)),
         files=_files(path for path in named if not packages.shareable(path)),
+        sshd_settings=roots,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from hvlab.base.errors import HvlabError, UnreachableError, UsageError
 from hvlab.base.files import locked
 from hvlab.base.paths import trust_dir
+from hvlab.base.sudo import as_caller
 from hvlab.lab.inventory import Lab
 from hvlab.vlab import (
     enter_cgroup,
@@ -97,8 +98,14 @@ def down(lab: Lab, plan: LabPlan, *, report: Report) -> bool:
         discard(plan.runtime)
         kernel.restore(plan.runtime.parent)
     if all(host.virtual for host in lab.hosts):
-        shutil.rmtree(trust_dir(plan.lab), ignore_errors=True)
+        forget(plan.lab)
     return existed
+
+
+def forget(lab: str) -> None:
+    """Remove a lab's keys, with the rights of the person in whose home they are."""
+    with as_caller():
+        shutil.rmtree(trust_dir(lab), ignore_errors=True)
 
 
 def _existing_nodes(plan: LabPlan) -> list[Node]:

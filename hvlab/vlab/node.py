@@ -34,6 +34,7 @@ LLDP=no
 _HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _TAIL = 64 * 1024
+CONSOLE_MOST = 4 << 20
 # There once systemd runs this machine.
 SYSTEMD_RUNS = Path("/run/systemd/system")
 _NSPAWN_STATE = Path("/run/systemd/nspawn")
@@ -115,10 +116,11 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
     """
     host_key = keys.ensure(node.host_key, comment=node.name)
     address = _NETWORK.format(address=node.address, prefix=network.prefixlen, gateway=names.gateway(network))
+    sshd = f"Port {node.port}\n{config.sshd_settings}"
     contents = [
         ("etc/ssh/ssh_host_ed25519_key", 0o600, node.host_key.read_bytes()),
         ("etc/ssh/ssh_host_ed25519_key.pub", 0o644, f"{host_key}\n".encode()),
-        ("etc/ssh/sshd_config.d/05-port.conf", 0o644, f"Port {node.port}\n".encode()),
+        ("etc/ssh/sshd_config.d/05-port.conf", packages.mode(sshd), sshd.encode()),
         ("etc/hostname", 0o644, f"{node.name}\n".encode()),
         ("etc/systemd/network/10-host0.network", 0o644, address.encode()),
         ("etc/resolv.conf", 0o644, config.resolv_conf.encode()),
@@ -127,7 +129,7 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
         ("etc/hosts", 0o644, _HOSTS.encode()),
         ("etc/pip.conf", packages.mode(config.pip_conf), config.pip_conf.encode()),
         *((path.lstrip("/"), mode, content) for path, mode, content in config.files),
-        ("etc/environment", packages.mode(config.environment), config.environment.encode()),
+        ("etc/environment", 0o644, config.environment.encode()),
         ("etc/machine-id", 0o444, f"{uuid.uuid4().hex}\n".encode()),
     ]
     try:
@@ -184,7 +186,9 @@ def start(node: Node, config: NodeConfig) -> subprocess.Popen[bytes]:
     if not SYSTEMD_RUNS.is_dir():
         argv = [sys.executable, "-I", "-S", enter_cgroup.__file__, node.group, *argv, "--keep-unit"]
     argv += ["--", "systemd.show_status=yes", "systemd.log_color=no"]
-    with node.console.open("wb") as log:
+    node.console.write_bytes(b"")
+    # For appending, as `trim_console` needs it.
+    with node.console.open("ab") as log:
         return subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -235,6 +239,13 @@ def unmount(directory: Path) -> None:
     for point in reality.mounts(directory):
         if not succeeds(["umount", str(point)]):
             run(["umount", "--lazy", point])
+
+
+def trim_console(node: Node) -> None:
+    """Empty the console's file if it is large; a node that runs goes on at its beginning."""
+    with suppress(OSError):
+        if node.console.stat().st_size > CONSOLE_MOST:
+            os.truncate(node.console, 0)
 
 
 def tail(node: Node, lines: int = 15) -> str:

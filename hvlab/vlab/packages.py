@@ -151,6 +151,13 @@ def mode(text: str) -> int:
     return 0o600 if "@" in text else 0o644
 
 
+def proxies(addresses: Mapping[str, str]) -> tuple[str, str]:
+    """Return the text of /etc/environment, and sshd's settings: addresses with a password, for root alone."""
+    every = "".join(f'{name}="{value}"\n' for name, value in addresses.items() if "@" not in value)
+    roots = [f'"{name}={value}"' for name, value in addresses.items() if "@" in value]
+    return every, f"Match User root\nSetEnv {' '.join(roots)}\n" if roots else ""
+
+
 def resolv_conf(text: str, upstream: str | None) -> str:
     """Return the resolver's configuration for a node, which cannot ask a stub on our loopback."""
     servers = re.findall(r"^\s*nameserver\s+(\S+)", text, re.MULTILINE)

@@ -2,7 +2,7 @@
 
 Right within a factor of about three, since processors and networks differ. A training step is computing (the
 model's multiply-adds, three times those of the forward pass) and sending (its gradients); a collective is its
-bytes. The rates of CPUs are those of docs/example/lab7.md; those of GPUs are a guess, not measured. Work of
+bytes. The rates of CPUs are those of docs/example/lab7.html; those of GPUs are a guess, not measured. Work of
 the models: ResNet arXiv:1512.03385, table 1; VGG arXiv:1409.1556, table 1.
 """
 

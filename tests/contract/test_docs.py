@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,15 +12,24 @@ from pathlib import Path
 import click
 import pytest
 
+from docs import site
+from docs.generate import PAGES, commands
 from hvlab.cli import cli
-from tests.contract import site, tree
-from tests.contract.generate import PAGES, commands
+from hvlab.health.node.xids import XIDS
+from tests.contract import tree
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_generated_page_is_fresh(page: str) -> None:
-    written = (tree.ROOT / page).read_text(encoding="utf-8")
-    assert written == PAGES[page](), f"{page} is not what the code says: run `make docs`"
+def test_generated_pages_hold_all_that_the_code_has() -> None:
+    pages = {name: write() for name, write in PAGES.items()}
+    assert pages["cli.md"].count("\n## ") == len(list(commands(cli, "hvlab")))
+    for role in tree.ROLES:
+        assert f"\n## {role}\n" in pages["roles.md"]
+        for variable in tree.options(role):
+            assert f"\n| `{variable}` | " in pages["roles.md"]
+    assert pages["xids.md"].count("\n| ") == len(XIDS) + 2
+    faults = json.loads((tree.ROOT / "tests/data/faults.json").read_text("utf-8"))
+    for fault in faults:
+        assert f"\n| {fault['what']} | `{fault['command']}` | {fault['code']} | " in pages["reliability.md"]
 
 
 def test_every_command_and_option_says_what_it_does() -> None:
@@ -28,6 +38,16 @@ def test_every_command_and_option_says_what_it_does() -> None:
         for option in command.params:
             told = not isinstance(option, click.Option) or option.help
             assert told, f"{name}: {option.name} has no help"
+
+
+def test_each_line_on_who_can_do_what_names_the_test_that_shows_it() -> None:
+    page = (tree.ROOT / "docs/security.md").read_text(encoding="utf-8")
+    table = page.partition("|---|---|---|\n")[2].partition("\n\n")[0]
+    for line in table.splitlines():
+        named = re.fullmatch(r"\|.*\| `([\w/]+\.py)::(\w+)` \|", line)
+        assert named, f"no test is named: {line[:60]}"
+        text = (tree.ROOT / "tests" / named[1]).read_text(encoding="utf-8")
+        assert f"\ndef {named[2]}(" in text, f"{named[1]} has no {named[2]}"
 
 
 @pytest.mark.parametrize("role", tree.ROLES)
@@ -41,6 +61,28 @@ def test_readme_has_a_row_for_the_role(role: str) -> None:
 @pytest.mark.parametrize("page", sorted(path.name for path in (tree.ROOT / "docs").glob("*.md")))
 def test_readme_links_the_page(page: str) -> None:
     assert f"docs/{page}" in (tree.ROOT / "README.md").read_text(encoding="utf-8")
+
+
+# At the beginning of a line or of code, up to a comment or a column.
+CALL = re.compile(r"(?:^ *|`|\$ )(hvlab [a-z][^`\n#|]*)", re.MULTILINE)
+
+
+def test_commands_and_options_in_the_documentation_exist() -> None:
+    options = {}
+    for name, command, _ in commands(cli, "hvlab"):
+        options[name] = {"--help"}.union(*(option.opts + option.secondary_opts for option in command.params))
+    called = set()
+    for path in tree.files():
+        if path.suffix != ".md" or "data" in path.parts:
+            continue
+        for call in CALL.findall(path.read_text("utf-8")):
+            name = max((name for name in options if f"{call} ".startswith(f"{name} ")), key=len)
+            if name == "hvlab":  # a sentence
+                continue
+            called.add(name)
+            flags = set(re.findall(r"(?<= )--[a-z][a-z-]*", call.partition(" -- ")[0]))
+            assert flags <= options[name], f"{path.relative_to(tree.ROOT)}: {call}"
+    assert called > {"hvlab plan", "hvlab lab up", "hvlab bench"}
 
 
 def test_links_lead_somewhere() -> None:

@@ -25,6 +25,7 @@ LEVELS = [
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 # Words of other tools' files, or of Horovod's, that happen to be a backend's name.
 SPELL_BACKENDS = {
+    "doctor/knowledge/__init__.py": "families of failures",
     "lab/variants.py": "the default variant of the role horovod, and what starts its ranks",
     "results/formats/records.py": "which backend a tool measures",
     "results/formats/sheet_words.py": "how lab sheets write them",

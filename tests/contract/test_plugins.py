@@ -97,12 +97,6 @@ def test_other_plugins_are_shown(kind: str) -> None:
     assert set(shown(kind)) == set(names(kind))
 
 
-def test_architecture_says_why_each_plugin_is_there() -> None:
-    page = (tree.ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(hvlab_\w+)`(?: \(\w+\))? \| .+ \|$", page, re.MULTILINE)
-    assert sorted(rows) == sorted([*MODULES, *names("filter"), *names("callback")])
-
-
 def states(value: Any) -> Iterator[str]:
     """Every word that stands after ``state:``, at whatever depth."""
     if isinstance(value, dict):

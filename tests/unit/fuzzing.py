@@ -10,3 +10,5 @@ QUICK = settings(
     deadline=5000 if _INPUTS else None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+# Each input takes a quarter of a second.
+SLOW = settings(QUICK, max_examples=int(_INPUTS or 12))

@@ -112,6 +112,20 @@ def test_an_image_of_a_lab_that_is_up_stays(folder, monkeypatch):
     assert "bookworm-1" not in names(cache.older(cache.kept(), DAY, now=NOW))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user")
+def test_that_images_are_roots_is_said(folder):
+    said = "`sudo hvlab clean` shows the sizes of images"
+    (folder / "images/bookworm-1").chmod(0o700)
+    assert said not in hvlab().stderr
+    for above in (folder, *folder.parents):
+        above.chmod(above.stat().st_mode | 0o111)
+    os.seteuid(65534)
+    try:
+        assert said in hvlab().stderr
+    finally:
+        os.seteuid(0)
+
+
 def test_of_old_runs_only_what_programs_printed_goes(folder):
     run = folder / "results/runs/20260101T000000Z-0000"
     for name in ("stdout", "stderr", "timeline.json", "result.json", "case.json"):

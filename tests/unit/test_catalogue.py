@@ -13,9 +13,10 @@ import yaml
 
 from hvlab.stack.resolver import catalogue, facts
 from hvlab.stack.resolver.versions import major, minor, numbers, within
+from tests.contract.tree import ROOT
 
 FOLDER = catalogue.FOLDER
-ROLES = FOLDER.parent.parent / "roles"
+ROLES = ROOT / "roles"
 FILES = sorted(FOLDER.glob("*.yml"))
 DATA: dict[str, dict[str, Any]] = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FILES

@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 import pytest
 
+from docs.generate import commands
 from hvlab.bench import suite
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import cli, run
 from hvlab.lab.inventory import load
 from hvlab.results.store import FIELDS, Store
 from hvlab.workloads import WORKLOADS, parameters
-from tests.contract.generate import commands
 from tests.unit.labs import spec
 from tests.unit.test_results import RECORD
 

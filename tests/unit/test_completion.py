@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate import commands
 from hvlab import cli
 from hvlab.base.paths import project_dir
 from hvlab.cli import completion
 from hvlab.cli.completion import SHELLS
 from hvlab.lab.inventory_files import listed
 from hvlab.results.store import Store
-from tests.contract.generate import commands
 from tests.unit.test_results import RECORD
 
 INI = """\

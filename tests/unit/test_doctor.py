@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.cli import doctor_log, run
-from hvlab.doctor import known, reading, text
+from hvlab.doctor import knowledge, reading, text
 from hvlab.doctor.reading import diagnose
 
 
@@ -412,7 +412,7 @@ def test_no_log_is_read_for_ever(log):
 
 def test_every_repeat_of_every_pattern_has_an_end():
     """Wherever one has none, what nearly matches takes time that grows with its square or cube."""
-    for entry in known.CAUSES:
+    for entry in knowledge.CAUSES:
         for sign in (*entry.patterns, *entry.needed, *entry.excluded):
             # Taken out: escapes, then classes.
             plain = re.sub(r"\[[^\]]+\]", "_", re.sub(r"\\.", "_", sign.pattern.pattern))

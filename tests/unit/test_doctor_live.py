@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.doctor import known, live
+from hvlab.doctor import knowledge, live
 from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.site import Member, Site
 
@@ -103,7 +103,7 @@ def test_hosts_that_answer_nothing_or_nonsense_have_no_fault():
 
 def test_every_fault_that_a_detector_names_is_an_entry():
     text = "\n".join(path.read_text("utf-8") for path in Path(live.__file__).parent.glob("*.py"))
-    without_signs = {cause.id for cause in known.CAUSES if not cause.signs}
+    without_signs = {cause.id for cause in knowledge.CAUSES if not cause.signs}
     assert without_signs == {id_ for id_ in without_signs if f'"{id_}"' in text}
 
 

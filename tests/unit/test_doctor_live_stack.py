@@ -13,18 +13,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hvlab.doctor import known, live
+from hvlab.doctor import knowledge, live
 from hvlab.doctor.live.programs import source
 from tests.unit.test_doctor_live import GPU, GPU_SITE, RECORDED, SITE, edit, prints, shown
 
 FOLDER = Path(__file__).parents[1] / "data/doctor"
 # What the program printed where parts of hvlab's own environments were damaged, see tests/data/README.md.
 ENVIRONMENTS = json.loads((FOLDER / "environments.json").read_text("utf-8"))
-LOGS = {
-    id_: case
-    for path in sorted((FOLDER / "entries").glob("*.yml"))
-    for id_, case in yaml.safe_load(path.read_text("utf-8")).items()
-}
+LOGS = {entry.id: entry.examples[0] for entry in knowledge.CAUSES if entry.signs}
 
 
 @pytest.fixture
@@ -85,11 +81,11 @@ IMPORTS = (
 
 @pytest.mark.parametrize("id_", IMPORTS)
 def test_what_an_import_says_is_read_like_a_log(hosts, id_):
-    edit(hosts, "p2", "environments", imports(rc=1, out="", err=LOGS[id_]["log"]))
+    edit(hosts, "p2", "environments", imports(rc=1, out="", err=LOGS[id_]))
     assert shown(hosts) == {(id_, "p2")}
     # Of an import that succeeds, or was ended for its time or for memory, nothing is said.
     for status in (0, 124, -9):
-        edit(hosts, "p2", "environments", imports(rc=status, err=LOGS[id_]["log"]))
+        edit(hosts, "p2", "environments", imports(rc=status, err=LOGS[id_]))
         expected = id_ == "horovod-version-mismatch" and status == 0
         assert shown(hosts) == ({(id_, "p2")} if expected else set())
 
@@ -304,7 +300,7 @@ def test_the_program_names_ranks_by_what_their_launcher_gave_them(tmp_path):
 def test_the_page_says_of_each_known_failure_whether_hosts_show_it():
     """The words of ssh and of an import are read like a log; all else is named in a detector."""
     rows = yaml.safe_load((FOLDER / "catalogue.yml").read_text("utf-8"))
-    ids = {cause.id for cause in known.CAUSES}
+    ids = {cause.id for cause in knowledge.CAUSES}
     text = "\n".join(path.read_text("utf-8") for path in Path(live.__file__).parent.glob("*.py"))
     assert len(rows) == 60
     for row in rows:

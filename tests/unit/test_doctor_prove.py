@@ -4,14 +4,14 @@ import pytest
 
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.cli import doctor_prove
-from hvlab.doctor import known
+from hvlab.doctor import knowledge
 from hvlab.doctor.proofs import OF_CAUSE, PROOFS, CauseProof
 
 PROOF = CauseProof("host-key", "p1", "break", ("bench",), ("keys", "issue"))
 
 
 def test_proofs_are_of_causes_that_are_known():
-    assert set(OF_CAUSE) <= {cause.id for cause in known.CAUSES}
+    assert set(OF_CAUSE) <= {cause.id for cause in knowledge.CAUSES}
     assert all(bool(proof.remedy) != bool(proof.by_hand) for proof in PROOFS)
 
 

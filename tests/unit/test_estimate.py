@@ -55,7 +55,7 @@ def seconds(workload="synthetic", **params):
 
 
 def test_rough_times_are_those_of_the_example_within_a_factor_of_three():
-    # docs/example/lab7.md: 444 and 156 ms a step, 20 and 30 steps; a launch takes some seconds.
+    # docs/example/lab7.html: 444 and 156 ms a step, 20 and 30 steps; a launch takes some seconds.
     assert 20 * 0.444 / 3 < seconds(device="cpu", image=64, batch=8, steps=20) < 3 * (5 + 20 * 0.444)
     assert 30 * 0.156 / 3 < seconds("rnn", device="cpu") < 3 * (5 + 30 * 0.156)
     assert seconds(device="cpu", model="resnet18", image=64, batch=8) < 60

@@ -54,6 +54,24 @@ def test_a_services_folder_is_the_systems(home, uid):
 
 
 @as_root
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [("UID_MIN\t\t  500\n", 500), ("#UID_MIN 500\n", 1000), ("UID_MIN 70000\n", 1000), (None, 1000)],
+)
+def test_the_systems_accounts_end_where_the_host_says(home, room, monkeypatch, settings, first):
+    """People of a directory may have UIDs below a large UID_MIN, which is that of the host's own users."""
+    file = room / "login.defs"
+    if settings is not None:
+        file.write_text(settings)
+    monkeypatch.setattr(hvlab_folders, "LOGIN_SETTINGS", str(file))
+    os.chown(home, first - 1, 0)
+    assert hvlab_folders.writer(str(home / "log"), 0) == 0
+    os.chown(home, first, 0)
+    with pytest.raises(PermissionError, match=f"belongs to UID {first}"):
+        hvlab_folders.writer(str(home / "log"), 0)
+
+
+@as_root
 @pytest.mark.parametrize("uid", [900, 1500, 61234, NOBODY])
 def test_a_persons_rights_are_those_of_the_owner_whatever_the_uid(home, uid):
     """Directories of universities give people UIDs above 60000, older ones from 500."""

@@ -483,6 +483,16 @@ def test_the_report_has_the_figures_of_other_measurements(store):
 def test_what_a_file_states_of_its_parameters_is_read_as_they_are():
     with pytest.raises(CheckError, match=r"a\.log: .*cycle"):
         _stated({"cycle_time": "{}"})
+    for wrong in (
+        {"iterations": "x"},
+        {"iterations": -1},
+        {"threads": 0.5},
+        {"env": {}},
+        {"cycle_time": True},
+    ):
+        with pytest.raises(CheckError, match=next(iter(wrong))):
+            _stated(wrong)
+    assert _stated({"dtype": "float8", "own": {}}) == {"dtype": "float8", "own": {}}
     assert _stated({"\ud800x\x1b]0;pwn\x07": "\ud800"}) == {"x": ""}
 
 

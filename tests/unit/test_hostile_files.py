@@ -1,7 +1,11 @@
 """Files that are meant to do harm, or are merely broken: a message in time, whatever they hold."""
 
+import re
+import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,12 +18,19 @@ from hvlab.doctor import reading
 from hvlab.health import expected
 from hvlab.lab import inventory
 from hvlab.remote.known_hosts import known_keys
-from hvlab.results.formats import READERS, detect, pods, sheet_tasks
+from hvlab.report import data, write
+from hvlab.report.document import document
+from hvlab.results import formats
+from hvlab.results.formats import READERS, detect, importing, pods, sheet_tasks
+from hvlab.results.formats.records import LaunchOverrides
+from hvlab.results.store import Store
+from hvlab.results.summary import sections
 from hvlab.stack.resolver import catalogue, own
 from hvlab.vlab import topology
 from hvlab.workloads import command, sizes
 from hvlab.workloads.launchers import slurm, slurm_queue
-from tests.unit.fuzzing import QUICK
+from tests.unit import formats_run
+from tests.unit.fuzzing import QUICK, SLOW
 
 SECONDS = 60
 ONE_LINE = 24 * 2**20
@@ -176,6 +187,98 @@ WORDS = st.sampled_from(
 @given(parts=st.lists(WORDS | st.text(max_size=40), max_size=8))
 def test_text(reader, parts):
     read(reader, "".join(parts))
+
+
+FOLDER = Path(__file__).parent.parent / "data"
+LOGS = [
+    path.read_text("utf-8") for tool in ("nccl-tests", "osu") for path in sorted(FOLDER.glob(f"{tool}/*"))
+]
+# Two sizes on two numbers of ranks, which are fitted; most of it states the parameters.
+OWN = [
+    replace(record, **where)
+    for record in formats_run.figures(formats_run.BASE)
+    if record.params["size_bytes"] < max(formats_run.TIMES)
+    for where in ({}, {"hosts": ("n1", "n2", "n3"), "slots_per_host": 1, "world_size": 3})
+]
+SMALL = formats.MeasuredRun(formats_run.RUN, OWN, {})
+EXPORTS = [
+    formats.export(name, run)
+    for name in ("nccl-tests", "nccl-tests-json", "osu")
+    for run in (SMALL, SMALL, formats_run.measured())
+]
+PART = re.compile(r'"[^"\n]*"|-?[\w.+]+|\n')
+HARM = st.sampled_from(
+    ['"{}"', r'"\ud800"', r'"\u001b]0;x"', '"x"', "[]", "{}", "null", "true", "-1", "0", "0.5", "1e999",
+     "nan", "inf", "9" * 400, "", "\n", "\0", "\ud800", "=1+1", "__proto__"]
+)  # fmt: skip
+STATED = st.sampled_from(
+    [
+        *formats_run.PARAMS,
+        "workload",
+        "backend",
+        "proved",
+        "launcher",
+        "hosts",
+        "slots",
+        "repeat",
+        "in_place",
+        "params",
+    ]
+)
+
+
+def taken_in(text):
+    """What comes in is shown, reported and exported, or refused in words."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "file.log").write_bytes(text.encode("utf-8", "surrogatepass"))
+        results = Store(Path(folder) / "results")
+        try:
+            run_id, _ = importing.import_files(
+                results, [Path(folder) / "file.log"], LaunchOverrides(), lab="x"
+            )
+        except HvlabError as error:
+            assert str(error)  # noqa: PT017 - most end without one
+            return
+        made = data.read(results, run_id)
+        sections(made.records)
+        write.save(
+            document(made),
+            Path(folder) / "x.html",
+            [vars(record) for record in made.records],
+            name=run_id,
+            output_format="html",
+            lang="en",
+        )
+        measured = formats.MeasuredRun(results.run(run_id), made.records, {})
+        for name in formats.FORMATS:
+            try:
+                formats.export(name, measured).encode()
+            except UsageError as error:
+                assert str(error)  # noqa: PT017 - most end without one
+
+
+@pytest.fixture(scope="module")
+def warm():
+    """The first report loads plotly."""
+    taken_in(EXPORTS[0])
+
+
+@pytest.mark.usefixtures("warm")
+@SLOW
+@given(
+    text=st.sampled_from([*EXPORTS, *LOGS]),
+    stated=st.lists(st.tuples(STATED, HARM), max_size=2),
+    changes=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), HARM), max_size=3),
+)
+def test_an_import(text, stated, changes):
+    for name, harm in stated:
+        pattern = rf'("{name}": )("[^"]*"|\[[^]]*\]|[^,}}]*)'
+        text = re.sub(pattern, lambda match, harm=harm: match[1] + harm, text)
+    for place, harm in changes:
+        parts = list(PART.finditer(text))
+        start, end = parts[int(place * len(parts))].span() if parts else (0, 0)
+        text = text[:start] + harm + text[end:]
+    taken_in(text)
 
 
 @pytest.mark.parametrize("reader", TEXT_READERS)

@@ -206,6 +206,13 @@ def test_thin_data_carry_no_fit(ranks, sizes, why):
     assert phrase(found.reason)
 
 
+@pytest.mark.parametrize("cycle", ["{}", "nan", -1, True])
+def test_a_cycle_time_that_is_none_carries_no_fit(cycle):
+    found = fit(sweep(RING, params={"cycle_time": cycle}))
+    assert isinstance(found, NoFit)
+    assert phrase(found.reason) == f"its cycle_time is {cycle}"
+
+
 @pytest.mark.parametrize(
     ("options", "warned"),
     [

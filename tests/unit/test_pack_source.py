@@ -173,3 +173,21 @@ def test_a_distributions_source_of_the_known_sum_has_that_sum(
     known = {"version": "1", "url": "https://example.org/tool-1.tar.xz", "checksum": EMPTY}
     with pytest.raises(AnsibleActionFail, match=f"of n1 is not what it should be.*expected {EMPTY}"):
         distro(tmp_path, monkeypatch, **known)
+
+
+@pytest.mark.parametrize("checksum", ["", EMPTY])
+def test_no_source_of_an_unknown_sum_runs_on_the_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checksum: str
+) -> None:
+    """pip asks a source package for its metadata, which runs its setup.py, once its sum is right."""
+    asked = []
+
+    def pip_download(arguments: list[str]) -> str:
+        asked.append(Path(arguments[-1]).read_text("utf-8"))
+        return "ERROR: none"
+
+    monkeypatch.setattr(action, "pip_download", pip_download)
+    plugin = source_of_tool(tmp_path, monkeypatch, [], ways=["pip"], checksum=checksum)
+    with pytest.raises(AnsibleActionFail, match="ERROR: none" if checksum else "no sha256 is known"):
+        plugin.run(None, {"inventory_hostname": "n1"})
+    assert asked == ([f"tool==1 --hash=sha256:{EMPTY}\n"] if checksum else [])

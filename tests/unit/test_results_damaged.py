@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hvlab import cli
+from hvlab.base import paths
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.base.paths import project_dir
 from hvlab.results import journal
@@ -379,6 +380,22 @@ def test_raw_files_of_a_foreign_store_lie_below_its_runs(tmp_path, path):
     _foreign(tmp_path, raw_path=path)
     with pytest.raises(HvlabError, match="not below runs/"):
         Store(tmp_path).records("r1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+@pytest.mark.parametrize("link", ["runs", "runs/r1", "runs/r1/report.html", "runs/r1/c/stdout", "hvlab.db"])
+def test_no_link_of_another_user_is_followed_in_a_results_folder(tmp_path, link):
+    """It could lead to a file of the caller's, which a report would write, or show to the other user."""
+    results, own = tmp_path / "results", tmp_path / "own"
+    for folder in ((results / link).parent, own):
+        folder.mkdir(parents=True, exist_ok=True)
+    (results / link).symlink_to(own)
+    paths.refuse_links(results)
+    paths.refuse_links.cache_clear()
+    for path in (results, *results.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(HvlabError, match=f"{results / link} is a link of user 65534"):
+        Store(results).runs()
 
 
 def test_texts_of_a_foreign_store_do_not_steer_the_terminal(tmp_path):

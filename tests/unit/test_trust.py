@@ -38,6 +38,16 @@ def test_private_files_are_private(lab):
     assert {mode(path) for path in (lab.host_ca, lab.user_ca, lab.identity)} == {0o600}
 
 
+def test_authorities_are_those_of_a_data_folder(lab, monkeypatch, tmp_path):
+    """So a lab has one owner: hosts that trust another's authorities do not trust the first one's."""
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "of another person"))
+    other = trust.ensure_lab_trust("lab1", user="ranks")
+    keys = {
+        ssh_keys.public(each) for own in (lab, other) for each in (own.host_ca, own.user_ca, own.identity)
+    }
+    assert len(keys) == 6
+
+
 def test_a_second_call_keeps_everything(lab):
     before = {path.name: path.read_bytes() for path in lab.folder.iterdir()}
     again = trust.ensure_lab_trust("lab1", user="ranks")

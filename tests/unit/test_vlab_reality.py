@@ -12,7 +12,7 @@ import pytest
 
 from hvlab.base.errors import HvlabError
 from hvlab.base.files import locked
-from hvlab.vlab import files, keys, known_hosts, node, reality
+from hvlab.vlab import controller, files, keys, known_hosts, lab, node, reality
 from hvlab.vlab.command import run
 from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.node import Node
@@ -206,20 +206,26 @@ def test_a_node_gets_its_own_files_and_at_its_first_start_the_controllers(tmp_pa
     assert ((etc / "hosts").read_text(), (etc / "machine-id").read_text()) == ("its own\n", identity)
 
 
-def test_a_password_of_the_controller_is_roots_alone_on_a_node(tmp_path):
-    proxy, index = (
-        'https_proxy="http://me:pw@proxy.example:3128"\n',
-        "[global]\nindex-url = https://token@x.example\n",
-    )
-    for name, config, mode in (
-        ("n1", replace(CONFIG, pip_conf=index, environment=proxy), 0o600),
-        ("n2", replace(CONFIG, environment='no_proxy="localhost"\n'), 0o644),
+def test_a_password_of_the_controller_is_roots_alone_on_a_node(tmp_path, monkeypatch):
+    """PAM gives every login what is in /etc/environment, whoever may read the file."""
+    monkeypatch.setenv("https_proxy", "http://me:pw@proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    config = controller.node_config("bookworm")
+    index = "[global]\nindex-url = https://token@x.example\n"
+    for name, given, mode in (
+        ("n1", replace(CONFIG, pip_conf=index, sshd_settings=config.sshd_settings), 0o600),
+        ("n2", replace(CONFIG, environment=config.environment), 0o644),
     ):
         machine = Node("lab", name, "198.18.0.11", 22, tmp_path / name)
         (machine.root / "etc").mkdir(parents=True)
-        node.configure(machine, NETWORK, config, login="ssh-ed25519 CCCC hvlab lab")
-        files_of = [machine.root / "etc" / file for file in ("pip.conf", "environment")]
+        node.configure(machine, NETWORK, given, login="ssh-ed25519 CCCC hvlab lab")
+        files_of = [machine.root / "etc" / file for file in ("pip.conf", "ssh/sshd_config.d/05-port.conf")]
         assert [path.stat().st_mode & 0o777 for path in files_of] == [mode, mode]
+    sshd = (tmp_path / "n1/root/etc/ssh/sshd_config.d/05-port.conf").read_text()
+    assert sshd == 'Port 22\nMatch User root\nSetEnv "https_proxy=http://me:pw@proxy.example:3128"\n'
+    environment = (tmp_path / "n2/root/etc/environment").read_text().splitlines()
+    assert 'NO_PROXY="localhost"' in environment
+    assert not [line for line in environment if "@" in line]
 
 
 @pytest.mark.parametrize(
@@ -266,6 +272,50 @@ def test_a_console_is_shown_without_control_characters(tmp_path):
     assert node.tail(machine) == "(it wrote nothing)"
     machine.console.write_text("one\n[\x1b[0;32m  OK  \x1b[0m] Started.\r\r\n\x1b[2J\x07two\n")
     assert node.tail(machine, 2) == "[  OK  ] Started.\ntwo"
+
+
+def test_a_console_that_has_grown_is_emptied_while_its_host_runs(tmp_path, monkeypatch):
+    machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
+    monkeypatch.setattr(node, "SYSTEMD_RUNS", tmp_path)
+    monkeypatch.setattr(node, "environment", lambda **_: {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    nspawn = tmp_path / "systemd-nspawn"
+    nspawn.write_text(f"#!/bin/sh\nhead -c {2 * node.CONSOLE_MOST} /dev/zero; read line <go; echo later\n")
+    nspawn.chmod(0o755)
+    machine.console.write_text("of an earlier start")
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("go")
+    child = node.start(machine, CONFIG)
+    with Path("go").open("w") as go:
+        assert machine.console.stat().st_size == 2 * node.CONSOLE_MOST
+        node.trim_console(machine)
+        go.write("on\n")
+    assert child.wait(20) == 0
+    assert machine.console.read_bytes() == b"later\n"
+    node.trim_console(machine)
+    assert machine.console.read_bytes() == b"later\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user")
+def test_what_root_forgets_of_a_lab_is_the_callers(tmp_path, monkeypatch):
+    """In the caller's home a link may lead anywhere."""
+    for above in (tmp_path, *tmp_path.parents):
+        above.chmod(above.stat().st_mode | 0o111)
+    for name, user in (("trust/own", 65534), ("roots/lab", 0)):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "key").touch()
+        for path in ((tmp_path / name).parent, tmp_path / name, tmp_path / name / "key"):
+            os.chown(path, user, user)
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path))
+    monkeypatch.setenv("SUDO_UID", "65534")
+    monkeypatch.setenv("SUDO_GID", "65534")
+    groups = os.getgroups()
+    lab.forget("own")
+    assert not (tmp_path / "trust/own").exists()
+    (tmp_path / "trust").rmdir()
+    (tmp_path / "trust").symlink_to(tmp_path / "roots")
+    lab.forget("lab")
+    assert (tmp_path / "roots/lab/key").exists()
+    assert (os.geteuid(), os.getegid(), os.getgroups()) == (0, 0, groups)
 
 
 def test_what_a_node_wrote_without_end_is_read_in_part(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.doctor import known
+from hvlab.doctor import knowledge
 from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL
 from hvlab.workloads import WORKLOADS, argv, data, outcome
 from hvlab.workloads.metrics import METRICS
@@ -31,8 +31,8 @@ This usually is caused by:
   them. Please check network connectivity (including firewalls
   and network routing requirements).
 """
-UNREACHABLE = next(cause for cause in known.CAUSES if cause.id == "host-unreachable")
-HOST_KEY = next(cause for cause in known.CAUSES if cause.id == "host-key")
+UNREACHABLE = next(cause for cause in knowledge.CAUSES if cause.id == "host-unreachable")
+HOST_KEY = next(cause for cause in knowledge.CAUSES if cause.id == "host-key")
 ENDED = {"started_at": 100.0, "ended_at": 103.5, "rc": 0, "timed_out": False, "error": None, "reaped": {}}
 RESULT = {
     "checks": [],

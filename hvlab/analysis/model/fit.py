@@ -13,6 +13,7 @@ from hvlab.analysis.model.noise import Values
 from hvlab.analysis.model.problem import LinearProblem, Rows
 from hvlab.analysis.model.sweep import Sweep, SweepPoint, sweeps
 from hvlab.analysis.model.warnings import SURE, of_fit
+from hvlab.base.errors import UsageError
 from hvlab.results.configurations import Configuration, Repeats
 
 DRAWS = 200
@@ -152,7 +153,10 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 
     Introduction to the Bootstrap, 1993, section 6.5), with noise that the sizes of a launch share and noise
     of each point.
     """
-    problem = LinearProblem(sweep)
+    try:
+        problem = LinearProblem(sweep)
+    except UsageError:
+        return NoFit(sweep, Explanation("no_cycle", names={"cycle": str(dict(sweep.params)["cycle_time"])}))
     rows = problem.everything
     reason = _unfit(sweep, problem)
     if reason:

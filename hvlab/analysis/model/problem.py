@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hvlab.analysis.model.costs import SHAPES, Cost
 from hvlab.analysis.model.noise import Values, pooled
 from hvlab.analysis.model.sweep import Sweep
+from hvlab.workloads.parameters import BY_VARIABLE
 
 Rows = NDArray[np.intp]
 
@@ -28,7 +29,7 @@ class LinearProblem:
     nothing is sent; a larger one tells how fast the machine copies memory.
 
     All sizes of one number of ranks come from the same launches and share their noise (``shared``, one a
-    row); what else they miss is each point's own.
+    row); what else they miss is each point's own. Raises UsageError for a wrong ``cycle_time``.
     """
 
     def __init__(self, sweep: Sweep) -> None:
@@ -37,7 +38,8 @@ class LinearProblem:
         self.points = tuple(point for point in sweep.points if point.ranks > 1 or point.size_bytes == least)
         self.collective, self.slots = sweep.collective, sweep.slots
         cycle = dict(sweep.params).get("cycle_time")
-        self.cycle_s = float(CYCLE_MS if cycle is None else cycle) * 1e-3
+        read = BY_VARIABLE["HOROVOD_CYCLE_TIME"].read(CYCLE_MS if cycle is None else cycle)
+        self.cycle_s = cast("float", read) * 1e-3
         self.ranks = np.array([point.ranks for point in self.points])
         self.sizes = np.array([point.size_bytes for point in self.points], dtype=float)
         self.seconds = np.array([point.seconds for point in self.points])

@@ -169,10 +169,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         sha256 = check_sum(archives[0], self.args["checksum"] if pinned else "")
         return SourceArchive(self.version, archives[0], sha256, "file")
 
-    def _from_url(self) -> SourceArchive:
-        url, expected = self.args["url"], self.args["checksum"]
-        if not expected:
+    def _checksum(self) -> str:
+        if not self.args["checksum"]:
             raise NotThisWay("no sha256 is known for this version")
+        return str(self.args["checksum"])
+
+    def _from_url(self) -> SourceArchive:
+        url, expected = self.args["url"], self._checksum()
         path = self.cache / url.rpartition("/")[2]
         self._drop_damaged(path, expected)
         if path.is_file():
@@ -207,16 +210,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             path.unlink()
 
     def _from_pip(self) -> SourceArchive:
-        path = self.cache / f"{self.name}-{self.version}.tar.gz"
-        self._drop_damaged(path, self.args["checksum"])
+        # pip runs its setup.py for the metadata, after it has compared the sum.
+        path, expected = self.cache / f"{self.name}-{self.version}.tar.gz", self._checksum()
+        self._drop_damaged(path, expected)
         if not path.is_file():
             if self._task.check_mode:
-                return SourceArchive(self.version, path, self.args["checksum"], "pip")
+                return SourceArchive(self.version, path, expected, "pip")
             self.cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".incoming-", dir=self.cache) as folder:
                 pins = Path(folder, "requirements.txt")
-                pin = f" --hash=sha256:{self.args['checksum']}" if self.args["checksum"] else ""
-                pins.write_text(f"{self.name}=={self.version}{pin}\n", encoding="utf-8")
+                pins.write_text(f"{self.name}=={self.version} --hash=sha256:{expected}\n", encoding="utf-8")
                 problem = pip_download(
                     ["--no-deps", "--no-binary", self.name, "--dest", folder, "--requirement", str(pins)]
                 )
@@ -227,7 +230,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if problem:
                     raise NotThisWay(problem)
                 local_archives(Path(folder), self.name, self.version)[0].replace(path)
-        return SourceArchive(self.version, path, check_sum(path, self.args["checksum"]), "pip")
+        return SourceArchive(self.version, path, check_sum(path, expected), "pip")
 
     def _from_distro(self) -> SourceArchive:
         if self._task.check_mode:

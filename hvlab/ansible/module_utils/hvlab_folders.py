@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from contextlib import contextmanager
 from typing import Iterator
 
-# Accounts of the system: below UID_MIN of login.defs, and those that Debian (policy 9.2.2, 60000 to 64999)
-# and systemd (up to 65519) give to services.
-SYSTEM = (range(1000), range(60000, 65520))
+LOGIN_SETTINGS = "/etc/login.defs"
+# UIDs that Debian (policy 9.2.2, 60000 to 64999) and systemd (up to 65519) give to services.
+SERVICES = range(60000, 65520)
 LINKS = 40
 
 
@@ -33,6 +34,16 @@ def above(path: str) -> Iterator[tuple[str, os.stat_result]]:
                 break
 
 
+def first_person() -> int:
+    """Return the lowest UID of people: UID_MIN, at most 1000, for those of a directory may be below it."""
+    try:
+        with open(LOGIN_SETTINGS, encoding="utf-8", errors="replace") as file:
+            found = re.search(r"(?m)^UID_MIN\s+(\d+)", file.read())
+    except OSError:
+        found = None
+    return min(1000, int(found.group(1))) if found else 1000
+
+
 def writer(path: str, owner: int) -> int:
     """Return the UID that is to write at ``path`` what will belong to UID ``owner``.
 
@@ -41,11 +52,11 @@ def writer(path: str, owner: int) -> int:
     where a folder belongs to another person, or is everybody's.
     """
     me = os.geteuid()
-    acting = me
+    acting, people = me, first_person()
     for part, info in above(path):
         if info.st_uid == owner and owner != 0:
             acting = owner
-        elif info.st_uid != me and not any(info.st_uid in uids for uids in SYSTEM):
+        elif info.st_uid != me and info.st_uid >= people and info.st_uid not in SERVICES:
             raise PermissionError("{} belongs to UID {}".format(part, info.st_uid))
         if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_IWOTH and not info.st_mode & stat.S_ISVTX:
             raise PermissionError("everybody may write to {}".format(part))

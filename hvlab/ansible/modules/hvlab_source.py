@@ -24,7 +24,7 @@ options:
     required: true
   folder: {description: Folder of way C(file)., type: path}
   url: {description: Address of way C(url)., type: str}
-  checksum: {description: The sha256 of what is at the address., type: str, default: ""}
+  checksum: {description: The sha256; C(url) and C(pip) need it., type: str, default: ""}
   avoid: {description: Versions that must not be used and why., type: dict, default: {}}
   at_least: {description: Lowest version that may stand in for the requested one., type: str, default: "0"}
   below: {description: Versions that may stand in are lower than this., type: str, default: "9999"}

@@ -1,7 +1,7 @@
 """What hosts themselves show of what is known: questions, and detectors over the answers of all. Pure.
 
 Each subject has ``questions``, in the form that ``hvlab/health/node/probe.py`` answers, and ``faults``. A
-fault names an entry of ``hvlab/doctor/known``. What a host did not answer is no fault of it.
+fault names an entry of ``hvlab/doctor/knowledge``. What a host did not answer is no fault of it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hvlab.doctor import known, reading
+from hvlab.doctor import knowledge, reading
 from hvlab.doctor.cause import Cause
 from hvlab.doctor.live import cuda, environments, folders, gpu, machine, names, network, open_mpi, python, ssh
 from hvlab.doctor.live.fault import HostFault
@@ -17,7 +17,7 @@ from hvlab.doctor.live.replies import HostReplies
 from hvlab.doctor.live.site import Site
 
 _SUBJECTS = (names, ssh, network, machine, folders, open_mpi, python, environments, gpu, cuda)
-ENTRIES: Mapping[str, Cause] = {cause.id: cause for cause in known.CAUSES}
+ENTRIES: Mapping[str, Cause] = {cause.id: cause for cause in knowledge.CAUSES}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer
-from hvlab.doctor import known, reading
+from hvlab.doctor import knowledge, reading
 from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.replies import HostReplies
@@ -20,7 +20,7 @@ _IMPORT_S = 60
 # Ended by the time limit, or for memory: that says nothing of the environment.
 _NO_ANSWER = (0, 124, 137, -9)
 _BUILT = re.compile(r"^built ([01]) ([01])$", re.MULTILINE)
-_WARNED = [cause for cause in known.CAUSES if cause.id == "horovod-version-mismatch"]
+_WARNED = [cause for cause in knowledge.CAUSES if cause.id == "horovod-version-mismatch"]
 # What a role brings back, since it compares the files of its packs.
 _ROLES = {
     "horovod-not-built": "horovod",

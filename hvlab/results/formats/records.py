@@ -14,9 +14,10 @@ from hvlab.base.errors import CheckError, UsageError
 from hvlab.results.formats.launch import Launch, LaunchRow, sorted_items
 from hvlab.results.formats.names import OSU_BY_MESSAGE, PROGRAMS
 from hvlab.results.store import UNKNOWN, Record
+from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.operations import OPERATIONS
-from hvlab.workloads.parameters import TUNING, find
+from hvlab.workloads.parameters import COMMON, find
 
 _BACKENDS = {"nccl-tests": "nccl", "osu": "mpi", "training": UNKNOWN}
 # Libraries in OSU's titles.
@@ -83,21 +84,21 @@ def _common(
     library = _LIBRARIES.get(name) or name.lower() or _BACKENDS[launch.stack["source"]]
     stated = None if overrides.hosts or overrides.slots else launch.ranks
     params = origin.get("params")
+    workload = (
+        overrides.workload or launch.workload or _text(origin.get("workload")) or _operation(source.name)
+    )
     return Record(
         run_id=run_id,
         case_id="",
         started_at=started_at,
-        workload=overrides.workload
-        or launch.workload
-        or _text(origin.get("workload"))
-        or _operation(source.name),
+        workload=workload,
         launcher=_text(origin.get("launcher")) or UNKNOWN,
         backend=overrides.backend or _text(origin.get("backend")) or library,
         proved_backend=_text(origin.get("proved")),
         hosts=hosts,
         slots_per_host=slots,
         world_size=stated or len(hosts) * slots or None,
-        params=_read_params(params, source.name)
+        params=_read_params(params, workload, source.name)
         if isinstance(params, Mapping) and params
         else _known({"device": launch.device, "iterations": launch.iterations, **launch.settings}),
         repeat=1,
@@ -235,16 +236,21 @@ def _scaled(launch: Launch, common: Record) -> Launch:
     return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
 
 
-def _read_params(params: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """Return the parameters that a file states, each as its own reader takes it."""
+def _read_params(params: Mapping[str, Any], workload: str, file: str) -> dict[str, Any]:
+    """Return the parameters that a file states, each as its own reader takes it.
+
+    Texts stay: other tools have other names.
+    """
     known = {name: value for name, value in params.items() if name != "size_bytes"}
+    items = parameters(workload) if workload in WORKLOADS else COMMON
     for name, value in known.items():
-        item = find(name, TUNING)
-        if item and value is not None and not isinstance(value, bool):
-            try:
-                known[name] = item.read(value)
-            except UsageError as error:
-                raise CheckError(f"{file}: {error}", remedy=f"correct {name} in the file") from error
+        item = find(name, items)
+        if item is None or value is None or (item.kind == "text" and isinstance(value, str)):
+            continue
+        try:
+            known[name] = item.read(value)
+        except UsageError as error:
+            raise CheckError(f"{file}: {error}", remedy=f"correct {name} in the file") from error
     return known
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 # Needed beside a framework to build and start Horovod; their pins are those of the lock file for this Python.
-_TOOLS = re.compile(r"(pip|wheel|cffi|cloudpickle|packaging|psutil|pycparser|pyyaml)==")
+_TOOLS = re.compile(r"(?m)^(?:pip|wheel|cffi|cloudpickle|packaging|psutil|pycparser|pyyaml)==[^\s\\]+")
 # Requirements with a build in their number, which the package index does not have, and the frameworks; with
 # the hashes in the lines that follow.
 _OF_FRAMEWORK = re.compile(
@@ -70,7 +70,7 @@ def _open(framework: str, version: str, build: str, tools: Path) -> str:
         raise ValueError(
             f"no packages are known for Python {tools.stem.rpartition('-')[2]}; they are for {known}"
         )
-    pins = [line for line in tools.read_text(encoding="utf-8").splitlines() if _TOOLS.match(line)]
+    pins = _TOOLS.findall(tools.read_text(encoding="utf-8"))
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     beside: dict[str, str] = {}
     for below, requirement in _BESIDE[framework]:

@@ -131,7 +131,7 @@ def renew(certificate: str) -> None:
 
 def supervise(job: dict[str, Any], folder: str, outcome: dict[str, Any]) -> None:
     """Run the launcher to its end or to the end of its time; fill in ``outcome``."""
-    env = {**os.environ, **job["env"], "HVLAB_CASE": job["case"]}
+    env = {**os.environ, "LC_ALL": "C.UTF-8", **job["env"], "HVLAB_CASE": job["case"]}
     with open(os.path.join(folder, "stdout"), "wb") as out, open(os.path.join(folder, "stderr"), "wb") as err:
         try:
             launcher = subprocess.Popen(

@@ -1,0 +1,52 @@
+"""What is known of failures: a YAML file for each family, whose entries are :class:`Cause`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter
+
+from hvlab.doctor.cause import WEIGHTS, Cause
+
+# Of two causes of one weight that a line shows, the one of the earlier family comes first.
+FILES = (
+    "ssh",
+    "hosts",
+    "mpirun",
+    "mpi",
+    "transport",
+    "slurm_daemons",
+    "slurm_jobs",
+    "horovod",
+    "gloo",
+    "nccl",
+    "torch",
+    "gpu",
+    "cuda",
+    "libraries",
+    "compiling",
+    "build_tools",
+    "python_builds",
+    "containers",
+    "kubernetes",
+    "ansible",
+    "packages",
+    "resources",
+    "system",
+    "noise",
+)
+_FAMILY: TypeAdapter[tuple[Cause, ...]] = TypeAdapter(tuple[Cause, ...])
+
+
+def _read(name: str) -> tuple[str, tuple[Cause, ...]]:
+    """Return a family's title and its causes. Raises ValidationError."""
+    text = Path(__file__).with_name(f"{name}.yml").read_text("utf-8")
+    family: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    entries = [{**entry, "weight": WEIGHTS[entry.get("weight", "setting")]} for entry in family["causes"]]
+    return family["family"], _FAMILY.validate_python(entries)
+
+
+FAMILIES: dict[str, tuple[Cause, ...]] = dict(map(_read, FILES))
+CAUSES: tuple[Cause, ...] = tuple(cause for causes in FAMILIES.values() for cause in causes)
