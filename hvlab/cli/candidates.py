@@ -145,6 +145,14 @@ def suites(_context: click.Context, incomplete: str) -> Iterator[CompletionItem[
     yield from _plain(suite.NAMES)
 
 
+@_offered
+def causes(_context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
+    """Yield the causes that doctor knows."""
+    from hvlab.doctor import knowledge  # noqa: PLC0415 - as above
+
+    return _plain(cause.id for cause in knowledge.CAUSES)
+
+
 def _results(context: click.Context) -> Path:
     folder: Path | None = context.params.get("folder")
     return folder.absolute() if folder else results_dir()

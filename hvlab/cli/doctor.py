@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hvlab.base.errors import UsageError
-from hvlab.cli import candidates, doctor_log, options
+from hvlab.cli import candidates, doctor_knowledge, doctor_log, options
 from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
 
@@ -31,6 +31,21 @@ from hvlab.doctor.reading import Diagnosis, Recognised
     is_flag=True,
     help="Put the cause into a fresh virtual lab, show the failure, and show that the remedy helps.",
 )
+@click.option(
+    "--explain",
+    "cause_id",
+    metavar="ID",
+    shell_complete=candidates.causes,
+    help="Print what is known of one cause.",
+)
+@click.option(
+    "--list",
+    "word",
+    metavar="[WORD]",
+    is_flag=False,
+    flag_value="",
+    help="List the causes that are known, or those with this word in their text.",
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -42,6 +57,8 @@ def command(
     fix: bool,
     yes: bool,
     prove: bool,
+    cause_id: str | None,
+    word: str | None,
 ) -> None:
     """Find out what is wrong with the hosts, or from a log what went wrong.
 
@@ -56,9 +73,19 @@ def command(
     mention, and what only looks like a fault is listed as harmless. The exit code is 1 if a cause is
     recognised.
 
+    --list and --explain print what is known, without a log or hosts.
+
     --prove needs root, and takes about two minutes if the packs are in the cache. Its exit code is 0 if the
     cause was shown and the remedy helped.
     """
+    if cause_id is not None or word is not None:
+        if path or limit or fix or prove or (cause_id is not None and word is not None):
+            raise UsageError("--explain and --list print what is known", remedy="use one of them alone")
+        if cause_id is None:
+            doctor_knowledge.list_causes(word or "", output_format=output_format)
+        else:
+            doctor_knowledge.explain(cause_id, output_format=output_format)
+        return
     if prove and (fix or output_format == "json"):
         raise UsageError("--prove shows what it does as text", remedy="leave out --fix and --format json")
     if path is None:

@@ -101,9 +101,8 @@ def _groups(faults: Sequence[HostFault]) -> list[tuple[HostFault, list[str]]]:
 def _document(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) -> dict[str, Any]:
     findings = []
     for fault, hosts in _groups(faults):
-        entry = live.ENTRIES[fault.id]
-        own = {key: getattr(entry, key) for key in ("id", "title", "why", "remedy", "source")}
-        findings.append({**own, "hosts": hosts, "observed": fault.observed, "role": fault.role or None})
+        seen = {"hosts": hosts, "observed": fault.observed, "role": fault.role or None}
+        findings.append({**live.ENTRIES[fault.id].as_json(), **seen})
     return {"lab": lab.name, "findings": findings, "silent": dict(silent)}
 
 

@@ -53,6 +53,10 @@ class Cause:
     examples: tuple[str, ...] = ()
     near: str = ""
 
+    def as_json(self) -> dict[str, str]:
+        """What a user is told of it, for ``--format json``."""
+        return {key: getattr(self, key) for key in ("id", "title", "why", "remedy", "source")}
+
     @property
     def harmless(self) -> bool:
         """Whether it only looks like a fault."""

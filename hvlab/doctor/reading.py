@@ -30,8 +30,8 @@ class Recognised:
 
     def as_json(self) -> dict[str, Any]:
         """Return it for ``--format json``."""
-        own = {key: getattr(self.cause, key) for key in ("id", "title", "why", "remedy", "source")}
-        return {**own, "lines": [{"number": n, "text": t} for n, t in self.lines], "count": self.count}
+        lines = [{"number": n, "text": t} for n, t in self.lines]
+        return {**self.cause.as_json(), "lines": lines, "count": self.count}
 
 
 @dataclass(frozen=True)

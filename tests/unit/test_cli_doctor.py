@@ -8,6 +8,7 @@ import pytest
 
 from hvlab.base.errors import CheckError, UnreachableError
 from hvlab.cli import doctor_live, run
+from hvlab.doctor import knowledge
 from hvlab.health.ask import Answered
 
 ROOT = Path(__file__).parents[2]
@@ -171,3 +172,51 @@ def test_nothing_is_changed_where_a_person_says_no(rounds, monkeypatch):
     monkeypatch.setattr(doctor_live.click, "confirm", lambda *_: False)
     rounds.append(answered(sick()))
     assert run(["doctor", "-i", LAB, "--fix"]) == 1
+
+
+def test_a_cause_is_explained(capsys):
+    assert run(["doctor", "--explain", "shm-too-small"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("shm-too-small: /dev/shm is too small\n  why: ")
+    assert "\n  what to do: docker --shm-size" in out
+    assert "\n  a log that shows it:\n    " in out
+    assert run(["doctor", "--explain", "shm-too-small", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["id"], told["family"]) == ("shm-too-small", "NCCL")
+    assert told["examples"]
+
+
+def test_every_cause_is_explained_and_listed(capsys):
+    assert run(["doctor", "--list"]) == 0
+    ids = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert ids == [cause.id for cause in knowledge.CAUSES]
+    for id_ in ids:
+        assert run(["doctor", "--explain", id_]) == 0
+        assert capsys.readouterr().out.startswith(f"{id_}: ")
+
+
+def test_causes_are_found_by_a_word_of_their_text(capsys):
+    assert run(["doctor", "--list", "FALLOCATE"]) == 0
+    assert "shm-too-small  /dev/shm is too small\n" in capsys.readouterr().out
+    assert run(["doctor", "--list", "munge-down", "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["causes"]
+    assert row == {
+        "id": "munge-down",
+        "title": "munged is not running",
+        "family": "Slurm's daemons and nodes",
+    }
+    assert run(["doctor", "--list", "xyzzy"]) == 0
+    assert capsys.readouterr().out == "nothing known has 'xyzzy' in it\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--explain", "shm-to-small"], "did you mean shm-too-small"),
+        (["--explain", "a", "--list"], "use one of them alone"),
+        (["--list", "a", "--log", "job.log"], "use one of them alone"),
+    ],
+)
+def test_what_cannot_be_explained(capsys, words, said):
+    assert run(["doctor", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -79,6 +79,7 @@ def offered(line: str, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyP
         ("hvlab baseline check --name ", ["plain,spring"]),
         ("hvlab results show --results elsewhere ", []),
         ("hvlab doctor --log /var/lo", ["file,/var/lo"]),
+        ("hvlab doctor --explain gloo-m", ["plain,gloo-mesh"]),
         ("hvlab completion fi", ["plain,fish"]),
         ("hvlab nonsense ", []),
     ],

@@ -297,7 +297,7 @@ def test_the_program_names_ranks_by_what_their_launcher_gave_them(tmp_path):
     ]
 
 
-def test_the_page_says_of_each_known_failure_whether_hosts_show_it():
+def test_of_the_failures_asked_about_often_hosts_show_those_they_can():
     """The words of ssh and of an import are read like a log; all else is named in a detector."""
     rows = yaml.safe_load((FOLDER / "catalogue.yml").read_text("utf-8"))
     ids = {cause.id for cause in knowledge.CAUSES}

@@ -1,0 +1,73 @@
+"""How often `hvlab doctor --log` names the right cause in logs whose cause is known.
+
+Reads YAML files, or the `*.yml` of folders, in the form of `tests/data/doctor/threads.yml`: by address a
+`log` and `first`, the entries of which one has to come first, none where the log shows no fault. `right`,
+`wrong` and `silent` count the faults; `alarms` counts causes named where there is no fault. Precision is the
+right ones among all logs in which a cause is named, recall the right ones among the faults. Prints JSON
+lines.
+
+    python -m benchmarks.bench_doctor tests/data/doctor/threads.yml
+    python -m benchmarks.bench_doctor --misses FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from hvlab.doctor.reading import diagnose
+
+
+def threads(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each thread of files or folders: its address, its log and what has to come first."""
+    for path in paths:
+        for file in sorted(path.glob("*.yml")) if path.is_dir() else [path]:
+            yield from yaml.safe_load(file.read_text("utf-8")).items()
+
+
+def judge(named: Sequence[str], wanted: Sequence[str]) -> str:
+    """What an answer is: of its causes, only the first counts."""
+    if not wanted:
+        return "alarms" if named else "quiet"
+    if not named:
+        return "silent"
+    return "right" if named[0] in wanted else "wrong"
+
+
+def ratio(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None
+
+
+@click.command(help=__doc__)
+@click.option("--misses", is_flag=True, help="Print each thread that is wrong, silent or a false alarm.")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+def main(*, misses: bool, paths: tuple[Path, ...]) -> None:
+    found: Counter[str] = Counter()
+    begun = time.process_time()
+    for address, thread in threads(paths):
+        named = [each.cause.id for each in diagnose(thread["log"].splitlines()).causes]
+        answer = judge(named, thread["first"])
+        found[answer] += 1
+        if misses and answer not in ("right", "quiet"):
+            click.echo(json.dumps({"thread": address, answer: named[:1], "wanted": thread["first"]}))
+    right, wrong, silent = found["right"], found["wrong"], found["silent"]
+    counts = {
+        "threads": found.total(),
+        **{key: found[key] for key in ("right", "wrong", "silent", "quiet", "alarms")},
+    }
+    shares = {
+        "precision": ratio(right, right + wrong + found["alarms"]),
+        "recall": ratio(right, right + wrong + silent),
+    }
+    click.echo(json.dumps({**counts, **shares, "cpu_s": round(time.process_time() - begun, 1)}))
+
+
+if __name__ == "__main__":
+    main()

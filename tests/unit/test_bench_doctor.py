@@ -1,0 +1,37 @@
+"""benchmarks/bench_doctor.py: right, wrong and silent answers of doctor, on a folder of threads."""
+
+import json
+
+from click.testing import CliRunner
+
+from benchmarks.bench_doctor import main
+
+FULL = {"log": "write: No space left on device"}
+CALM = {"log": "All is well."}
+THREADS = {
+    "https://a/right": FULL | {"first": ["quota", "disk-full"]},
+    "https://a/wrong": FULL | {"first": ["quota"]},
+    "https://a/silent": CALM | {"first": ["quota"]},
+    "https://a/quiet": CALM | {"first": []},
+    "https://a/alarm": FULL | {"first": []},
+}
+
+
+def test_threads_of_a_folder_are_counted_and_misses_named(tmp_path):
+    (tmp_path / "threads.yml").write_text(json.dumps(THREADS))
+    done = CliRunner().invoke(main, ["--misses", str(tmp_path)], catch_exceptions=False)
+    *misses, figures = map(json.loads, done.stdout.splitlines())
+    assert misses == [
+        {"thread": "https://a/wrong", "wrong": ["disk-full"], "wanted": ["quota"]},
+        {"thread": "https://a/silent", "silent": [], "wanted": ["quota"]},
+        {"thread": "https://a/alarm", "alarms": ["disk-full"], "wanted": []},
+    ]
+    del figures["cpu_s"]
+    counts = dict.fromkeys(("right", "wrong", "silent", "quiet", "alarms"), 1)
+    assert figures == {"threads": 5, **counts, "precision": 0.3333, "recall": 0.3333}
+
+
+def test_no_threads_have_no_shares(tmp_path):
+    done = CliRunner().invoke(main, [str(tmp_path)], catch_exceptions=False)
+    figures = json.loads(done.stdout)
+    assert (figures["threads"], figures["precision"], figures["recall"]) == (0, None, None)
