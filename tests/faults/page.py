@@ -16,10 +16,10 @@ Written by `make docs` from `tests/data/faults.json`, as it was measured last: {
 another into a virtual lab of three hosts and into the controller beside it. For each: what is put in, the
 command that meets it, its exit code, how long that took and may take, what it said, and the command that
 then goes on by itself; after that one, how many of the records that were in the store are still there, and
-what is left on hosts and controller: processes, temporary folders, mounts. `make test-faults` measures them
-anew: the words that matter (host, cause, remedy) must be in the message, all records must be kept, and
-nothing may be left. Times are of a machine of two cores, which the hosts share with the controller. Clocks
-are shifted by libfaketime, for hvlab and what it starts on the controller.
+what is left on hosts and controller: processes, temporary folders, mounts. `make test-all MARK=faults`
+measures them again: the words that matter (host, cause, remedy) must be in the message, all records must be
+kept, and nothing may be left. Times are of a machine of two cores, which the hosts share with the controller.
+Clocks are shifted by libfaketime, for hvlab and what it starts on the controller.
 
 An exit code of 0 means that the fault is mended or does no harm; -9 that the command itself was killed.
 """

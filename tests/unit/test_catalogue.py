@@ -14,6 +14,8 @@ import yaml
 from hvlab.stack.resolver import catalogue, facts
 from hvlab.stack.resolver.versions import major, minor, numbers, within
 
+pytestmark = pytest.mark.resolver
+
 FOLDER = catalogue.FOLDER
 ROLES = FOLDER.parent.parent / "roles"
 FILES = sorted(FOLDER.glob("*.yml"))

@@ -21,6 +21,8 @@ from hvlab.workloads import command, sizes
 from hvlab.workloads.launchers import slurm, slurm_queue
 from tests.unit.fuzzing import QUICK
 
+pytestmark = pytest.mark.fuzz
+
 SECONDS = 60
 ONE_LINE = 24 * 2**20
 
