@@ -60,15 +60,20 @@ def ssh(lab: Lab, trust: Trust, user: str, host: str) -> list[str]:
     ]
 
 
-def plain(lab: Lab, case: Case, login: list[str]) -> dict[int, float]:
-    """Return microseconds by size of MPI_Allreduce, started with the very command of the bench."""
-    made = command(case, lab, "plain", ("none", *program_argv(case)[1:]))
-    argv = list(made.argv)
-    program = next(index for index, word in enumerate(argv) if word.endswith("/bin/python"))
+def plain_argv(lab: Lab, case: Case) -> list[str]:
+    """Return the very command of the bench, but for the program."""
+    program, *more = program_argv(case)
+    argv = command(case, lab, "plain", (program, *more)).argv
+    python = next(index for index, word in enumerate(argv) if word.endswith(f"/{program}")) - 1
+    paths = [f"PYTHONPATH={FOLDER}", f"LD_LIBRARY_PATH={Path(argv[0]).parents[1]}/lib"]
     sizes = ",".join(map(str, case.params["sizes"]))
-    argv[program + 1 :] = [f"{FOLDER}/plain.py", sizes]
-    argv[program:program] = ["env", f"PYTHONPATH={FOLDER}", f"LD_LIBRARY_PATH={Path(argv[0]).parents[1]}/lib"]
-    done = subprocess.run([*login, shlex.join(argv)], capture_output=True, text=True, check=False)
+    return [*argv[:python], "env", *paths, argv[python], f"{FOLDER}/plain.py", sizes]
+
+
+def plain(lab: Lab, case: Case, login: list[str]) -> dict[int, float]:
+    """Return microseconds by size of MPI_Allreduce."""
+    line = shlex.join(plain_argv(lab, case))
+    done = subprocess.run([*login, line], capture_output=True, text=True, check=False)
     if done.returncode:
         raise click.ClickException(f"the plain side ended with {done.returncode}:\n{done.stderr[-2000:]}")
     rows = [line.split() for line in done.stdout.splitlines()]

@@ -14,7 +14,7 @@ of the run's time: it matters where the hosts are virtual and share its cores.
 
 The share of reading the clock, in percent of the shortest iteration of that bench: every iteration is timed.
 
-Prints the figures as JSON, and exits with 1 when a limit is broken.
+Prints the figures as JSON; ``of_limits`` is each of the three as a share of its limit.
 
     python -m benchmarks.bench_overhead -i inventory/lab [--backend mpi] [--hosts 2] [--rounds 5]
 """
@@ -34,31 +34,29 @@ import timeit
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from hvlab.lab.inventory import load
 from hvlab.remote.trust import lab_trust
 
-LIMIT_FIRST_S = 3.0
-LIMIT_FURTHER_S = 0.5
-LIMIT_SHARE_PERCENT = 1.0
+LIMITS = {"overhead_first_s": 3.0, "overhead_further_s": 0.5, "share_percent": 1.0}
 CASES = 5
 CALLS = 100_000
 TINY = ("--sizes", "1K", "--iterations", "6")
 
 
-def main() -> int:
+def main() -> None:
     options = _options()
     asked = ["-i", str(options.inventory), "--backend", options.backend, "--hosts", str(options.hosts)]
     asked += ["--slots", "1"]
-    measured = {
+    measured: dict[str, Any] = {
         "backend": options.backend,
         "hosts": options.hosts,
         **cost(options.inventory, [*asked, *TINY], rounds=options.rounds),
     }
     measured |= _share([*asked, "--sizes", options.sizes])
+    measured["of_limits"] = {name: round(measured[name] / limit, 2) for name, limit in LIMITS.items()}
     print(json.dumps(measured, indent=1))
-    kept = measured["overhead_first_s"] <= LIMIT_FIRST_S and measured["overhead_further_s"] <= LIMIT_FURTHER_S
-    return 0 if kept and measured["share_percent"] <= LIMIT_SHARE_PERCENT else 1
 
 
 def _options() -> argparse.Namespace:
@@ -178,4 +176,4 @@ def _timed(argv: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

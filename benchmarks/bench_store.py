@@ -3,7 +3,7 @@
 Fills a store of its own, case by case as `hvlab bench` does, and times what `hvlab results list` and
 `hvlab results show RUN` need of the library; the same is timed on a store of that one run alone, and the
 ratio says what the other records cost. A time is the least of several rounds, for other work on the machine
-only adds to it. Prints JSON, and exits with 1 when a limit is broken.
+only adds to it. Prints JSON; ``of_limit`` is the longest as a share of the limit.
 
     python -m benchmarks.bench_store [--records 100000] [--folder DIR]
 """
@@ -11,7 +11,6 @@ only adds to it. Prints JSON, and exits with 1 when a limit is broken.
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -87,8 +86,8 @@ def measure(folder: Path, records: int) -> dict[str, float]:
 def main(records: int, folder: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="hvlab-store-", dir=folder) as name:
         measured = measure(Path(name), records)
-    click.echo(json.dumps(measured, indent=1))
-    sys.exit(max(measured[f"{name}_s"] for name in ACTIONS) > LIMIT_S)
+    longest = max(measured[f"{name}_s"] for name in ACTIONS)
+    click.echo(json.dumps(measured | {"of_limit": round(longest / LIMIT_S, 2)}, indent=1))
 
 
 if __name__ == "__main__":

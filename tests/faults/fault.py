@@ -146,3 +146,11 @@ def judged(fault: Fault, row: dict[str, object], *, timed: bool) -> list[str]:
     if row["kept"] != row["records"]:
         wrong.append(f"{row['kept']} of {row['records']} records were kept")
     return wrong + [f"left over: {name}" for name in row["left"]]  # type: ignore[attr-defined]
+
+
+def check(fault: Fault, world: World, *, timed: bool) -> dict[str, object]:
+    """Try a fault, and fail where something is not as it says; return what was measured."""
+    row = tried(fault, world)
+    wrong = judged(fault, row, timed=timed)
+    assert not wrong, "\n".join([*wrong, "it said:", str(row["said"])[-6000:]])
+    return row

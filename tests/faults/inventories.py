@@ -5,7 +5,7 @@ from tests.faults.fault import LIST, fault
 STATUS = ("lab", "status")
 
 
-@fault("inventory", *STATUS, code=2, says=("there is no inventory at", "what to do"), seconds=15, short=True)
+@fault("inventory", *STATUS, code=2, says=("there is no inventory at", "what to do"), seconds=15)
 def inventory_that_is_missing(world):
     """The inventory is not there."""
     before, world.inventory = world.inventory, world.folder / "nowhere"
@@ -20,7 +20,7 @@ def inventory_that_is_no_yaml(world):
         yield
 
 
-@fault("inventory", *STATUS, code=2, says=("hosts.yml", "aliases", "what to do"), seconds=15, short=True)
+@fault("inventory", *STATUS, code=2, says=("hosts.yml", "aliases", "what to do"), seconds=15)
 def inventory_of_aliases(world):
     """Aliases of aliases in the inventory stand for a billion values."""
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]

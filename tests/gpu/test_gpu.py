@@ -1,6 +1,6 @@
 """The GPUs of this machine, through the project's own roles and commands. `make test-gpu` runs it, as root.
 
-Nothing is fetched that is already in the cache (HVLAB_CACHE) or installed; `make test-gpu-bundle` packs it.
+Nothing is fetched that is already in the cache (HVLAB_CACHE) or installed; tests.gpu.bundle packs it.
 HVLAB_GPU_OUTPUT names a folder that keeps what was printed, HVLAB_GPU_SECONDS a limit in time.
 """
 

@@ -16,6 +16,8 @@ import pytest
 from tests.contract.tree import ROOT
 from tests.unit.test_installed import FACTS
 
+pytestmark = pytest.mark.pipx
+
 INVENTORY = """\
 all:
   hosts:

@@ -4,8 +4,12 @@ import ansible.module_utils
 from hypothesis import HealthCheck, settings
 
 from hvlab.base.paths import project_dir
+from hvlab.lab import inventory
+from tests.unit import reader
 
 ansible.module_utils.__path__.append(str(project_dir() / "hvlab/ansible/module_utils"))
 # Time limits say how busy the machine is, not whether the code is right.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fuzz", deadline=5000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+inventory.process = reader.Served

@@ -17,6 +17,8 @@ from tests.unit.fuzzing import QUICK
 from tests.unit.labs import case
 from tests.unit.test_workloads import ENDED, RESULT, TRAINED
 
+pytestmark = pytest.mark.fuzz
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b1m\x00\u202e\ud800"
 # Anything that JSON can hold, and Python's own additions.
 VALUES = st.recursive(

@@ -27,6 +27,8 @@ from tests.unit import labs
 from tests.unit.fuzzing import QUICK
 from tests.unit.test_answers import HOSTILE, VALUES, _replaced
 
+pytestmark = pytest.mark.fuzz
+
 PLAIN = {
     "distribution": "Debian",
     "processor_vcpus": 2,

@@ -15,6 +15,8 @@ from hvlab.stack.resolver import catalogue, facts
 from hvlab.stack.resolver.versions import major, minor, numbers, within
 from tests.contract.tree import ROOT
 
+pytestmark = pytest.mark.resolver
+
 FOLDER = catalogue.FOLDER
 ROLES = ROOT / "roles"
 FILES = sorted(FOLDER.glob("*.yml"))

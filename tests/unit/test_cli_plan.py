@@ -9,6 +9,8 @@ from hvlab.base.errors import UnreachableError
 from hvlab.cli import run
 from hvlab.remote import facts as gather
 
+pytestmark = pytest.mark.resolver
+
 A100 = {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_mib": 81920}
 M40 = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945}
 

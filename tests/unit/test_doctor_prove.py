@@ -1,4 +1,4 @@
-"""What `hvlab doctor --prove` chooses and refuses; `make test-prove` runs the proofs."""
+"""What `hvlab doctor --prove` chooses and refuses; tests/vlab/test_9_prove.py runs the proofs."""
 
 import pytest
 

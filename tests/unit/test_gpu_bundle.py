@@ -1,4 +1,4 @@
-"""What `make test-gpu-bundle` packs, and what its `run` says and does, as far as that shows without a GPU."""
+"""What the bundle for GPUs holds, and what its `run` says and does, as far as that shows without a GPU."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ def test_what_is_over_the_limit_is_named_with_what_to_leave_out(limit, left_out)
         UsageError, match=f"2202 MiB.* is {limit}: torch 1900, system 300, project 2"
     ) as caught:
         manifest.check_limit(PARTS, limit)
-    assert f"BUNDLE_WITHOUT={left_out};" in caught.value.remedy
+    assert f"--without {left_out};" in caught.value.remedy
 
 
 def test_within_the_limit_nothing_is_said():

@@ -32,6 +32,8 @@ from hvlab.workloads.launchers import slurm, slurm_queue
 from tests.unit import formats_run
 from tests.unit.fuzzing import QUICK, SLOW
 
+pytestmark = pytest.mark.fuzz
+
 SECONDS = 60
 ONE_LINE = 24 * 2**20
 

@@ -19,6 +19,8 @@ from hvlab.stack.provision.preflight import HostLimits, PreflightHost, check, la
 from tests.unit.fuzzing import QUICK
 from tests.unit.test_answers import VALUES, _replaced
 
+pytestmark = pytest.mark.fuzz
+
 NOW = 1_000_000.0
 OTHER = f"SHA256:{'x' * 43}"
 LIMITS = HostLimits(

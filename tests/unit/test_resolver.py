@@ -18,6 +18,8 @@ from hvlab.stack.resolver.model import ConstraintProblem, Limit, Relation, Scope
 from hvlab.stack.resolver.problem import ONE_CUDA
 from hvlab.stack.resolver.provider import SearchLimitError, search
 
+pytestmark = pytest.mark.resolver
+
 A100 = {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_mib": 81920}
 M40 = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945}
 UBUNTU = {"distribution": "Ubuntu", "distribution_version": "22.04", "python": "3.10.12", "gcc": "11.4.0"}

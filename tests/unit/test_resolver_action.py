@@ -7,6 +7,8 @@ import pytest
 from hvlab.ansible.action import hvlab_resolve
 from hvlab.base.errors import UsageError
 
+pytestmark = pytest.mark.resolver
+
 GPU = {"name": "Tesla M40", "compute_capability": "5.2", "memory_mib": 22945, "pci": "0000:00:05.0"}
 
 

@@ -12,6 +12,8 @@ from hvlab.stack.resolver.facts import from_file
 from hvlab.stack.resolver.pins import parse
 from hvlab.stack.resolver.versions import prefix
 
+pytestmark = pytest.mark.resolver
+
 CASES = yaml.safe_load(Path(__file__).with_name("resolver_cases.yml").read_text(encoding="utf-8"))["cases"]
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hvlab.base.paths import lab_runtime_dir
 from hvlab.lab.inventory import load
-from hvlab.vlab import enter_cgroup
 from hvlab.vlab.lab import ssh_argv
 from hvlab.vlab.plan import plan_without_limits
 
@@ -91,13 +91,27 @@ class Lab:
         )
 
 
-def weigh(group, percent):
-    """Give the hosts below a control group of hvlab this weight where CPUs are short; 100 is normal."""
-    for mount in enter_cgroup.hierarchies():
-        for file, normal in (("cpu.shares", 1024), ("cpu.weight", 100)):
-            path = mount / group / file
-            if path.is_file():
-                path.write_text(str(normal * percent // 100))
+def leftovers(name):
+    """Return everything of a lab that is on this machine, asked of the machine itself."""
+    runtime = lab_runtime_dir(name)
+    found = [
+        line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"hvlab/{name}/" in line
+    ]
+    links = json.loads(subprocess.check_output(["ip", "-json", "link"]))
+    own = re.compile(rf"(hv|vb)(\d+[rud])?-{name}")
+    found += [link["ifname"] for link in links if own.match(link["ifname"])]
+    tables = subprocess.check_output(["nft", "list", "tables"], text=True)
+    found += [line for line in tables.splitlines() if line.endswith(f" hvlab_{name}")]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            argv, mounts = (process / "cmdline").read_text(), (process / "mountinfo").read_text()
+        except OSError:
+            continue
+        if f"--directory={runtime}/" in argv or f"upperdir={runtime}/" in mounts:
+            found.append(f"process {process.name}: {argv}")
+    found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/{name}-*")]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/hvlab/{name}")]
+    return found + [str(runtime)] * runtime.exists()
 
 
 @contextmanager

@@ -8,6 +8,8 @@ import pytest
 
 from hvlab.lab.inventory import load
 
+pytestmark = pytest.mark.site
+
 SSH = "/var/lib/hvlab/vmain/ssh"
 HOSTS = "t[1:3]=198.18.251.[11:13]"
 # A user that t1 lets in, but without sudo; t2 knows no such user, and at .99 is nobody.

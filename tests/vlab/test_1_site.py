@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.site, pytest.mark.bench]
+
 HOSTS = ("t1", "t2", "t3")
 
 
@@ -46,17 +48,14 @@ def test_only_one_machine_compiled(lab):
     assert len(keys) == 1
 
 
-def test_a_second_run_changes_nothing(lab):
-    assert lab.site() == dict.fromkeys(HOSTS, 0)
-
-
-# Other labs of the tests run base.yml and mpi.yml alone.
 @pytest.mark.parametrize(
     "name",
     [
         "accelerators",
         "frameworks",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("base", "mpi", "containers")),
+        "base",
+        "mpi",
+        "containers",
     ],
 )
 def test_every_playbook_runs_by_itself(lab, name):

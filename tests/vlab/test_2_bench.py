@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.bench
+
 SMALL = ("--sizes", "1K:256K:16", "--iterations", "7", "--slots", "1")
 
 
@@ -32,9 +34,7 @@ def test_each_backend_carries_what_it_says(lab, backend):
             assert row["value"] == pytest.approx(algbw * 2 * 2 / 3)
 
 
-@pytest.mark.parametrize(
-    "backend", ["mpi", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gloo", "ccl"))]
-)
+@pytest.mark.parametrize("backend", ["mpi", "gloo", "ccl"])
 def test_each_collective_is_proved(lab, backend):
     words = ("--workload", "broadcast,allgather,alltoall,reducescatter", "--hosts", "2", *SMALL)
     told = lab.hvlab("bench", "--restart", "--backend", backend, *words).stderr
@@ -61,7 +61,6 @@ def test_ddp_carries_what_it_says(lab):
     assert {row["world_size"] for row in records} == {2}
 
 
-@pytest.mark.slow
 def test_each_collective_of_ddp_under_both_launchers(lab):
     words = ("--workload", "allreduce,broadcast,allgather,alltoall,rnn", "--set", "steps=5")
     for launcher in ("mpirun", "horovodrun"):
@@ -110,7 +109,6 @@ def test_a_training_of_ones_own_that_fails_names_the_host(lab):
     assert lab.on("t2", "ls ~hvlab/.hvlab/work") == ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["mpi", "gloo", "ddp-gloo"])
 def test_a_training_of_ones_own_that_hangs_is_ended(lab, backend):
     words = ("--hosts", "2", "--slots", "1", "--backend", backend, "--timeout", "15")
@@ -150,7 +148,6 @@ def test_two_settings_are_measured_in_turn(lab):
     }
 
 
-@pytest.mark.slow
 def test_a_setting_that_costs_time_is_named(lab, tmp_path):
     slow = tmp_path / "slow.yml"
     slow.write_text("settings: {env: {HOROVOD_CYCLE_TIME: 50}}")
@@ -176,7 +173,7 @@ def test_a_dry_run_writes_nothing(lab):
     assert lab.results_of("list") == before
 
 
-@pytest.mark.parametrize("by_name", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("by_name", [False, True])
 def test_an_interrupted_run_goes_on_where_it_was(lab, by_name):
     words = ("--backend", "gloo", "--hosts", "1,2,3", *SMALL)
     argv = lab.argv("bench", "--restart", *words)

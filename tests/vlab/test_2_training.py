@@ -10,6 +10,8 @@ import pytest
 
 from hvlab.workloads.datasets import prepare
 
+pytestmark = pytest.mark.bench
+
 RANKS = Path(__file__).with_name("ranks.py")
 THERE = "/tmp/hvlab-ranks.py"
 HOSTS = ("t1", "t2", "t3")
@@ -71,8 +73,7 @@ def mnist(**more):
     )
 
 
-# The first shows each rule; the others take a minute each.
-WORLDS = [("mpi", 3), *(pytest.param(*world, marks=pytest.mark.slow) for world in (("mpi", 2), ("gloo", 3)))]
+WORLDS = [("mpi", 3), ("mpi", 2), ("gloo", 3)]
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,6 @@ def accuracies(launch, backend, hosts, digits, *trainings):
     return {name: sum(values) / len(values) for name, values in found.items()}
 
 
-@pytest.mark.slow
 def test_compressed_gradients_train_as_well_and_cut_off_ones_not_at_all(launch, digits):
     long = [f"{name}:{seed}:20" for name in ("none", "8bit") for seed in (1, 2)]
     mean = accuracies(launch, "mpi", 2, digits, *long, "fp16:1:20", "bf16:1:20", "naive8:1:4")
@@ -153,7 +153,6 @@ def test_one_process_alone_learns_without_horovod(lab, digits):
     assert records["gradient_bytes"]["value"] == 21840 * 4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

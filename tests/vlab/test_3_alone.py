@@ -10,6 +10,8 @@ import pytest
 
 from tests.vlab.labs import PROJECT
 
+pytestmark = pytest.mark.site
+
 PARTS = ("hvlab", "playbooks", "roles", "group_vars", "templates", "inventory", "tests")
 FILES = ("site.yml", "ansible.cfg", "pyproject.toml")
 PROGRAM = "#!/root/venv/bin/python\nfrom ansible.cli.{} import main\nmain()\n"

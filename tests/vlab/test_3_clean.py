@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.site
+
 OLD = "/opt/hvlab/openmpi/0.0.1"
 BUILD = "/var/cache/hvlab/build/openmpi-0123456789abcdef"
 RUNS = "/home/hvlab/.hvlab/runs"

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
+pytestmark = pytest.mark.site
+
 # What is done to t2, how it is undone, and the check that must see it.
 FAULTS = (
     ("mount -o remount,size=1m /dev/shm", "mount -o remount,size=50% /dev/shm", "memory /dev/shm"),

@@ -9,6 +9,8 @@ import pytest
 
 from tests.vlab.labs import PROJECT, booted
 
+pytestmark = pytest.mark.keys
+
 HOSTS = ("y1", "y2", "y3")
 LOG_IN = "runuser -u hvlab -- ssh -o ControlPath=none {} hostname"
 
@@ -77,7 +79,6 @@ def test_hosts_log_in_all_the_time_while_keys_are_replaced(lab):
     assert "none under way" in lab.hvlab("keys status").stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("step", ["2 of 3", "3 of 3"])
 def test_a_rotation_that_is_killed_locks_nobody_out_and_goes_on(lab, step):
     before = authorities(lab)
@@ -100,7 +101,6 @@ def test_a_rotation_that_is_killed_locks_nobody_out_and_goes_on(lab, step):
     assert "none under way" in lab.hvlab("keys status").stdout
 
 
-@pytest.mark.slow
 def test_lost_authorities_are_made_anew(lab):
     folder = lab.data / "trust/vkeys"
     for name in ("host_ca", "host_ca.pub", "user_ca", "user_ca.pub"):

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.site
+
 LIBRARY = "/opt/hvlab/openmpi/current/lib/libopen-pal.so.40"
 # What is done to t2, and the role whose checks must see it.
 BREAKAGES = {

@@ -9,6 +9,8 @@ import pytest
 from tests.vlab.labs import PROJECT, RECAP, Lab
 from tests.vlab.repository import Repository
 
+pytestmark = pytest.mark.repositories
+
 GPU = PROJECT / "tests/vlab/gpu"
 # Of each family: its node, its files, and how the package manager shows what it can get.
 NODES = {"debian": "d1", "redhat": "e9"}
@@ -70,7 +72,7 @@ class Family:
         return self.on(VERSIONS[self.name].format(package) + " || true")
 
 
-@pytest.fixture(scope="module", params=["debian", pytest.param("redhat", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["debian", "redhat"])
 def family(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     lab = Lab(GPU / request.param, folder / "results", folder / "data")
@@ -116,7 +118,6 @@ def test_nobody_answers(family, bare):
     assert family.state() == bare
 
 
-@pytest.mark.slow
 def test_nobody_answers_though_the_key_is_at_hand(family, bare, tmp_path):
     key = tmp_path / "key.asc"
     key.write_bytes(family.repository.key.public)
@@ -128,7 +129,6 @@ def test_nobody_answers_though_the_key_is_at_hand(family, bare, tmp_path):
     assert family.state() == bare
 
 
-@pytest.mark.slow
 def test_a_system_without_a_folder_is_refused(family, bare):
     said = " ".join(
         family.role(
@@ -142,7 +142,6 @@ def test_a_system_without_a_folder_is_refused(family, bare):
     assert family.state() == bare
 
 
-@pytest.mark.slow
 def test_a_system_that_is_unknown_is_refused(family, bare):
     said = " ".join(family.role(expect=2, nvidia_repository_system="nowhere1/x86_64").split())
     assert f"{family.node}: nowhere1/x86_64 is no folder of NVIDIA's repository" in said
@@ -157,7 +156,6 @@ def test_lists_signed_by_another_key_are_refused(family, bare):
     assert family.state() == bare
 
 
-@pytest.mark.slow
 def test_an_old_entry_is_refused_or_switched_off(family, bare):
     path, text = OLD[family.name]
     family.on(f"cat > {path} <<'END'\n{text.format(family.repository.url)}\nEND")
@@ -178,7 +176,6 @@ def test_it_is_added_once(family, bare):
     assert "2.21.5-1+cuda12.4" in family.versions(NCCL[family.name])
 
 
-@pytest.mark.slow
 def test_a_label_that_the_priority_is_not_for_is_refused(family, bare):
     if family.name == "redhat":
         pytest.skip("dnf has no such priority")
@@ -191,7 +188,6 @@ def test_a_label_that_the_priority_is_not_for_is_refused(family, bare):
     assert any(part.startswith("600 ") and family.repository.site in part for part in policy)
 
 
-@pytest.mark.slow
 def test_a_damaged_source_is_repaired(family, bare):
     family.role()
     family.on(f"sed -i s,{family.repository.site},http://198.18.252.77, {SOURCE[family.name]}")
@@ -199,7 +195,6 @@ def test_a_damaged_source_is_repaired(family, bare):
     assert family.repository.site in family.on(f"cat {SOURCE[family.name]}")
 
 
-@pytest.mark.slow
 def test_a_version_vanishes(family, bare):
     family.role()
     family.repository.withdraw(NCCL[family.name], "2.21.5-1+cuda12.4")

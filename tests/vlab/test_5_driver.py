@@ -13,6 +13,8 @@ from tests.vlab.labs import PROJECT, RECAP, Lab
 from tests.vlab.repository import Repository
 from tests.vlab.runfile import runfile
 
+pytestmark = pytest.mark.repositories
+
 GPU = PROJECT / "tests/vlab/gpu"
 GATEWAY = "198.18.249.1"
 OLD, NEW = "570.86.15", "570.124.06"
@@ -116,7 +118,7 @@ def test_a_second_run_changes_nothing(node):
     assert node.play({"nvidia_driver_version": OLD}, "--check") == 0
 
 
-@pytest.mark.parametrize("version", [NEW, pytest.param(OLD, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("version", [NEW, OLD])
 def test_all_parts_go_up_and_down(node, version):
     assert node.play({"nvidia_driver_version": version}, "--check") > 0
     assert node.play({"nvidia_driver_version": version}) > 0
@@ -151,7 +153,6 @@ def test_a_kernel_that_boots_next_has_a_module(node):
     assert node.play(variables) == 0
 
 
-@pytest.mark.slow
 def test_an_initramfs_older_than_what_keeps_nouveau_from_loading_is_rebuilt(node):
     """As after a playbook that was killed between the file and its handler."""
     variables, image = {"nvidia_driver_version": node.fact["version"]}, f"/boot/initrd.img-{node.kernel}"
@@ -182,7 +183,6 @@ def test_what_somebody_holds_is_left(node):
         node.on(f"mv /root/held.json {HELD_OWN}")
 
 
-@pytest.mark.slow
 def test_gpus_that_nvswitches_link_get_what_they_need(node):
     linked = {
         "nvidia_driver_version": NEW,
@@ -205,7 +205,6 @@ def test_gpus_that_nvswitches_link_get_what_they_need(node):
     node.on("systemctl daemon-reload")
 
 
-@pytest.mark.slow
 def test_another_branch_replaces_the_old_one(node):
     variables = {"nvidia_driver_version": "580", "nvidia_driver_remove_old": True}
     assert node.play(variables) > 0
@@ -217,14 +216,12 @@ def test_another_branch_replaces_the_old_one(node):
     assert node.play(variables) == 0
 
 
-@pytest.mark.slow
 def test_a_driver_of_that_branch_stays_though_its_packages_are_others(node):
     before = node.packages
     assert node.play({"nvidia_driver_version": "580", "nvidia_driver_open_modules": False}) == 0
     assert node.packages == before
 
 
-@pytest.mark.slow
 def test_runfile(node):
     version = "550.54.14"
     program = runfile(version)
@@ -259,7 +256,7 @@ def test_runfile(node):
     assert node.on("ls /usr/bin/nvidia-uninstall 2>/dev/null || true") == ""
 
 
-@pytest.mark.slow
+@pytest.mark.driver
 def test_debians_own_driver_is_built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("distro")
     lab = Lab(GPU / "driver", folder / "results", folder / "data")

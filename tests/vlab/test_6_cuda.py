@@ -10,6 +10,8 @@ import pytest
 from tests.vlab.labs import PROJECT, RECAP, Lab
 from tests.vlab.repository import Repository
 
+pytestmark = pytest.mark.repositories
+
 GPU = PROJECT / "tests/vlab/gpu"
 NODES = {"debian": ("d1", "198.18.252.1"), "redhat": ("e9", "198.18.252.129")}
 OLD = {
@@ -77,7 +79,7 @@ class Family:
         return self.on("/usr/local/cuda/bin/nvcc --version")
 
 
-@pytest.fixture(scope="module", params=["debian", pytest.param("redhat", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["debian", "redhat"])
 def family(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"cuda-{request.param}")
     lab = Lab(GPU / request.param, folder / "results", folder / "data")
@@ -192,7 +194,6 @@ def test_wheels_without_a_compiler_are_refused(old):
     refused(old, said, variables=OLD | {"cuda_method": "wheel"}, tags="cuda")
 
 
-@pytest.mark.slow
 def test_two_releases_side_by_side(old):
     assert old.play(NEW, "--tags", "cuda") > 0
     assert "release 13.0," in old.nvcc()
@@ -217,7 +218,6 @@ def test_the_old_goes_when_asked(old):
     assert old.play(wanted) == 0
 
 
-@pytest.mark.slow
 def test_back_to_the_older_version(old):
     assert old.play(OLD | {"nccl_version": "2.18.5", "nccl_cuda_version": "12.2"}, "--tags", "nccl") > 0
     for name in NCCL[old.name]:
@@ -230,7 +230,6 @@ def dcgm(family):
     return {name: version for name, version in family.packages().items() if "gpu-manager" in name}
 
 
-@pytest.mark.slow
 def test_dcgm_is_pinned_and_held_and_its_service_runs(old):
     assert old.play(DCGM, "--tags", "dcgm", "--check") > 0
     assert dcgm(old) == {}
@@ -246,7 +245,6 @@ def test_dcgm_is_pinned_and_held_and_its_service_runs(old):
     assert dcgm(old) == dict.fromkeys(DCGM_PACKAGES, DCGM_VERSION[old.name])
 
 
-@pytest.mark.slow
 def test_dcgm_3_comes_for_4_only_when_asked(old):
     three = DCGM | {"dcgm_version": DCGM_3[old.name]}
     refused(old, ["set dcgm_remove_old to true"], variables=three, tags="dcgm")
@@ -262,7 +260,6 @@ def test_a_toolkit_that_is_another_one_is_refused(old):
     refused(old, ["should be of CUDA 12.6", "release 13.0"], variables=variables, tags="cuda")
 
 
-@pytest.mark.slow
 def test_the_installer_runs_only_when_it_is_the_right_one(old, tmp_path):
     if old.name == "redhat":
         pytest.skip("this node has no source for the compiler that nvcc needs")

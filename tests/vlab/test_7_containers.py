@@ -12,7 +12,7 @@ import pytest
 from tests.vlab.labs import PROJECT
 from tests.vlab.repository import Repository
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.containers
 HOSTS = ("t1", "t2")
 GATEWAY = "198.18.251.1"
 FILES = PROJECT / "tests/vlab/containers"

@@ -1,7 +1,4 @@
-"""nccl-tests is built once, with MPI, on NVIDIA's wheels, and starts. Its source here is a stand-in.
-
-`make test-nccl` runs it.
-"""
+"""nccl-tests is built once, with MPI, on NVIDIA's wheels, and starts. Its source here is a stand-in."""
 
 import hashlib
 import json
@@ -14,7 +11,7 @@ import pytest
 
 from tests.vlab.labs import PROJECT, RECAP, booted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nccl
 GPU = PROJECT / "tests/vlab/gpu"
 STAND_IN = PROJECT / "tests/vlab/nccl_tests"
 VARIABLES = {

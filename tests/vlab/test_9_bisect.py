@@ -1,6 +1,6 @@
 """`hvlab bisect` on a lab. Planted: a parameter of Open MPI; Horovod without half precision in hardware.
 
-`make test-bisect` runs it. The first needs no build. For the second, Horovod is compiled three times more:
+The first needs no build. For the second, Horovod is compiled three times more:
 20 minutes; 8 with a warm cache.
 """
 
@@ -11,7 +11,7 @@ import yaml
 
 from tests.vlab.labs import booted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.bisect
 # Over MPI Horovod adds half-precision numbers itself: with F16C, or else in software.
 WHAT = ("--backend", "mpi", "--set", "sizes=4M", "--set", "dtype=float16", "--set", "iterations=20")
 # As by default, but for oneCCL.

@@ -6,6 +6,8 @@ import pytest
 
 from tests.vlab.labs import booted
 
+pytestmark = pytest.mark.doctor
+
 # The name of another machine, a folder without room for others, a closed port; what roles mend; the rest.
 PLANTED = {
     "p1": "sed -i '1i 198.18.61.99 p2' /etc/hosts; chmod 0755 /tmp",

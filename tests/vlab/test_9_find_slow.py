@@ -1,7 +1,4 @@
-"""`hvlab find-slow` on bare hosts: nothing slow, then one slow thing after another, then an interruption.
-
-`make test-find-slow` runs it.
-"""
+"""`hvlab find-slow` on bare hosts: nothing slow, then one slow thing after another, then an interruption."""
 
 import json
 import signal
@@ -12,7 +9,7 @@ import pytest
 
 from tests.vlab.labs import booted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.find_slow
 RATE = "50mbit"
 
 

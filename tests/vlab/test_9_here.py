@@ -9,7 +9,7 @@ import pytest
 from hvlab.base.paths import lab_runtime_dir
 from tests.vlab.labs import PROJECT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slurm
 PYTHON = "/opt/hvlab/horovod/cpu/bin/python3"
 FILES = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
 

@@ -1,6 +1,6 @@
 """The real GPU stack as far as it goes without a GPU: NVIDIA's wheels, Open MPI with CUDA, Horovod with NCCL.
 
-`make test-nccl` runs it. The build takes 15 minutes and 3 GB; with its packs in the cache 3 minutes.
+The build takes 15 minutes and 3 GB; with its packs in the cache 3 minutes.
 """
 
 import json
@@ -9,7 +9,7 @@ import pytest
 
 from tests.vlab.labs import booted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nccl
 HOROVOD = "/opt/hvlab/horovod"
 
 

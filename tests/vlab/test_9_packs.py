@@ -10,7 +10,7 @@ import pytest
 
 from tests.vlab.labs import PROJECT, booted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.packs
 HOSTS = ("k1", "k2", "k3", "k4")
 FOLDER = "/opt/hvlab/random"
 PLAYBOOK = f"""

@@ -1,6 +1,6 @@
 """`hvlab doctor --prove`: every cause that virtual hosts can show is shown, and its remedy helps.
 
-`make test-prove` runs it. The command comes first: it waits for a lab that another one holds.
+The command comes first: it waits for a lab that another one holds.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 from hvlab.cli import doctor_prove
 from hvlab.doctor.proofs import PROOFS
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.doctor
 ROOT = Path(__file__).parents[2]
 
 

@@ -1,7 +1,4 @@
-"""Slurm on three virtual hosts: ranks over PMIx, sick and drained nodes, keys, UIDs.
-
-`make test-slurm` runs all of it, `make test` the short ones.
-"""
+"""Slurm on three virtual hosts: ranks over PMIx, sick and drained nodes, keys, UIDs."""
 
 import json
 import subprocess
@@ -10,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.vlab.labs import PROJECT
+
+pytestmark = pytest.mark.slurm
 
 PLAYBOOK = "playbooks/slurm.yml"
 SUM = """
@@ -87,7 +86,6 @@ def test_no_rank_leaves_mpi_init_before_all_have_begun_it(lab):
     assert min(left) > max(begun)
 
 
-@pytest.mark.slow
 def test_a_second_run_changes_nothing(lab):
     assert lab.site() == {"c1": 0, "c2": 0, "c3": 0}
     assert lab.playbook(PLAYBOOK, "--check") == {"c1": 0, "c2": 0, "c3": 0}
@@ -123,7 +121,6 @@ def account_of_jobs(lab):
         lab.playbook(PLAYBOOK)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("account_of_jobs")
 def test_a_bench_is_in_the_accounts_and_the_rest_daemon_answers(lab):
     assert lab.playbook(PLAYBOOK) == {"c1": 0, "c2": 0, "c3": 0}
@@ -150,7 +147,6 @@ def test_a_bench_is_in_the_accounts_and_the_rest_daemon_answers(lab):
     lab.on("c1", f"runuser -u hvlab -- test -w {socket}", expect=1)
 
 
-@pytest.mark.slow
 def test_a_changed_setting_restarts_the_daemons(lab):
     before = lab.on("c3", "systemctl show --property=MainPID slurmd munge").split()
     changed = lab.playbook(PLAYBOOK, "-e", json.dumps({"slurm_settings": {"MessageTimeout": 21}}))
@@ -162,7 +158,6 @@ def test_a_changed_setting_restarts_the_daemons(lab):
     lab.playbook(PLAYBOOK)
 
 
-@pytest.mark.slow
 def test_a_file_that_slurmd_never_read_restarts_it(lab):
     """As after a playbook that was killed between the file and its handler."""
     lab.on("c3", "touch /etc/slurm/cgroup.conf")
@@ -174,7 +169,6 @@ def test_a_file_that_slurmd_never_read_restarts_it(lab):
     assert lab.playbook(PLAYBOOK) == {"c1": 0, "c2": 0, "c3": 0}
 
 
-@pytest.mark.slow
 def test_the_nodes_do_not_change_while_hosts_are_left_out(lab):
     program = str(Path(lab.argv("verify")[0]).parent / "ansible-playbook")
     words = ["-i", str(lab.inventory), "--limit", "c2", "-e", "lab_slots=5"]
@@ -184,7 +178,6 @@ def test_the_nodes_do_not_change_while_hosts_are_left_out(lab):
     )
 
 
-@pytest.mark.slow
 def test_a_host_that_is_down_keeps_no_other_from_a_change(lab):
     program = str(Path(lab.argv("verify")[0]).parent / "ansible-playbook")
     words = ["-i", str(lab.inventory), "-e", json.dumps({"slurm_settings": {"MessageTimeout": 22}})]
@@ -208,7 +201,6 @@ def test_a_host_that_is_down_keeps_no_other_from_a_change(lab):
     lab.playbook(PLAYBOOK)
 
 
-@pytest.mark.slow
 def test_a_wrong_key_is_named_and_replaced(lab):
     key = "/etc/munge/munge.key"
     lab.on("c3", f"head -c 128 /dev/urandom > {key} && systemctl restart munge")
@@ -221,7 +213,6 @@ def test_a_wrong_key_is_named_and_replaced(lab):
     assert key_file.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.slow
 def test_a_sick_node_is_drained_with_the_reason(lab):
     types = "/opt/hvlab/health/machine-types.json"
     lab.on("c3", f'cp {types} /root/ && sed -i \'s/"host0"/"ib9"/\' {types}')
@@ -235,7 +226,6 @@ def test_a_sick_node_is_drained_with_the_reason(lab):
     assert as_user(lab, "timeout 60 srun -w c3 -N 1 hostname").strip() == "c3"
 
 
-@pytest.mark.slow
 def test_a_batch_job_that_comes_upon_a_sick_node_starts_on_another_one(lab):
     types = "/opt/hvlab/health/machine-types.json"
     lab.on("c3", f'cp {types} /root/ && sed -i \'s/"host0"/"ib9"/\' {types}')
@@ -254,7 +244,6 @@ def test_a_batch_job_that_comes_upon_a_sick_node_starts_on_another_one(lab):
         lab.on("c1", "scancel --user=hvlab; scontrol update NodeName=c3 State=RESUME")
 
 
-@pytest.mark.slow
 def test_a_change_waits_for_the_jobs_of_its_node(lab, tmp_path):
     (tmp_path / "change.yml").write_text(AROUND_A_CHANGE, "utf-8")
     (tmp_path / "group_vars").symlink_to(PROJECT / "group_vars")
@@ -270,7 +259,6 @@ def test_a_change_waits_for_the_jobs_of_its_node(lab, tmp_path):
     assert state(lab, "c2") == "idle|none"
 
 
-@pytest.mark.slow
 def test_a_lab_user_with_another_uid_is_refused(lab):
     uid = lab.on("c3", "id -u hvlab").strip()
     lab.on("c3", "usermod -u 4242 hvlab")

@@ -1,7 +1,4 @@
-"""Benchmarks whose ranks Slurm starts, on three virtual hosts: one allocation for a run, one step for a case.
-
-`make test-slurm` runs all of it after the tests of the role, `make test` the short ones.
-"""
+"""Benchmarks whose ranks Slurm starts on virtual hosts: one allocation for a run, one step for a case."""
 
 import json
 import re
@@ -11,6 +8,8 @@ import time
 from contextlib import contextmanager
 
 import pytest
+
+pytestmark = pytest.mark.slurm
 
 SMALL = ("--restart", "--sizes", "1K,64K", "--iterations", "6")
 ONE = (*SMALL, "--backend", "mpi", "--hosts", "1", "--slots", "1")
@@ -62,7 +61,6 @@ def test_it_starts_ranks(lab):
     }
 
 
-@pytest.mark.slow
 def test_it_starts_ranks_over_every_backend(lab):
     lab.hvlab("bench", *SMALL, "--backend", "mpi,gloo,ccl", "--hosts", "1,3", "--slots", "1,2")
     records = lab.results_of("show")
@@ -73,7 +71,6 @@ def test_it_starts_ranks_over_every_backend(lab):
     assert all(row["world_size"] == len(row["hosts"]) * row["slots_per_host"] for row in records)
 
 
-@pytest.mark.slow
 def test_beside_mpirun_in_one_run(lab):
     lab.hvlab(
         "bench", *ONE[:-4], "--hosts", "3", "--slots", "1", "--ab", "launcher=mpirun", "launcher=srun",
@@ -93,7 +90,6 @@ def test_a_rank_that_fails_is_named(lab):
     assert "rank 1 on c2 ended with exit status 3" in record["error"]
 
 
-@pytest.mark.slow
 def test_wrong_requests_are_refused_with_a_remedy(lab):
     with partition(lab, "lab_slurm_partition: nope"):
         said = refused(lab, *ONE, expect=2)
@@ -107,7 +103,6 @@ def test_wrong_requests_are_refused_with_a_remedy(lab):
     assert "c3: Slurm has it as drained (bad disk)" in said
 
 
-@pytest.mark.slow
 def test_partitions_that_the_user_has_no_right_to(lab):
     lab.on("c1", "scontrol create PartitionName=groups Nodes=ALL AllowGroups=adm State=UP")
     lab.on("c1", "scontrol create PartitionName=accounts Nodes=ALL AllowAccounts=physics State=UP")
@@ -121,7 +116,6 @@ def test_partitions_that_the_user_has_no_right_to(lab):
     assert "would wait for ever: Job's account not known, so it can't use this partition" in said
 
 
-@pytest.mark.slow
 def test_the_time_that_is_asked_for_fits_the_partition(lab):
     lab.on("c1", "scontrol create PartitionName=brief Nodes=ALL MaxTime=5 State=UP")
     try:
@@ -131,13 +125,11 @@ def test_the_time_that_is_asked_for_fits_the_partition(lab):
         lab.on("c1", "scontrol delete PartitionName=brief")
 
 
-@pytest.mark.slow
 def test_a_run_right_after_slurmctlds_start_waits_for_the_nodes(lab):
     lab.on("c1", "systemctl restart slurmctld")
     lab.hvlab("bench", *SMALL, "--backend", "mpi", "--hosts", "2", "--slots", "1")
 
 
-@pytest.mark.slow
 def test_slurmctld_may_be_away_for_a_while(lab):
     words = ("--backend", "mpi", "--hosts", "2", "--slots", "1", "--repeats", "3", "--restart")
     with subprocess.Popen(
@@ -153,7 +145,6 @@ def test_slurmctld_may_be_away_for_a_while(lab):
     assert {row["status"] for row in lab.results_of("show")} == {"ok"}
 
 
-@pytest.mark.slow
 def test_a_host_with_another_munge_key_is_named(lab):
     key = "/etc/munge/munge.key"
     lab.on("c2", f"cp -a {key} /root/ && head -c 128 /dev/urandom > {key} && systemctl restart munge")
@@ -168,7 +159,6 @@ def test_a_host_with_another_munge_key_is_named(lab):
     assert "hvlab verify -l c2" in said
 
 
-@pytest.mark.slow
 def test_the_queue_is_waited_for_so_long(lab):
     lab.on("c1", "runuser -u hvlab -- salloc --no-shell -N1 -w c1 --exclusive -J other")
     try:
@@ -178,7 +168,6 @@ def test_the_queue_is_waited_for_so_long(lab):
     assert "in the queue (Resources); --queue-limit is 3 s" in said
 
 
-@pytest.mark.slow
 def test_after_an_interruption_it_resumes(lab):
     words = ("--backend", "mpi", "--hosts", "2", "--slots", "1", "--repeats", "2", *training(8))
     bench = subprocess.Popen(
@@ -196,7 +185,6 @@ def test_after_an_interruption_it_resumes(lab):
     assert {(row["repeat"], row["status"]) for row in lab.results_of("show")} == {(1, "ok"), (2, "ok")}
 
 
-@pytest.mark.slow
 def test_a_step_that_stays_is_cancelled(lab):
     words = ("--backend", "mpi", "--hosts", "2", "--slots", "1", "--repeats", "2", "--restart", *training(10))
     bench = subprocess.Popen(lab.argv("bench", *words), env=lab.environment, stderr=subprocess.DEVNULL)
@@ -207,7 +195,6 @@ def test_a_step_that_stays_is_cancelled(lab):
     assert {row["repeat"]: row["status"] for row in lab.results_of("show")} == {1: "failed", 2: "ok"}
 
 
-@pytest.mark.slow
 def test_inside_an_allocation_that_is_there(lab):
     granted = lab.on("c1", "runuser -u hvlab -- salloc --no-shell -N2 -w c1,c2 --exclusive -J mine 2>&1")
     job = re.search(r"Granted job allocation (\d+)", granted)[1]
@@ -223,7 +210,6 @@ def test_inside_an_allocation_that_is_there(lab):
     assert {row["status"] for row in lab.results_of("show")} == {"ok"}
 
 
-@pytest.mark.slow
 def test_a_lost_node_gives_another_allocation_for_what_is_left(lab):
     words = ("--backend", "mpi", "--hosts", "1,3", "--slots", "1", "--repeats", "3", "--restart")
     said = []

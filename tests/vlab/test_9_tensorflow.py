@@ -1,13 +1,13 @@
 """TensorFlow beside torch, each in its own environment: the two want different versions of the same packages.
 
-`make test-tensorflow` runs it. Horovod's build for TensorFlow takes four minutes.
+Horovod's build for TensorFlow takes four minutes.
 """
 
 import pytest
 
 from tests.vlab.labs import booted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.tensorflow
 VERSIONS = "import {0}, numpy; print({0}.__version__, numpy.__version__)"
 
 

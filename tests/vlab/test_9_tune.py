@@ -1,7 +1,4 @@
-"""`hvlab tune` on two hosts behind 200 Mbit/s: planted settings of the ranks and of the hosts, and kills.
-
-`make test-tune` runs it.
-"""
+"""`hvlab tune` on two hosts behind 200 Mbit/s: planted settings of the ranks and of the hosts, and kills."""
 
 import json
 import signal
@@ -13,7 +10,7 @@ import yaml
 
 from tests.vlab.labs import booted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.tune
 HOSTS = ("u1", "u2")
 WMEM = "net.ipv4.tcp_wmem"
 SMALL = "4096 4096 4096"

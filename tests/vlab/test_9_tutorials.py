@@ -1,6 +1,6 @@
 """The tutorials, as somebody types them: every `sh` block of a page in one shell, from first to last.
 
-`make test-tutorials` runs it. What a block of another language shows (`console`, `text`) is not run.
+What a block of another language shows (`console`, `text`) is not run.
 """
 
 import os
@@ -14,6 +14,8 @@ import pytest
 
 from hvlab.base.paths import cache_dir, images_dir
 
+pytestmark = pytest.mark.tutorials
+
 ROOT = Path(__file__).parents[2]
 # With nothing in the cache, builds take twenty minutes of it, more where other work runs.
 LIMIT_S = 3600
@@ -26,17 +28,14 @@ OWN = {
     "198.18.0.": "198.18.239.",
     "198.18.1.": "198.18.240.",
 }
-PAGES = [
-    pytest.param(page, id=page.stem, marks=pytest.mark.slow if page.stem in LABS else ())
-    for page in sorted((ROOT / "docs/tutorials").glob("*.md"))
-]
+PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
 
 
 def blocks(page: Path) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_works_as_it_is_written(page, tmp_path):
     (tmp_path / "home").mkdir()
     shutil.copytree(ROOT / "inventory", tmp_path / "inventory")

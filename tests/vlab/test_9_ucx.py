@@ -1,6 +1,6 @@
 """MPI through UCX, as on InfiniBand; here UCX goes over TCP, because no host has an RDMA card.
 
-`make test-ucx` runs it. Open MPI and Horovod are compiled: ten minutes; with their packs in the cache two.
+Open MPI and Horovod are compiled: ten minutes; with their packs in the cache two.
 """
 
 import json
@@ -9,7 +9,7 @@ import pytest
 
 from tests.vlab.labs import booted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.ucx
 UCX_OVER_TCP = {
     "OMPI_MCA_pml": "ucx",
     # Open MPI by itself takes UCX for Mellanox' cards alone.

@@ -12,23 +12,25 @@ import pytest
 from hvlab.base.paths import cache_dir
 from tests.contract import tree
 
+pytestmark = pytest.mark.user
+
 NAME = "hvlab-tester"
 SUDOERS = Path("/etc/sudoers.d/hvlab-tester")
 # Where packages come from, on a machine that is told so in its environment.
 INHERITED = re.compile(r"PIP_.*|.*_proxy|.*_PROXY|.*CERT.*|.*CA_BUNDLE")
 AS_ROOT = 'sudo -E env PATH="$PATH" HOME="$HOME" '
-COLD = bool(os.environ.get("HVLAB_TEST_COLD"))
+BUILT = ("packs", "sources", "wheels", "datasets")
 
 
 class User:
     """Someone who has sudo, and a clone of this project in an otherwise empty home."""
 
-    def __init__(self, home, images):
+    def __init__(self, home):
         self.home = home
         self.clone = home / "hvlab"
         self.environment = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
         self.environment |= {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "USER": NAME}
-        self.environment |= {"LANG": "C.UTF-8", **({"HVLAB_IMAGES": str(images)} if COLD else {})}
+        self.environment |= {"LANG": "C.UTF-8"}
 
     def run(self, script, expect=0):
         """Run lines of bash in the clone, the first failure ending them."""
@@ -75,15 +77,15 @@ def remove():
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory):
-    assert shutil.which("sudo"), "sudo is missing; `make vlab` installs it"
+def user():
+    assert shutil.which("sudo"), "sudo is missing; `make test-all` installs it"
     remove()
     subprocess.run(["useradd", "--create-home", "--user-group", "--shell", "/bin/bash", NAME], check=True)
     try:
         SUDOERS.write_text(f"{NAME} ALL=(ALL) NOPASSWD: ALL\n")
         SUDOERS.chmod(0o440)
         home = Path(f"~{NAME}").expanduser()
-        user = User(home, tmp_path_factory.mktemp("images"))
+        user = User(home)
         for path in tree.files():
             target = user.clone / path.relative_to(tree.ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -100,17 +102,19 @@ def user(tmp_path_factory):
         remove()
 
 
-@pytest.fixture(scope="module")
-def warm(user):
-    """Give the user what was built before, unless the cold way is the one to try."""
+@pytest.fixture(params=["warm", pytest.param("cold", marks=pytest.mark.cold)])
+def cache(request, user, tmp_path):
+    """What the user built before, or nothing."""
     cache = user.home / ".cache/hvlab"
-    for part in () if COLD else ("packs", "sources", "wheels", "datasets"):
+    shutil.rmtree(cache, ignore_errors=True)
+    cache.mkdir(parents=True)
+    if request.param == "cold":
+        user.environment["HVLAB_IMAGES"] = str(tmp_path)
+        return
+    for part in BUILT:
         if (cache_dir() / part).is_dir():
-            # Another test may be filling the cache.
-            unfinished = shutil.ignore_patterns(".*")
-            shutil.copytree(cache_dir() / part, cache / part, ignore=unfinished, dirs_exist_ok=True)
-    if cache.is_dir():
-        subprocess.run(["chown", "-R", f"{NAME}:", user.home / ".cache"], check=True)
+            shutil.copytree(cache_dir() / part, cache / part)
+    subprocess.run(["chown", "-R", f"{NAME}:", user.home / ".cache"], check=True)
 
 
 def test_a_lab_of_sudo_leaves_nothing_to_root(user):
@@ -124,8 +128,7 @@ def test_a_lab_of_sudo_leaves_nothing_to_root(user):
     assert user.roots() == []
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("warm")
+@pytest.mark.usefixtures("cache")
 def test_the_demo_and_every_step_of_the_readme(user):
     assert "The lab is still up" in user.run("make demo")
     assert user.roots() == []

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,9 @@ from hvlab.lab.inventory import load
 from hvlab.vlab import controller, links, reality
 from hvlab.vlab.lab import ssh_argv
 from hvlab.vlab.plan import make_plan, plan_without_limits
+from tests.vlab.labs import leftovers
+
+pytestmark = pytest.mark.lab
 
 PROJECT = Path(__file__).resolve().parents[2]
 LAB = "vtest"
@@ -96,28 +98,6 @@ def seconds(inventory, sender, receiver, megabytes):
         assert listener.stdout.readline() == "listening\n"
         address = next(node.address for node in plan.nodes if node.name == receiver)
         return float(on(inventory, sender, "python3", "-c", SEND, address, str(megabytes)))
-
-
-def leftovers():
-    """Return everything of the lab that is on this machine, asked of the machine itself."""
-    found = [
-        line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"hvlab/{LAB}/" in line
-    ]
-    links = json.loads(subprocess.check_output(["ip", "-json", "link"]))
-    own = re.compile(r"(hv|vb)(\d+[rud])?-vtest")
-    found += [link["ifname"] for link in links if own.match(link["ifname"])]
-    tables = subprocess.check_output(["nft", "list", "tables"], text=True)
-    found += [line for line in tables.splitlines() if line.endswith(f" hvlab_{LAB}")]
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            argv, mounts = (process / "cmdline").read_text(), (process / "mountinfo").read_text()
-        except OSError:
-            continue
-        if f"--directory={RUNTIME}/" in argv or f"upperdir={RUNTIME}/" in mounts:
-            found.append(f"process {process.name}: {argv}")
-    found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/{LAB}-*")]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/hvlab/{LAB}")]
-    return found + [str(RUNTIME)] * RUNTIME.exists()
 
 
 def killed_after(inventory, step, number):
@@ -301,9 +281,9 @@ def test_down_leaves_nothing(lab):
     # As a killed `up` leaves it: an uplink that is no port of a bridge.
     uplink = ["hv9u-vtest", "type", "veth", "peer", "name", "hv9d-vtest"]
     subprocess.run(["ip", "link", "add", *uplink], check=True)
-    assert leftovers()
+    assert leftovers(LAB)
     assert hvlab("down", "-i", lab).returncode == 0
-    assert leftovers() == []
+    assert leftovers(LAB) == []
     assert not data.exists()
     done = hvlab("down", "-i", lab)
     assert (done.returncode, done.stderr) == (0, "lab vtest is not up\n")
@@ -313,20 +293,23 @@ def test_down_leaves_nothing(lab):
     "step",
     [
         "n2: boot",
-        *(pytest.param(step, marks=pytest.mark.slow) for step in ("network is up", "n1: make", "n1: up")),
+        "network is up",
+        "n1: make",
+        "n1: up",
     ],
 )
 def test_down_cleans_up_after_a_killed_up(inventory, step):
     assert killed_after(inventory, step, signal.SIGKILL) == -signal.SIGKILL
     assert hvlab("down", "-i", inventory).returncode == 0
-    assert leftovers() == []
+    assert leftovers(LAB) == []
 
 
 @pytest.mark.parametrize(
     "number",
     [
         signal.SIGKILL,
-        *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGTERM)),
+        signal.SIGINT,
+        signal.SIGTERM,
     ],
 )
 def test_up_goes_on_after_a_killed_up(inventory, number):
@@ -336,10 +319,9 @@ def test_up_goes_on_after_a_killed_up(inventory, number):
     assert done.returncode == 0, done.stderr
     assert {row["state"] for row in state(inventory).values()} == {"up"}
     assert hvlab("down", "-i", inventory).returncode == 0
-    assert leftovers() == []
+    assert leftovers(LAB) == []
 
 
-@pytest.mark.slow
 def test_a_killed_image_build_leaves_no_process_and_is_made_again(inventory, tmp_path, monkeypatch):
     monkeypatch.setenv("HVLAB_IMAGES", str(tmp_path))
     assert killed_after(inventory, "running apt-get update", signal.SIGKILL) == -signal.SIGKILL
@@ -351,7 +333,7 @@ def test_a_killed_image_build_leaves_no_process_and_is_made_again(inventory, tmp
     assert left == []
     assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".building-")]
     assert hvlab("down", "-i", inventory).returncode == 0
-    assert leftovers() == []
+    assert leftovers(LAB) == []
 
 
 def _argv(pid):
@@ -370,7 +352,7 @@ def test_a_network_in_use_is_refused(inventory):
     assert done.returncode == 2
     assert "198.18.250.0/24 is in use on this machine: lo has 198.18.250.77/32" in done.stderr
     assert hvlab("down", "-i", inventory).returncode == 0
-    assert leftovers() == []
+    assert leftovers(LAB) == []
 
 
 def test_without_root_one_sentence_says_what_helps(inventory):

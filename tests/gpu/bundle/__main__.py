@@ -1,4 +1,4 @@
-"""`make test-gpu-bundle`: writes the folder. `python -m tests.gpu.bundle --help` lists the options."""
+"""Writes the folder: `python -m tests.gpu.bundle FOLDER`, as root."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PROGRAMS = ("run", "enter")
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make test-gpu-bundle", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.bundle", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--driver", default="580", help="branch of the driver there")
-    parser.add_argument("--limit-mib", type=lambda text: int(text) if text else None)
+    parser.add_argument("--limit-mib", type=int)
     parser.add_argument("--without", default="", help="parts to leave out, with commas")
     return parser.parse_args()
 
@@ -31,9 +31,7 @@ def build(folder: Path, driver: str, limit: int | None, without: list[str]) -> l
     """Make the root, pack it, and write the folder."""
     manifest.check_names(without, [part.name for part in parts.PARTS])
     if os.geteuid():
-        raise UsageError(
-            "a root folder is made, which takes root", remedy="run it through make, or with sudo"
-        )
+        raise UsageError("a root folder is made, which takes root", remedy="run it with sudo")
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", remedy="name another folder, or remove it")
     folder.mkdir(parents=True, exist_ok=True)

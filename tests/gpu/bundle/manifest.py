@@ -52,8 +52,8 @@ def check_limit(parts: Iterable[Packed], limit: int | None) -> None:
             rest -= part.size
     sizes = ", ".join(f"{part.name} {mib(part.size)}" for part in by_size)
     raise UsageError(
-        f"the bundle has {mib(total)} MiB, and BUNDLE_LIMIT_MIB is {limit}: {sizes}",
-        remedy=f"set BUNDLE_WITHOUT={','.join(too_many)}; `run` then measures nothing",
+        f"the bundle has {mib(total)} MiB, and --limit-mib is {limit}: {sizes}",
+        remedy=f"add --without {','.join(too_many)}; `run` then measures nothing",
     )
 
 

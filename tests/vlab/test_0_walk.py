@@ -1,0 +1,90 @@
+"""The walk of `make test`: one lab of three virtual hosts, from its boot to its end."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from tests.faults import FAULTS, SHORT
+from tests.faults.fault import check
+from tests.faults.stores import TINY
+from tests.faults.world import World
+from tests.vlab.labs import booted, leftovers
+
+pytestmark = pytest.mark.walk
+HOSTS = ("w1", "w2", "w3")
+SMALL = ("--restart", "--backend", "mpi,gloo", "--sizes", "1K,64K", "--iterations", "6", "--slots", "1")
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    with booted("walk", tmp_path_factory) as lab:
+        assert all(lab.site().values())
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def lab(slurm, tmp_path_factory):
+    """The same hosts for mpirun and horovodrun."""
+    folder = tmp_path_factory.mktemp("walk") / "inventory"
+    shutil.copytree(slurm.inventory, folder)
+    file = folder / "group_vars/all.yml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"lab_slurm": False}))
+    return replace(slurm, inventory=folder)
+
+
+@pytest.fixture(scope="module")
+def world(lab, tmp_path_factory):
+    made = World(lab.inventory, tmp_path_factory.mktemp("faults"), lab.data)
+    first = made.hvlab(*TINY)
+    assert first.returncode == 0, first.stderr
+    return made
+
+
+def bench(lab, *words):
+    """Return (launcher, backend, proved backend, world size, status) of the cases of a bench."""
+    lab.hvlab("bench", *SMALL, *words)
+    names = ("launcher", "backend", "proved_backend", "world_size", "status")
+    return {tuple(row[name] for name in names) for row in lab.results_of("show")}
+
+
+def test_a_second_run_changes_nothing(slurm):
+    assert slurm.site() == dict.fromkeys(HOSTS, 0)
+
+
+def test_the_hosts_are_verified(slurm):
+    rows = json.loads(slurm.hvlab("verify", "--format", "json").stdout)
+    assert {row["host"] for row in rows} == set(HOSTS)
+    assert {row["role"] for row in rows} >= {"openmpi", "horovod", "slurm", "ssh_trust"}
+
+
+def test_mpi_and_gloo_carry_the_data(lab):
+    assert bench(lab, "--hosts", "1,3") == {
+        (launcher, backend, backend, ranks, "ok")
+        for launcher, backend in (("mpirun", "mpi"), ("horovodrun", "gloo"))
+        for ranks in (1, 3)
+    }
+
+
+def test_slurm_starts_ranks(slurm):
+    assert bench(slurm, "--hosts", "3") == {("srun", name, name, 3, "ok") for name in ("mpi", "gloo")}
+    assert slurm.on("w1", "squeue --noheader --states=PENDING,RUNNING") == ""
+
+
+def test_the_run_becomes_a_report(lab, tmp_path):
+    page = tmp_path / "report.html"
+    lab.run([*lab.argv("report")[:-2], "--output", str(page)], 0)
+    assert "w3" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_fault(world, name):
+    check(FAULTS[name], world, timed=False)
+
+
+def test_down_leaves_nothing(slurm):
+    assert leftovers("vwalk")
+    slurm.hvlab("lab down")
+    assert leftovers("vwalk") == []
