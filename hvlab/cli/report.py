@@ -25,7 +25,7 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
 @click.option(
     "--lang",
     type=click.Choice(LANGUAGES),
-    help="Language of the report. HTML contains both and shows this one first.  [default: en, or the sheet's]",
+    help="Language of the report. HTML has both and shows this one first.  [default: en, or the sheet's]",
 )
 @click.option(
     "--format",

@@ -62,8 +62,8 @@ def fill(text: str, data: ReportData, lang: str, *, pictures: str = "") -> Fille
         has = f"tables for {', '.join(filled.tables)}" if filled.tables else "no table that can be filled"
         raise HvlabError(
             f"run {data.head.run_id} has figures for {', '.join(kinds) or 'no table'}; the sheet has {has}",
-            remedy="measure what the sheet asks for with `hvlab bench --suite lab7` or `--suite lab4`; a table "
-            "is recognised by its header, such as 通信后端 | 服务器数量 | 平均每步耗时",
+            remedy="measure what it asks for with `hvlab bench --suite lab7` or `--suite lab4`; a table is "
+            "recognised by its header, such as 通信后端 | 服务器数量 | 平均每步耗时",
         )
     return filled
 
@@ -93,12 +93,14 @@ def _content(data: ReportData, lang: str, pictures: str) -> Content:
 
     def answer(kind: str) -> list[str]:
         own = [compared[name] for name in names if name in compared]
-        text = {
-            "backends": lambda: words.backends(*_backends(data, ordered[0])) if ordered else "",
-            "models": lambda: words.models(*_models(data)),
-            "compression": lambda: words.compression([*_changes(own[0])] if own else []),
-            "epochs": lambda: words.epochs(counted),
-        }[kind]()
+        given: tuple[Any, ...] = (counted,)
+        if kind == "backends":
+            given = _backends(data, ordered[0]) if ordered else ([], [], False)
+        elif kind == "models":
+            given = _models(data)
+        elif kind == "compression":
+            given = ([*_changes(own[0])] if own else [],)
+        text = getattr(words, kind)(*given)
         shown = curves(data, lang) if text.strip() and kind == "backends" and pictures else ()
         links = [f"![{escaped(name)}]({picture(pictures, plot.key)})" for name, plot in shown]
         return [*links, *_paragraphs(text, lang)]
@@ -157,14 +159,16 @@ def _environment(data: ReportData, words: Any) -> dict[str, str]:
             text = text.replace(old, new)
         return escaped(text)
 
-    table = {row.name: row.values for row in environment.table(data.facts)} if data.facts else {}
+    rows = environment.table(data.facts) if data.facts else ()
+    table = {row.name: row.values for row in rows}
+    empty: Mapping[str, tuple[str, ...]] = {}
     hosts = list(data.facts) or sorted({host for record in data.records for host in record.hosts})
     values = {"servers": words.among(len(hosts), map(escaped, hosts[:_HOSTS]))}
     for name, (row, key) in _ENVIRONMENT.items():
-        recorded = data.stack.get(key)
+        recorded, several = data.stack.get(key), table.get(row, empty)
         if isinstance(recorded, str) and (not table or key == "nccl"):
             values[name] = said(f"torch {recorded}" if key == "torch" else recorded)
-        elif len(several := table.get(row, {})) > 1:
+        elif len(several) > 1:
             own = (words.among(said(value), map(escaped, hosts)) for value, hosts in several.items())
             values[name] = "<br>".join(own)
         else:
@@ -227,14 +231,16 @@ def _compressed(compared: Trained, words: Any) -> list[Values]:
             name: statistics.median(own) for name in ("real", "user", "sys") if (own := repeats.of(name))
         }
         text = "<br>".join(f"{name} {clock(seconds)}" for name, seconds in times.items())
-        cells = {"time": _figure(times["real"], "s", words, text)} if "real" in times else {}
+        cells: dict[str, Figure] = {}
+        if "real" in times:
+            cells["time"] = _figure(times["real"], "s", words, text)
         if accuracy := repeats.of("accuracy"):
             cells["accuracy"] = _figure(statistics.median(accuracy), "%", words)
         devices = "" if one.backend == SERIAL else f"Device# == {one.ranks}"
         if cells:
-            row = {"algorithm": _written(one), "devices": devices, **cells}
+            row: Values = {"algorithm": _written(one), "devices": devices, **cells}
             values.setdefault((_written(one), one.ranks), row)
-    return list(values.values())
+    return [*values.values()]
 
 
 def _changes(compared: Trained) -> Iterator[dict[str, Any]]:
@@ -255,7 +261,7 @@ def _changes(compared: Trained) -> Iterator[dict[str, Any]]:
         yield {"name": name, "ranks": one.ranks, "times": times, "change": change, "repeats": len(changes)}
 
 
-def _backends(data: ReportData, study: Study) -> tuple[list[Any], list[str], bool]:
+def _backends(data: ReportData, study: Study) -> tuple[list[Any], list[list[str]], bool]:
     """Return what the measurements say of the backends, inside one server and across, and of the cores."""
     good = [fit for fit in fits(data.configurations, virtual=data.virtual) if isinstance(fit, Fit)]
     places = []
@@ -271,13 +277,8 @@ def _backends(data: ReportData, study: Study) -> tuple[list[Any], list[str], boo
                 rows[row.configuration.backend] = row
         if rows:
             parts = [*_parts(data, study, good, across=across)]
-            place = {
-                "across": across,
-                "rows": [*rows.values()],
-                "versus": _versus(data, rows),
-                "parts": parts,
-            }
-            places.append(place)
+            versus = _versus(data, rows)
+            places.append({"across": across, "rows": [*rows.values()], "versus": versus, "parts": parts})
     crowds = {str(record.stack.get("oversubscribed", "")): None for record in data.records}
     return places, [re.findall(r"\d+", crowd)[:2] for crowd in crowds if crowd], data.virtual
 
@@ -298,12 +299,14 @@ def _versus(data: ReportData, rows: Mapping[str, StudyRow]) -> dict[str, Any] | 
 
 def _parts(data: ReportData, study: Study, good: list[Fit], *, across: bool) -> Iterator[dict[str, Any]]:
     """Yield what the largest step over each backend is made of."""
+    measured = (one for one in trainings(data.configurations) if one.steps)
+    plain, asked = {"compression": "none"}, (study.workload, study.scaling, across)
     known = {
         one.backend: one
-        for one in sorted(trainings(data.configurations), key=lambda one: one.steps[-1:] and one.steps[-1].ranks)
-        if (one.workload, one.scaling, one.topology != "inside") == (study.workload, study.scaling, across)
-        and dict(one.params) == {**dict(study.params), "compression": "none"} and one.steps
-    }  # fmt: skip
+        for one in sorted(measured, key=lambda one: one.steps[-1].ranks)
+        if (one.workload, one.scaling, one.topology != "inside") == asked
+        and {**plain, **dict(one.params)} == {**dict(study.params), **plain}
+    }
     for name, one in known.items():
         last, explained = one.steps[-1], dominant.step(one, one.steps[-1], matching(good, one))
         if explained is None or one.base is None:
@@ -313,9 +316,9 @@ def _parts(data: ReportData, study: Study, good: list[Fit], *, across: bool) -> 
         loss = max(shares, key=lambda part: shares[part]) if sum(shares.values()) > _SMALL_LOSS else ""
         alone, together = one.base.mean_compute_s, last.mean_compute_s
         yield {
-            "backend": name, "ranks": last.ranks, "seconds": last.seconds, "loss": loss, "sent": one.sent_bytes,
-            "shares": {"compute": explained.numbers["compute"], **shares}, "slots": one.slots,
-            "across": across, "growth": together / alone if alone and together else 1.0,
+            "backend": name, "ranks": last.ranks, "seconds": last.seconds, "loss": loss,
+            "sent": one.sent_bytes or 0, "shares": {"compute": explained.numbers["compute"], **shares},
+            "slots": one.slots, "across": across, "growth": together / alone if alone and together else 1.0,
         }  # fmt: skip
 
 
@@ -327,17 +330,19 @@ def _models(data: ReportData) -> tuple[Any, list[Any]]:
         (one, [model for model in models if one.names.items() <= model.names.items()])
         for one in ratios if one not in models
     ]  # fmt: skip
-    rank = {"inside": 0, "across": 1}
-    chosen = max(
-        groups, key=lambda group: (len(group[1]), rank.get(group[0].names["topology"], 1)), default=None
-    )
-    return chosen or (None, [])
+    ranks = [(len(group), one.names["topology"] != "inside") for one, group in groups]
+    return groups[ranks.index(max(ranks))] if groups else (None, [])
 
 
 def _why(data: ReportData, kind: str, group: str | None, place: Mapping[str, str]) -> str:
     """Return why a row has no figures: in English, for the terminal."""
-    what, name = ("algorithm", _written) if kind == "compression" else ("backend", lambda one: one.backend)
-    own = {one: repeats for one, repeats in data.training.items() if name(one) == group}
+    compressed = kind == "compression"
+    what = "algorithm" if compressed else "backend"
+    own = {
+        one: repeats
+        for one, repeats in data.training.items()
+        if group == (_written(one) if compressed else one.backend)
+    }
     if group is None:
         return f"this is no {what} that hvlab knows"
     if not own:

@@ -73,14 +73,14 @@ class Content:
     environment: Mapping[str, str] = field(default_factory=dict)
     trainings: Sequence[SheetTraining] = ()
     names: Mapping[str, str] = field(default_factory=dict)
-    answer: Callable[[str], Sequence[str]] = lambda kind: ()
+    answer: Callable[[str], Sequence[str]] = lambda _: ()
     epochs: str = ""
     why: Callable[[str, str | None, Mapping[str, str]], str] = lambda *_: "not measured"
 
 
 @dataclass(frozen=True)
 class Filled:
-    """The filled text, the kinds of its tables, the tasks answered, and messages with the lines they are about.
+    """The filled text, the kinds of its tables, the tasks answered, and messages with their lines.
 
     ``figures`` counts the rows with figures.
     """
@@ -238,7 +238,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _parse(line: str) -> _Row:
-    before = _BEFORE.match(line)[0]  # type: ignore[index] - it matches any text
+    before = "".join(_BEFORE.findall(line)[:1])
     inside = line[len(before) :].rstrip()
     if _PIPE.match(inside, max(len(inside) - 1, 0)):
         inside = inside[:-1]
@@ -266,8 +266,8 @@ def _tables(page: Sequence[str]) -> Iterator[_Table]:
         if number not in code and (line := page[number].strip()):
             heading = _HEADING.match(page[number])
             depth = len(heading[1]) if heading else _PARAGRAPH
-            if heading:
-                over = [*itertools.takewhile(lambda each: not depth <= each[0] < _PARAGRAPH, over)]
+            ended = (at for at, (other, *_) in enumerate(over) if heading and depth <= other < _PARAGRAPH)
+            del over[next(ended, len(over)) :]
             over.append((depth, number, line))
         number += 1
 
@@ -404,8 +404,9 @@ class _Filling:
         for number in sorted(groups, key=lambda one: len(given[one]) < len(self.heads.place)):
             own = left.get(groups[number] or "", [])
             fitting = (each for each in own if _agrees(given[number], each) and not self.old[number].dots)
-            if (values := next(fitting, None)) is not None:
-                own.remove(taken.setdefault(number, values))
+            if (found := next(fitting, None)) is not None:
+                own.remove(found)
+                taken[number] = found
         last = {name: number for number, name in groups.items()}
         end = max((number for name, number in last.items() if name), default=last.get(None, self.heads.row))
         above: str | None = None
@@ -462,11 +463,8 @@ class _Filling:
             self.count += 1
             for head, value in values.items():
                 # Words in which a row gives its place stay, such as Device# == 2.
-                if (
-                    head in self.heads.columns
-                    and head != self.heads.group
-                    and not (head in given and not str(value).isdigit() and isinstance(value, str))
-                ):
+                stays = head in given and not str(value).isdigit()
+                if head in self.heads.columns and head != self.heads.group and not stays:
                     unit = self.heads.units.get(head, "")
                     text = value if isinstance(value, str) else value.get(unit, value[""])
                     cells[self.heads.columns[head]] = text
@@ -557,7 +555,7 @@ def _paragraphs(page: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[i
     first = last = -1
     for number in (*numbers, len(page)):
         line = page[number] if number < len(page) else ""
-        goes_on = 0 <= first and number == last + 1 and line.strip() and not _OWN.match(line)
+        goes_on = first >= 0 and number == last + 1 and line.strip() and not _OWN.match(line)
         if goes_on and not page[last].lstrip("> \t").startswith("#"):
             last = number
             continue

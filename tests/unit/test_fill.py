@@ -472,7 +472,7 @@ def test_tables_of_several_trainings_get_their_own_figures(store):
 def test_a_run_fills_the_table_of_compressions(store, lang):
     filled = run(store, runs.LAB4, COMPRESSION, lang)
     assert filled.tables == ("compression",)
-    assert [note for line, note in filled.notes if not line][0] == "the sheet has no table for environment"
+    assert next(note for line, note in filled.notes if not line) == "the sheet has no table for environment"
     assert "2m22.338s" not in filled.text
     naive = next(line for line in filled.text.splitlines() if line.startswith("| float8"))
     assert naive.rstrip(" |").endswith("9.58%")
@@ -615,7 +615,8 @@ def reasons(filled):
 
 def test_what_stays_empty_is_listed_with_its_reason(serial):
     assert reasons(fill.fill(UNITS, serial, "en")) == {
-        "| NCCL | 1 | 2 | | | | |": f"NCCL servers 1 slots 2: this backend was not measured in run {runs.LAB7}",
+        "| NCCL | 1 | 2 | | | | |": "NCCL servers 1 slots 2: this backend was not measured in run "
+        f"{runs.LAB7}",
         "| MPI | 4 | 4 | | | | |": "MPI servers 4 slots 4: measured at servers x slots of "
         "1x1, 1x2, 2x1, 2x2, 3x1, 3x2",
         "| Abacus | 1 | 2 | | | | |": "Abacus servers 1 slots 2: this is no backend that hvlab knows",
