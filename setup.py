@@ -57,7 +57,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_namespace_packages(include=["hvlab", "hvlab.*"], exclude=["*__pycache__"]),
-    package_data={"": ["*.yml"]},
+    package_data={"": ["*.yml", "*.xz"]},
     cmdclass={"build_py": BuildPy},
     install_requires=requirements("run"),
     extras_require={"dev": requirements("dev")},

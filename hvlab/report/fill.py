@@ -42,7 +42,10 @@ _ENVIRONMENT = {
 }  # fmt: skip
 _HOSTS = 12
 # How many of a figure's unit there are in the units that the head of a column may name.
-_PER = {"s": {"s": 1, "ms": 1e3, "us": 1e6, "min": 1 / 60}, "ratio": {"%": 100}}
+_PER: Mapping[str, Mapping[str, float]] = {
+    "s": {"s": 1, "ms": 1e3, "us": 1e6, "min": 1 / 60},
+    "ratio": {"%": 100},
+}
 _COMPRESSIONS = (SERIAL, "none", "naive8", "8bit", "fp16", "bf16")
 _PARTS = ("waiting", "latency", "bandwidth", "communication", "other")
 # Below this share of a step, it does not matter what is lost beside compute.
@@ -159,14 +162,12 @@ def _environment(data: ReportData, words: Any) -> dict[str, str]:
             text = text.replace(old, new)
         return escaped(text)
 
-    rows = environment.table(data.facts) if data.facts else ()
-    table = {row.name: row.values for row in rows}
-    empty: Mapping[str, tuple[str, ...]] = {}
+    table = {row.name: row.values for row in environment.table(data.facts)}
     hosts = list(data.facts) or sorted({host for record in data.records for host in record.hosts})
     values = {"servers": words.among(len(hosts), map(escaped, hosts[:_HOSTS]))}
     for name, (row, key) in _ENVIRONMENT.items():
-        recorded, several = data.stack.get(key), table.get(row, empty)
-        if isinstance(recorded, str) and (not table or key == "nccl"):
+        recorded, several = data.stack.get(key), table[row]
+        if isinstance(recorded, str) and (not data.facts or key == "nccl"):
             values[name] = said(f"torch {recorded}" if key == "torch" else recorded)
         elif len(several) > 1:
             own = (words.among(said(value), map(escaped, hosts)) for value, hosts in several.items())
