@@ -65,13 +65,13 @@ def command(
     folder: Path | None,
 ) -> int:
     """Write a report on RUN (default: the last run): which backend is best, tables, plots and findings."""
+    if in_place and (output or not template):
+        raise UsageError("--in-place changes the sheet of --fill", remedy="give --fill, and no --output")
     store = Store(folder.absolute() if folder else results_dir())
     if history:
         if template is not None:
             raise UsageError("--fill takes the figures of one run", remedy="leave out --history")
         return _history(store, run, history, output=output, output_format=output_format, lang=lang or "en")
-    if in_place and (output or not template):
-        raise UsageError("--in-place changes the sheet of --fill", remedy="give --fill, and no --output")
     run_data = reading.read(store, run)
     if template is not None:
         if output_format:
