@@ -83,7 +83,7 @@ $(INSTALLED): setup.py requirements/run.txt requirements/dev.txt | system
 		echo "  what to do: install one, or say which: make install PYTHON=/path/to/python3.11"; exit 1; }
 	$(call say,virtual environment .venv with $(PYTHON): a minute)
 	@test -x .venv/bin/pip || $(PYTHON) -m venv --clear .venv
-	@.venv/bin/pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
+	@.venv/bin/pip install --quiet --quiet --disable-pip-version-check -e . -r requirements/dev.txt -c requirements/run.txt
 	@touch $@
 
 system:

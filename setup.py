@@ -13,12 +13,29 @@ PROJECT = (
     "inventory", "tests/__init__.py", "tests/node", "hvlab/ansible", "hvlab/workloads/programs",
     "hvlab/health/node", "hvlab/health/machines",
 )  # fmt: skip
-
-
-def requirements(name: str) -> list[str]:
-    """Return the requirement lines of ``requirements/<name>.txt``."""
-    lines = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith(("#", "-"))]
+# What the driver and the playbooks need on the controller. requirements/ pins what hvlab is tested with.
+REQUIRES = (
+    "ansible-core~=2.19.14",
+    "ansible-runner~=2.4",
+    "ansible~=12.3",
+    "click~=8.5",
+    "jinja2~=3.1",
+    "junitparser~=5.0",
+    "matplotlib~=3.11",
+    "numpy~=2.4",
+    "optuna~=5.0",
+    "paramiko~=5.1",
+    "pip>=22.2",
+    "prometheus-client>=0.26,<1",
+    "pysequoia~=0.1.35",
+    "pydantic~=2.13",
+    "pytest-testinfra~=10.2",
+    "pytest~=9.2",
+    "pyyaml>=6.0.4",
+    "resolvelib~=1.2",
+    "rich~=15.0",
+    "scipy~=1.17",
+)
 
 
 class BuildPy(build_py):
@@ -37,12 +54,7 @@ class BuildPy(build_py):
 
     def get_source_files(self) -> list[str]:
         """Return what a source distribution holds."""
-        return [
-            *super().get_source_files(),
-            *map(str, self._files()),
-            "requirements/run.txt",
-            "requirements/dev.txt",
-        ]
+        return [*super().get_source_files(), *map(str, self._files())]
 
     def _files(self) -> list[Path]:
         paths = [ROOT / name for name in PROJECT]
@@ -57,9 +69,8 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_namespace_packages(include=["hvlab", "hvlab.*"], exclude=["*__pycache__"]),
-    package_data={"": ["*.yml"]},
+    package_data={"": ["*.yml", "*.xz"]},
     cmdclass={"build_py": BuildPy},
-    install_requires=requirements("run"),
-    extras_require={"dev": requirements("dev")},
+    install_requires=REQUIRES,
     entry_points={"console_scripts": ["hvlab=hvlab.__main__:main"]},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import click
@@ -24,9 +25,7 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
 @click.option(
     "--lang",
     type=click.Choice(LANGUAGES),
-    default="en",
-    show_default=True,
-    help="Language of the report. HTML contains both and shows this one first.",
+    help="Language of the report. HTML has both and shows this one first.  [default: en, or the sheet's]",
 )
 @click.option(
     "--format",
@@ -37,15 +36,16 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="File to write.  [default: report.html, .md or .pdf in the run's folder]",
+    help="File to write.  [default: report.html, .md or .pdf in the run's folder, or SHEET.filled.md]",
 )
 @click.option(
     "--fill",
     "template",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Fill in the tables of the lab sheet FILE.md instead of writing a report.",
-    metavar="FILE.md",
+    help="Instead, fill in the tables of the lab sheet SHEET.md and answer its tasks.",
+    metavar="SHEET.md",
 )
+@click.option("--in-place", is_flag=True, help="With --fill: change SHEET.md itself, and keep a copy.")
 @click.option(
     "--history",
     type=click.Choice(list(METRICS)),
@@ -57,29 +57,33 @@ def command(
     *,
     history: str | None,
     run: str | None,
-    lang: str,
+    lang: str | None,
     output_format: str | None,
     output: Path | None,
     template: Path | None,
+    in_place: bool,
     folder: Path | None,
 ) -> int:
     """Write a report on RUN (default: the last run): which backend is best, tables, plots and findings."""
+    if in_place and (output or not template):
+        raise UsageError("--in-place changes the sheet of --fill", remedy="give --fill, and no --output")
     store = Store(folder.absolute() if folder else results_dir())
     if history:
         if template is not None:
             raise UsageError("--fill takes the figures of one run", remedy="leave out --history")
-        return _history(store, run, history, output=output, output_format=output_format, lang=lang)
+        return _history(store, run, history, output=output, output_format=output_format, lang=lang or "en")
     run_data = reading.read(store, run)
     if template is not None:
-        if output_format or output:
-            raise UsageError("--fill changes the lab sheet itself", remedy="leave out --format and --output")
-        _fill(template, run_data, lang)
+        if output_format:
+            raise UsageError("--fill writes the sheet's own format, Markdown", remedy="leave out --format")
+        beside = output or template.with_name(f"{template.stem}.filled.md")
+        _fill(template, template if in_place else beside, run_data, lang)
         return 0
     chosen = _format(output_format, output)
     if output is None:
         output = store.run_folder(run_data.head.run_id) / f"report.{chosen}"
         output.parent.mkdir(parents=True, exist_ok=True)
-    return _tell(write(run_data, output.absolute(), output_format=chosen, lang=lang))
+    return _tell(write(run_data, output.absolute(), output_format=chosen, lang=lang or "en"))
 
 
 def _format(output_format: str | None, output: Path | None) -> str:
@@ -116,32 +120,36 @@ def _history(
     return _tell(save(page, path, name=f"{lab} {metric}", output_format=chosen, lang=lang))
 
 
-def _fill(template: Path, run_data: reading.ReportData, lang: str) -> None:
-    from hvlab.report import analysis, fill, images, markdown  # noqa: PLC0415 - only this option needs them
+def _fill(template: Path, output: Path, run_data: reading.ReportData, lang: str | None) -> None:
+    from hvlab.report import fill, images, sheet  # noqa: PLC0415 - only this option needs them
 
-    folder = template.with_name(f"{template.stem}{FILES}")
+    folder = output.with_name(f"{output.stem}{FILES}")
     try:
         text = template.read_bytes().decode("utf-8")
+        lang = lang or sheet.language(text)
         filled = fill.fill(text, run_data, lang, pictures=folder.name)
-        # The pictures of an answer that stays are of another run.
-        curves = analysis.curves(run_data) if "backends" in filled.answers else []
-        plots = [one for one in curves if markdown.picture(folder.name, one.key) in filled.text]
-        if plots:
-            images.write(plots, load(lang), folder)
+        if "backends" in filled.answered:
+            images.write([plot for _, plot in fill.curves(run_data, lang)], load(lang), folder)
         # Whole or not at all, and where a link to it leads.
-        write_file(template.resolve(), filled.text.encode("utf-8"), mode=template.stat().st_mode & 0o7777)
+        target = output.resolve()
+        if kept := _keep(target, filled.text.encode("utf-8")):
+            click.echo(f"{output} was kept as {kept.name}", err=True)
+        write_file(target, filled.text.encode("utf-8"), mode=template.stat().st_mode & 0o7777)
     except (OSError, UnicodeDecodeError) as error:
         problem = f"{template} cannot be filled: {getattr(error, 'strerror', None) or error}"
-        raise UsageError(problem, remedy="name a Markdown file in UTF-8 that can be written") from error
-    for each in filled.overwritten:
-        change = f"{each.head}: {each.old} -> {each.new or 'nothing, the row was replaced'}"
-        click.echo(f"{template}, line {each.line}: {change}", err=True)
-    for left in filled.left:
-        names = ", ".join(left.trainings)
-        problem = f"this table ({left.kind}) was left alone: the text above it names none of {names}"
-        click.echo(f"{template}, line {left.line}: {problem}", err=True)
-    for name in filled.missing:
-        click.echo(f"{template} has no table for {name}", err=True)
-    for empty in filled.empty:
-        click.echo(f"{template}, line {empty.line}: {analysis.why_empty(run_data, empty)}", err=True)
-    click.echo(template.absolute())
+        raise UsageError(
+            problem, remedy="name a Markdown file in UTF-8, and a file that can be written"
+        ) from error
+    for line, note in filled.notes:
+        click.echo(f"{output}, line {line}: {note}" if line else note, err=True)
+    click.echo(output.absolute())
+
+
+def _keep(path: Path, content: bytes) -> Path | None:
+    """Return the copy of a file that is about to be overwritten with something else."""
+    if not path.exists() or path.read_bytes() == content:
+        return None
+    names = (path.with_name(f"{path.name}.~{number}~") for number in itertools.count(1))
+    kept = next(name for name in names if not name.exists())
+    write_file(kept, path.read_bytes(), mode=path.stat().st_mode & 0o7777)
+    return kept

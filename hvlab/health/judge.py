@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from junitparser import TestCase
+
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some
 from hvlab.health.ask import Answered
 from hvlab.health.node import machine, subjects
@@ -91,15 +93,13 @@ def verdict(checks: Sequence[HealthCheck]) -> HvlabError | None:
 def as_junit(checks: Sequence[HealthCheck], name: str) -> str:
     """Return the checks as JUnit XML: a suite for each host; soft faults pass, with an output."""
     hosts = dict.fromkeys(check.host for check in checks)
-    suites = [
-        junit.JUnitSuite(host, [_test(check) for check in checks if check.host == host]) for host in hosts
-    ]
+    suites = [junit.suite(host, [_test(check) for check in checks if check.host == host]) for host in hosts]
     return junit.document(f"hvlab health {name}", suites)
 
 
-def _test(check: HealthCheck) -> junit.Test:
+def _test(check: HealthCheck) -> TestCase:
     reason = f"{check.observed}\nwhat to do: {check.remedy}" if check.wrong else check.observed
-    return junit.Test(
+    return junit.case(
         name=check.check,
         classname=check.host,
         failure=reason if check.unfit else None,

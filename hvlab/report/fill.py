@@ -1,180 +1,359 @@
-"""A given lab sheet, filled in place with what a run measured."""
+"""What one run puts into a lab sheet: its figures, its environment, and answers to the sheet's tasks."""
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
 
-from hvlab.base.errors import UsageError
-from hvlab.lab.backends import SERIAL
-from hvlab.report import analysis, compression, conditions, labels
-from hvlab.report.blocks import Number, Say, Value
+import jinja2
+
+from hvlab.analysis.model import dominant
+from hvlab.analysis.model.choice import matching
+from hvlab.analysis.model.fit import Fit, fits
+from hvlab.analysis.model.training import trainings
+from hvlab.base.errors import HvlabError
+from hvlab.base.paths import project_dir
+from hvlab.lab import environment
+from hvlab.lab.backends import BACKENDS, SERIAL
+from hvlab.report import speedup
+from hvlab.report.blocks import Plot
 from hvlab.report.data import ReportData
-from hvlab.report.markdown import text as markdown
+from hvlab.report.markdown import escaped, picture
+from hvlab.report.sheet import Content, Figure, Filled, SheetTraining, Values, fill_in, unit_of
 from hvlab.report.study import Study, StudyRow, studies
-from hvlab.report.words import Words, load, shown
-from hvlab.results.formats import lab_sheet
-from hvlab.results.formats.lab_sheet import Filled, Sheet, SheetTraining
-from hvlab.results.formats.sheet_rows import SheetFigure, Values
-from hvlab.results.formats.sheet_words import unit_of
+from hvlab.report.words import clock, scaled, shown
+from hvlab.results.configurations import Configuration, Repeats
+from hvlab.statistics.interval import mean
+from hvlab.statistics.sequential import holds
+from hvlab.statistics.verdict import Pair
 
-# The lab sheet measures this training; another is taken where it was not measured.
+# Lab sheets measure this training; another is taken where it was not measured.
 _TRAINING = "mnist"
-# 98.35 %, as the lab sheet has it.
-_DIGITS_OF_PERCENT = 4
+_TITLES = {name: backend.title for name, backend in BACKENDS.items() if name != SERIAL}
+# Rows of the sheet's environment: the row of hvlab's table, and the key of a record's stack.
+_ENVIRONMENT = {
+    "nic": ("NIC", "nics"), "gpu": ("GPU", "gpus"), "gpu_link": ("GPU link", "link"), "os": ("OS", "os"),
+    "driver": ("GPU driver", "driver"), "nic_driver": ("NIC driver", "nic_driver"),
+    "framework": ("Frameworks", "torch"), "cuda": ("CUDA", "cuda"), "nccl": ("NCCL", "nccl"),
+}  # fmt: skip
+_HOSTS = 12
+# How many of a figure's unit there are in the units that the head of a column may name.
+_PER: Mapping[str, Mapping[str, float]] = {
+    "s": {"s": 1, "ms": 1e3, "us": 1e6, "min": 1 / 60},
+    "ratio": {"%": 100},
+}
+_COMPRESSIONS = (SERIAL, "none", "naive8", "8bit", "fp16", "bf16")
+_PARTS = ("waiting", "latency", "bandwidth", "communication", "other")
+# Below this share of a step, it does not matter what is lost beside compute.
+_SMALL_LOSS = 0.1
+Trained = Mapping[Configuration, Repeats]
 
 
 def fill(text: str, data: ReportData, lang: str, *, pictures: str = "") -> Filled:
-    """Return the Markdown text with its tables filled from a run, and its tasks of analysis answered.
+    """Return the sheet filled from a run. ``pictures`` is the folder that curves are linked from.
 
-    What else stands in the text stays as it is; filling it again changes nothing. ``missing`` of the result
-    names the tables there are figures for that the text has no place for. ``pictures`` is the folder that
-    curves are linked from; without, there are none. Raises UsageError where nothing can be filled.
+    Raises HvlabError where no figure of the run fits.
     """
-    content = replace(sheet(data, lang), analyses=analysis.paragraphs(data, load(lang), pictures))
-    filled = lab_sheet.fill(text, content)
-    if not content.known():
-        raise UsageError(
-            f"run {data.head.run_id} holds nothing that a lab sheet asks for",
-            remedy="measure with `hvlab bench --suite lab7` or `--suite lab4`",
-        )
-    if not filled.tables:
-        tables = ", ".join(content.known())
-        raise UsageError(
-            f"the text has none of the tables that run {data.head.run_id} can fill: {tables}",
-            remedy="a table is recognised by its header, such as 通信后端 | 服务器数量 | 平均每步耗时",
+    content = _content(data, lang, pictures)
+    filled = fill_in(text, content)
+    if not filled.figures and filled.tables != ("environment",):
+        kinds = dict.fromkeys(kind for one in content.trainings for kind, rows in one.rows.items() if rows)
+        has = f"tables for {', '.join(filled.tables)}" if filled.tables else "no table that can be filled"
+        raise HvlabError(
+            f"run {data.head.run_id} has figures for {', '.join(kinds) or 'no table'}; the sheet has {has}",
+            remedy="measure what it asks for with `hvlab bench --suite lab7` or `--suite lab4`; a table is "
+            "recognised by its header, such as 通信后端 | 服务器数量 | 平均每步耗时",
         )
     return filled
 
 
-def sheet(data: ReportData, lang: str) -> Sheet:
-    """Return what a lab sheet asks for as Markdown that fits its cells."""
-    words = load(lang)
-    # The lab sheet's own training comes first, and with weak scaling.
+def curves(data: ReportData, lang: str) -> list[tuple[str, Plot]]:
+    """Return the curve of speed-up of each training, with its name."""
+    named = ((_words(lang).curve(" ".join(_name(study)), study.scaling), study) for study in studies(data))
+    plots = ((name, speedup.curve(data, study, name, at)) for at, (name, study) in enumerate(named, 1))
+    return [(name, plot) for name, plot in plots if plot]
+
+
+def _content(data: ReportData, lang: str, pictures: str) -> Content:
+    words = _words(lang)
     ordered = sorted(studies(data), key=lambda one: (one.workload != _TRAINING, one.scaling != "weak"))
-    compared = compression.comparisons(data)
-    default = _training((), ordered[:1], compared[:1], words)
-    names = dict.fromkeys([*map(_name, ordered), *map(_name, compared)])
-    backends = dict.fromkeys(row.configuration.backend for study in ordered for row in study.rows)
-    configurations = [configuration for one in compared for configuration, _ in one.rows]
-    return Sheet(
-        environment=_environment(data, words) if data.facts else {},
-        inside=default.inside,
-        across=default.across,
-        compression=default.compression,
-        names={name: markdown(labels.backend(name), words) for name in backends},
-        algorithms={
-            compression.written(one): markdown(compression.algorithm(one), words) for one in configurations
-        },
-        trainings=[
-            _training(
-                name,
-                [study for study in ordered if _name(study) == name],
-                [one for one in compared if _name(one) == name],
-                words,
-            )
-            for name in names
-        ],
-    )
-
-
-def _name(training: Study | compression.CompressionStudy) -> tuple[str, ...]:
-    """Return what a training is called by in a text: its workload, and its model."""
-    model = dict(training.params).get("model")
-    return (training.workload, str(model)) if model else (training.workload,)
-
-
-def _training(
-    name: tuple[str, ...],
-    measured: Sequence[Study],
-    compared: Sequence[compression.CompressionStudy],
-    words: Words,
-) -> SheetTraining:
-    """Return the rows of the first of the trainings that are called so."""
-    rows = measured[0].rows if measured else ()
-    return SheetTraining(
-        name,
-        inside=_speedup((row for row in rows if row.configuration.inside), words),
-        across=_speedup(_across(rows), words),
-        compression=_compression(compared[0], words) if compared else (),
-    )
-
-
-def _across(rows: Sequence[StudyRow]) -> list[StudyRow]:
-    """Return the rows of several servers, with those of one that they are compared with."""
-    slots = {1, *(row.configuration.slots for row in rows if row.configuration.across)}
-    return [row for row in rows if row.configuration.slots in slots]
-
-
-def _environment(data: ReportData, words: Words) -> dict[str, str]:
-    """Return the values of the environment table by what each row asks for."""
-    rows = conditions.sheet(data).rows
-    return {
-        name.key.rpartition(".")[2]: markdown(value, words)
-        for _, name, value in rows
-        if isinstance(name, Say)
+    compared = {_named(*group): group for group in reversed(_compressions(data))}
+    by_name = {_name(study): study for study in reversed(ordered)}
+    names = sorted(dict.fromkeys([*map(_name, ordered), *compared]), key=lambda name: name[0] != _TRAINING)
+    epochs = {str(one.get("epochs", "")) for one in data.training if names and _named(one) == names[0]}
+    counted = epochs.pop() if len(epochs) == 1 else ""
+    rows = {
+        name: {
+            **_speedups(by_name.get(name), words),
+            "compression": _compressed(compared.get(name, {}), words),
+        }
+        for name in names
     }
 
+    def answer(kind: str) -> list[str]:
+        own = [compared[name] for name in names if name in compared]
+        given: tuple[Any, ...] = (counted,)
+        if kind == "backends":
+            given = _backends(data, ordered[0]) if ordered else ([], [], False)
+        elif kind == "models":
+            given = _models(data)
+        elif kind == "compression":
+            given = ([*_changes(own[0])] if own else [],)
+        text = getattr(words, kind)(*given)
+        shown = curves(data, lang) if text.strip() and kind == "backends" and pictures else ()
+        links = [f"![{escaped(name)}]({picture(pictures, plot.key)})" for name, plot in shown]
+        return [*links, *_paragraphs(text, lang)]
 
-# How many of a figure's unit there are in the units that the head of a column may name.
-_PER: Mapping[str, Mapping[str, float]] = {
-    "s": {"s": 1, "ms": 1e3, "us": 1e6, "min": 1 / 60},
-    "samples/s": {"samples/s": 1},
-    "x": {"x": 1},
-    "ratio": {"%": 100},
-    "%": {"%": 1},
-}
+    return Content(
+        environment=_environment(data, words) if data.records else {},
+        trainings=[SheetTraining(name, kinds) for name, kinds in rows.items()],
+        names={**words.names, **_TITLES},
+        answer=answer,
+        epochs=counted,
+        why=lambda kind, group, place: _why(data, kind, group, place),
+    )
 
 
-def _figure(number: Number, words: Words, said: str = "") -> SheetFigure:
-    """Return a figure with its unit, or as it is ``said``, and its bare number in the units of heads."""
-    digits = _DIGITS_OF_PERCENT if number.unit == "%" else number.digits
+@cache
+def _words(lang: str) -> Any:
+    """Return the template of a language as a module: its words and macros by name."""
+    jinja = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(project_dir() / "templates/sheet"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701 - Markdown; what hosts say is escaped
+    )
+    jinja.globals["titles"] = _TITLES
+    jinja.filters |= {
+        "number": shown,
+        "escaped": escaped,
+        "percent": lambda share: f"{100 * share:.0f}%",
+        "time": lambda seconds: _shown(seconds, "s", {}),
+        "bytes": lambda size: _shown(size, "B", {}),
+    }
+    return jinja.get_template(f"{lang}.md.j2").module
+
+
+def _paragraphs(text: str, lang: str) -> list[str]:
+    """Return the paragraphs of an answer, a line each."""
+    lines = ([line.strip() for line in part.splitlines()] for part in text.split("\n\n"))
+    return [part for own in lines if (part := ("" if lang == "zh" else " ").join(filter(None, own)))]
+
+
+def _name(study: Study) -> tuple[str, ...]:
+    """Return what a training is called by: its workload, and its model."""
+    return tuple(str(name) for name in (study.workload, dict(study.params).get("model")) if name)
+
+
+def _named(one: Configuration, *_: Configuration) -> tuple[str, ...]:
+    return tuple(str(name) for name in (one.workload, one.get("model")) if name)
+
+
+def _environment(data: ReportData, words: Any) -> dict[str, str]:
+    """Return the rows of the environment table; without facts, what the records say."""
+
+    def said(text: str) -> str:
+        for old, new in words.facts.items():
+            text = text.replace(old, new)
+        return escaped(text)
+
+    table = {row.name: row.values for row in environment.table(data.facts)}
+    hosts = list(data.facts) or sorted({host for record in data.records for host in record.hosts})
+    values = {"servers": words.among(len(hosts), map(escaped, hosts[:_HOSTS]))}
+    for name, (row, key) in _ENVIRONMENT.items():
+        recorded, several = data.stack.get(key), table[row]
+        if isinstance(recorded, str) and (not data.facts or key == "nccl"):
+            values[name] = said(f"torch {recorded}" if key == "torch" else recorded)
+        elif len(several) > 1:
+            own = (words.among(said(value), map(escaped, hosts)) for value, hosts in several.items())
+            values[name] = "<br>".join(own)
+        else:
+            values[name] = "".join(map(said, several))
+    return {**values, "driver": words.driver(values["driver"], values.pop("nic_driver"))}
+
+
+def _shown(value: float, unit: str, units: Mapping[str, str]) -> str:
+    factor, name = scaled(value, unit)
+    count = f"{value / factor:.2f}" if unit == "%" else shown(value / factor)
+    return f"{count}{'' if name in ('', '%') else chr(0xA0)}{units.get(name, name)}"
+
+
+def _figure(value: float, unit: str, words: Any, text: str = "") -> Figure:
+    """Return a figure with its unit or as ``text`` says it, and as a bare number in the units of heads."""
     # What a command of the user's own counts may be called an image in the head, too.
-    per = _PER.get(number.unit) or {unit_of(f"({number.unit})") or number.unit: 1}
-    plain = {unit: shown(number.value * factor, digits) for unit, factor in per.items()}
-    return SheetFigure(said or markdown(number, words), plain)
+    per = _PER.get(unit) or {unit_of(f"({unit})") or unit: 1}
+    plain = {name: f"{value:.2f}" if unit == "%" else shown(value * factor) for name, factor in per.items()}
+    return {**plain, "": text or _shown(value, unit, words.units)}
 
 
-def _speedup(rows: Iterable[StudyRow], words: Words) -> list[Values]:
-    """Return the rows as the lab sheet has them: one for each backend, number of servers and of GPUs."""
-    values: dict[tuple[str, int, int], Values] = {}
-    for row in rows:
-        if row.step is None and row.throughput is None:
-            continue
-        backend, servers, slots = place = (
-            row.configuration.backend,
-            len(row.configuration.hosts),
-            row.configuration.slots,
-        )
+def _speedups(study: Study | None, words: Any) -> dict[str, list[Values]]:
+    """Return a row for each backend, number of servers and of ranks; those of one server are of one host."""
+    rows = [row for row in study.rows if row.step or row.throughput] if study else []
+    alone = Counter(row.configuration.hosts for row in rows if row.configuration.inside).most_common(1)
+    usual = [row for row in rows if row.configuration.across or row.configuration.hosts == alone[0][0]]
+    slots = {"1", *(str(row.configuration.slots) for row in usual if row.configuration.across)}
+    values: dict[tuple[str, ...], Values] = {}
+    for row in usual:
+        place = (row.configuration.backend, *map(str, row.layout))
         figures = {
-            "step": (row.step, "s"),
-            "throughput": (row.throughput, row.configuration.unit("throughput")),
-            "speedup": (row.speedup, "x"),
-            "efficiency": (row.efficiency, "ratio"),
-        }
-        cells = {
-            name: _figure(Number(figure.mid, unit), words)
-            for name, (figure, unit) in figures.items()
-            if figure
-        }
-        where: Values = {"backend": backend, "servers": str(servers), "slots": str(slots)}
-        values.setdefault(place, {**where, **cells})
-    return list(values.values())
+            "step": (row.step, "s"), "throughput": (row.throughput, row.configuration.unit("throughput")),
+            "speedup": (row.speedup, "x"), "efficiency": (row.efficiency, "ratio"),
+        }  # fmt: skip
+        cells = {name: _figure(one.mid, unit, words) for name, (one, unit) in figures.items() if one}
+        values.setdefault(place, {**dict(zip(("backend", "servers", "slots"), place, strict=True)), **cells})
+    inside = [one for one in values.values() if one["servers"] == "1"]
+    return {"inside": inside, "across": [one for one in values.values() if one["slots"] in slots]}
 
 
-def _compression(compared: compression.CompressionStudy, words: Words) -> list[Values]:
-    """Return the rows as the lab sheet has them: one for each algorithm and number of devices."""
+def _written(one: Configuration) -> str:
+    """Return what a row of the table of compressions is known by."""
+    return SERIAL if one.backend == SERIAL else str(one.get("compression") or "none")
+
+
+def _compressions(data: ReportData) -> list[Trained]:
+    """Return every group of trainings in which more than one compression was tried."""
+    groups: dict[Any, dict[Configuration, Repeats]] = {}
+    order = {name: place for place, name in enumerate(_COMPRESSIONS)}
+    for one in sorted(data.training, key=lambda one: (order.get(_written(one), len(order)), one.ranks)):
+        key = one.workload, one.without("compression", "scaling", "batch")
+        groups.setdefault(key, {})[one] = data.training[one]
+    return [group for group in groups.values() if len({one.get("compression", "none") for one in group}) > 1]
+
+
+def _compressed(compared: Trained, words: Any) -> list[Values]:
     values: dict[tuple[str, int], Values] = {}
-    for (configuration, repeats), row in zip(compared.rows, compression.sheet(compared).rows, strict=True):
-        devices: Value = Say("compression.devices", {"count": configuration.ranks})
-        cells: dict[str, str | SheetFigure] = {
-            "algorithm": compression.written(configuration),
-            "devices": "" if configuration.backend == SERIAL else markdown(devices, words),
+    for one, repeats in compared.items():
+        times = {
+            name: statistics.median(own) for name in ("real", "user", "sys") if (own := repeats.of(name))
         }
-        if real := repeats.of("real"):
-            cells["time"] = _figure(Number(statistics.median(real), "s"), words, markdown(row[2], words))
+        text = "<br>".join(f"{name} {clock(seconds)}" for name, seconds in times.items())
+        cells: dict[str, Figure] = {}
+        if "real" in times:
+            cells["time"] = _figure(times["real"], "s", words, text)
         if accuracy := repeats.of("accuracy"):
-            cells["accuracy"] = _figure(Number(statistics.median(accuracy), "%"), words)
-        values.setdefault((compression.written(configuration), configuration.ranks), cells)
-    return list(values.values())
+            cells["accuracy"] = _figure(statistics.median(accuracy), "%", words)
+        devices = "" if one.backend == SERIAL else f"Device# == {one.ranks}"
+        if cells:
+            row: Values = {"algorithm": _written(one), "devices": devices, **cells}
+            values.setdefault((_written(one), one.ranks), row)
+    return [*values.values()]
+
+
+def _changes(compared: Trained) -> Iterator[dict[str, Any]]:
+    """Yield what each compression does to time and accuracy, against the same ranks without."""
+    whole = {
+        (one.backend, one.hosts, one.slots): own for one, own in compared.items() if _written(one) == "none"
+    }
+    last = {_written(one): (one, own) for one, own in compared.items() if own.ok}
+    for name, (one, own) in last.items():
+        base = whole.get((one.backend, one.hosts, one.slots))
+        if base is None or base is own:
+            continue
+        mine, theirs = own.values.get("accuracy", {}), base.values.get("accuracy", {})
+        changes = [mine[repeat] - theirs[repeat] for repeat in sorted(mine.keys() & theirs.keys())]
+        real = [statistics.median(each.of("real")) for each in (own, base) if each.of("real")]
+        times = real[0] / real[1] if len(real) > 1 else None
+        change = mean(changes) if changes else None
+        yield {"name": name, "ranks": one.ranks, "times": times, "change": change, "repeats": len(changes)}
+
+
+def _backends(data: ReportData, study: Study) -> tuple[list[Any], list[list[str]], bool]:
+    """Return what the measurements say of the backends, inside one server and across, and of the cores."""
+    good = [fit for fit in fits(data.configurations, virtual=data.virtual) if isinstance(fit, Fit)]
+    places = []
+    for across in (False, True):
+        rows: dict[str, StudyRow] = {}
+        for row in sorted(study.rows, key=lambda row: row.ranks):
+            if (
+                row.ranks > 1
+                and row.configuration.across == across
+                and row.step
+                and row.compression == "none"
+            ):
+                rows[row.configuration.backend] = row
+        if rows:
+            parts = [*_parts(data, study, good, across=across)]
+            versus = _versus(data, rows)
+            places.append({"across": across, "rows": [*rows.values()], "versus": versus, "parts": parts})
+    crowds = {str(record.stack.get("oversubscribed", "")): None for record in data.records}
+    return places, [re.findall(r"\d+", crowd)[:2] for crowd in crowds if crowd], data.virtual
+
+
+def _versus(data: ReportData, rows: Mapping[str, StudyRow]) -> dict[str, Any] | None:
+    """Return how the fastest backend at the largest number of ranks stands to the one next to it."""
+    most = max(row.ranks for row in rows.values())
+    alike = [row for row in rows.values() if row.ranks == most]
+    best, *others = sorted(alike, key=lambda row: row.step.mid if row.step else 0.0)
+    if not others:
+        return None
+    pair = Pair(best.repeats.times("step_time"), others[0].repeats.times("step_time"))
+    (verdict,) = data.compare([pair])
+    kind = "unclear" if verdict.kind == "faster" and not holds(verdict) else verdict.kind
+    names = {"best": best.configuration.backend, "other": others[0].configuration.backend, "ranks": most}
+    return {**names, "kind": kind, "ratio": verdict.ratio, "repeats": min(len(pair.a), len(pair.b))}
+
+
+def _parts(data: ReportData, study: Study, good: list[Fit], *, across: bool) -> Iterator[dict[str, Any]]:
+    """Yield what the largest step over each backend is made of."""
+    measured = (one for one in trainings(data.configurations) if one.steps)
+    plain, asked = {"compression": "none"}, (study.workload, study.scaling, across)
+    known = {
+        one.backend: one
+        for one in sorted(measured, key=lambda one: one.steps[-1].ranks)
+        if (one.workload, one.scaling, one.topology != "inside") == asked
+        and {**plain, **dict(one.params)} == {**dict(study.params), **plain}
+    }
+    for name, one in known.items():
+        last, explained = one.steps[-1], dominant.step(one, one.steps[-1], matching(good, one))
+        if explained is None or one.base is None:
+            continue
+        shares = {part: explained.numbers.get(part, 0.0) for part in _PARTS}
+        shares["latency"] += explained.numbers.get("start", 0.0)
+        loss = max(shares, key=lambda part: shares[part]) if sum(shares.values()) > _SMALL_LOSS else ""
+        alone, together = one.base.mean_compute_s, last.mean_compute_s
+        yield {
+            "backend": name, "ranks": last.ranks, "seconds": last.seconds, "loss": loss,
+            "sent": one.sent_bytes or 0, "shares": {"compute": explained.numbers["compute"], **shares},
+            "slots": one.slots, "across": across, "growth": together / alone if alone and together else 1.0,
+        }  # fmt: skip
+
+
+def _models(data: ReportData) -> tuple[Any, list[Any]]:
+    """Return whether models with more FLOP per byte scale better, and these, where most were compared."""
+    ratios = [one for one in dominant.explain(data.configurations, []) if one.key.startswith("ratio.")]
+    models = [one for one in ratios if one.key == "ratio.model"]
+    groups = [
+        (one, [model for model in models if one.names.items() <= model.names.items()])
+        for one in ratios if one not in models
+    ]  # fmt: skip
+    ranks = [(len(group), one.names["topology"] != "inside") for one, group in groups]
+    return groups[ranks.index(max(ranks))] if groups else (None, [])
+
+
+def _why(data: ReportData, kind: str, group: str | None, place: Mapping[str, str]) -> str:
+    """Return why a row has no figures: in English, for the terminal."""
+    compressed = kind == "compression"
+    what = "algorithm" if compressed else "backend"
+    own = {
+        one: repeats
+        for one, repeats in data.training.items()
+        if group == (_written(one) if compressed else one.backend)
+    }
+    if group is None:
+        return f"this is no {what} that hvlab knows"
+    if not own:
+        left = next((case.reason for case in data.infeasible if f"-{group}-" in case.case), "")
+        return f"infeasible: {left}" if left else f"this {what} was not measured in run {data.head.run_id}"
+    shapes = {one: {"servers": len(one.hosts), "slots": one.slots, "devices": one.ranks} for one in own}
+    there = [own[one] for one in own if all(str(shapes[one][key]) == value for key, value in place.items())]
+    if not there:
+        layouts = sorted({(len(one.hosts), one.slots) for one in own})
+        return "measured at servers x slots of " + ", ".join(f"{hosts}x{slots}" for hosts, slots in layouts)
+    errors = [text for one in there for text in (*one.errors.values(), *one.skipped.values())]
+    failed = errors and not any(one.ok for one in there)
+    return f"every repeat failed: {errors[0]}" if failed else "all that was measured stands in other rows"

@@ -28,7 +28,6 @@ SPELL_BACKENDS = {
     "doctor/knowledge/__init__.py": "families of failures",
     "lab/variants.py": "the default variant of the role horovod, and what starts its ranks",
     "results/formats/records.py": "which backend a tool measures",
-    "results/formats/sheet_words.py": "how lab sheets write them",
 }
 MODULES = sorted((tree.ROOT / "hvlab").rglob("*.py"))
 NODE_PROGRAMS = [path for path in MODULES if "programs" in path.parts]

@@ -90,7 +90,7 @@ def check_junit(text):
         "name": RUN.run_id, "tests": "5", "failures": "1", "skipped": "1", "timestamp": "2026-11-20T15:53:01",
     }  # fmt: skip
     cases = {case.get("name"): case for case in suite.findall("testcase")}
-    assert cases["c1"].get("time") == "12.500"
+    assert cases["c1"].get("time") == "12.5"
     assert cases["c2"].get("time") is None
     assert "time[size_bytes=1024, in_place=True] = 1103.25 us" in cases["c1"].findtext("system-out")
     assert cases["c4"].find("failure").get("message") == 'rank 1 said "no"'
@@ -180,8 +180,12 @@ def test_prometheus_writes_what_is_no_number():
 
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text(), max_size=2))
 def test_junit_is_valid_whatever_a_case_said(name, told, properties):
-    tests = [junit.Test(name, name, 0.5, failure=told, output=told), junit.Test(name, name, skipped=told)]
-    text = junit.document(name, [junit.JUnitSuite(name, tests, "2026-11-20T15:53:01.000Z", properties)])
+    tests = [
+        junit.case(name, name, seconds=0.5, failure=told, output=told), junit.case(name, name, skipped=told),
+    ]  # fmt: skip
+    text = junit.document(
+        name, [junit.suite(name, tests, timestamp="2026-11-20T15:53:01.000Z", properties=properties)]
+    )
     SCHEMA.validate(text)
 
 

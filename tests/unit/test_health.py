@@ -76,7 +76,8 @@ def test_a_silent_host_keeps_none_of_the_others():
     ]
     assert [check.unfit for check in checks] == [False, False, True, False, True, True]
     report = judge.as_junit(checks, "t")
-    assert 'tests="6" failures="3"' in report
+    assert 'tests="6"' in report
+    assert 'failures="3"' in report
     assert "what to do: do" in report
 
 

@@ -18,10 +18,10 @@ from hvlab.doctor import reading
 from hvlab.health import expected
 from hvlab.lab import inventory
 from hvlab.remote.known_hosts import known_keys
-from hvlab.report import data, write
+from hvlab.report import data, sheet, write
 from hvlab.report.document import document
 from hvlab.results import formats
-from hvlab.results.formats import READERS, detect, importing, pods, sheet_tasks
+from hvlab.results.formats import READERS, detect, importing, pods
 from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import Store
 from hvlab.results.summary import sections
@@ -135,7 +135,7 @@ TEXT_READERS = {
     **{f"read {name}": reader.read for name, reader in READERS.items()},
     "detect": lambda text: detect(text, "file"),
     "pods": lambda text: pods.read(text, "file") if pods.knows(text) else None,
-    "sheet answers": lambda text: sheet_tasks.given_answers(text.split("\n")),
+    "sheet answers": lambda text: sheet.fill_in(text, sheet.Content()),
     "doctor": lambda text: reading.diagnose(text.splitlines()),
     "slurm waiting": slurm_queue.waiting,
     "slurm unfit": slurm_queue.unfit,

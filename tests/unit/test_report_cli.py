@@ -91,7 +91,7 @@ def test_wrong_options_are_usage(small, capsys):
     assert report("--lang", "de") == 2
     assert report("--format", "docx") == 2
     assert report("--fill", "x.md", "--format", "pdf") == 2
-    assert "leave out --format and --output" in capsys.readouterr().err
+    assert "leave out --format" in capsys.readouterr().err
 
 
 def page(path):
@@ -197,26 +197,58 @@ SHEET = """||||
 """
 
 
-def test_a_lab_sheet_is_filled_in_place(small, tmp_path, capsys):
+def test_a_lab_sheet_is_filled_beside_it_in_its_language(small, tmp_path, capsys):
     sheet = tmp_path / "sheet.md"
     sheet.write_text(SHEET, "utf-8")
-    assert report("--fill", sheet, "--lang", "zh") == 0
-    assert "3（n1、n2、n3）" in sheet.read_text("utf-8")
-    assert capsys.readouterr().out == f"{sheet}\n"
+    assert report("--fill", sheet) == 0
+    assert sheet.read_text("utf-8") == SHEET
+    filled = tmp_path / "sheet.filled.md"
+    assert "3（n1、n2、n3）" in filled.read_text("utf-8")
+    assert capsys.readouterr().out == f"{filled}\n"
+    assert report("--fill", sheet, "--lang", "en", "--output", tmp_path / "en.md") == 0
+    assert "3 (n1, n2, n3)" in (tmp_path / "en.md").read_text("utf-8")
 
 
-def test_a_lab_sheet_keeps_its_mode_and_link_and_what_is_overwritten_is_told(small, tmp_path, capsys):
+def test_what_is_overwritten_is_kept(small, tmp_path, capsys):
+    sheet, filled = tmp_path / "sheet.md", tmp_path / "sheet.filled.md"
+    sheet.write_text(SHEET, "utf-8")
+    assert report("--fill", sheet) == report("--fill", sheet) == 0
+    assert {path.name for path in tmp_path.glob("sheet*")} == {"sheet.md", "sheet.filled.md"}
+    for number in (1, 2):
+        filled.write_text(f"my words {number}", "utf-8")
+        assert report("--fill", sheet) == 0
+        assert filled.with_name(f"sheet.filled.md.~{number}~").read_text("utf-8") == f"my words {number}"
+    assert "sheet.filled.md was kept as sheet.filled.md.~2~" in capsys.readouterr().err
+
+
+def test_a_sheet_filled_in_place_keeps_its_mode_link_and_copy(small, tmp_path, capsys):
     sheet, link = tmp_path / "sheet.md", tmp_path / "link.md"
-    sheet.write_text(SHEET.replace("|服务器数目| |", "|服务器数目|7|"), "utf-8")
+    before = SHEET.replace("|服务器数目| |", "|服务器数目|7|")
+    sheet.write_text(before, "utf-8")
     sheet.chmod(0o640)
     link.symlink_to(sheet)
-    before = sheet.stat().st_ino
-    assert report("--fill", link, "--lang", "zh") == 0
+    old = sheet.stat().st_ino
+    assert report("--fill", link, "--in-place") == 0
     assert link.is_symlink()
     assert stat.S_IMODE(sheet.stat().st_mode) == 0o640
     # A new file took its place: what was there is never cut off half-way.
-    assert sheet.stat().st_ino != before
+    assert sheet.stat().st_ino != old
+    assert (tmp_path / "sheet.md.~1~").read_text("utf-8") == before
     assert f"{link}, line 3: 服务器数目: 7 -> 3（n1、n2、n3）" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [["--fill", "x.md", "--in-place", "--output", "y.md"], ["--in-place"]])
+def test_in_place_is_of_a_sheet_alone(small, more):
+    assert report(*more) == 2
+
+
+def test_where_no_figure_fits_nothing_is_written(small, tmp_path, capsys):
+    sheet = tmp_path / "sheet.md"
+    sheet.write_text("# no table\n", "utf-8")
+    for more in ((), ("--in-place",)):
+        assert report("--fill", sheet, *more) == 1
+    assert [path.name for path in tmp_path.glob("sheet*")] == ["sheet.md"]
+    assert "no table that can be filled" in capsys.readouterr().err
 
 
 def test_a_lab_sheet_that_is_not_there_is_told(small, tmp_path, capsys):
@@ -234,7 +266,7 @@ def test_pictures_show_where_the_name_of_the_file_has_blanks(results, tmp_path):
     sheet.write_text(f"Across servers\n\n{head}\n1. Compare the backends\n", "utf-8")
     assert report("--output", page) == 0
     assert report("--fill", sheet) == 0
-    for path in (page, sheet):
+    for path in (page, tmp_path / "my sheet.filled.md"):
         links = re.findall(r"!\[.*?\]\((\S+?)\)\n", path.read_text("utf-8"))
         assert links
         assert all((tmp_path / unquote(link)).is_file() for link in links)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from junitparser import TestCase
+
 from hvlab.analysis.baseline.check import BaselineCheck, Result, Status
 from hvlab.analysis.compare import names, rows
 from hvlab.results import tables
@@ -84,20 +86,20 @@ def as_junit(checked: BaselineCheck, *, strict: bool) -> str:
     With ``strict``, what is undecided is a failure too.
     """
     run, baseline = checked.comparison.a, " ".join(kept.run_id for kept in checked.runs)
-    suite = junit.JUnitSuite(
+    suite = junit.suite(
         "hvlab baseline",
         [_test(result, strict=strict) for result in checked.results],
-        run.started_at,
-        {"run": run.run_id, "baseline": baseline, "lab": run.lab},
+        timestamp=run.started_at,
+        properties={"run": run.run_id, "baseline": baseline, "lab": run.lab},
     )
     return junit.document("hvlab baseline check", [suite])
 
 
-def _test(result: Result, *, strict: bool) -> junit.Test:
+def _test(result: Result, *, strict: bool) -> TestCase:
     configuration = result.configuration
     failed = result.status == "regression" or (strict and result.status == "undecided")
     message = f"{result.status}: {result.reason}"
-    return junit.Test(
+    return junit.case(
         " ".join(part for part in (f"{len(configuration.hosts)}x{configuration.slots}", result.name) if part),
         f"{configuration.workload}.{configuration.backend}",
         failure=message if failed else None,

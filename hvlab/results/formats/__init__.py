@@ -1,8 +1,7 @@
-"""Runs as the files of other tools, and files of other tools as runs; and lab sheets, filled in.
+"""Runs as the files of other tools, and files of other tools as runs.
 
 Out: a `MeasuredRun` (a run with its records) is written by `export`, in one of FORMATS.
 In: `importing.import_files` reads a benchmark's log with one of READERS and puts it into the store.
-Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
 
     launch         the shapes: MeasuredRun, and Launch with its Rows for benchmark logs. Read it first.
     nccl_columns   nccl-tests' columns, in its text and its JSON, with hvlab's metrics
@@ -16,9 +15,6 @@ Lab sheets: `lab_sheet.fill` puts figures into the tables of a Markdown text.
     pods           the logs of hvlab's own jobs on Kubernetes -> cases with their files
     plain          records -> CSV, JSON lines, JUnit (junit); prometheus: records -> gauges
     names, lines   the tools' words; a log's lines without what launchers put between
-    lab_sheet      which table of a sheet gets which figures; sheet_words: the words a table is known by
-    sheet_rows     a table's rows filled; markdown: tables of a text, changed in place
-    sheet_tasks    the tasks that ask for an analysis, answered below them
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ import io
 import json
 import math
 
+from junitparser import TestCase
+
 from hvlab.results.formats import junit
 from hvlab.results.formats.launch import MeasuredRun, status
 from hvlab.results.store import FIELDS, Record
@@ -38,7 +40,9 @@ def as_junit(measured: MeasuredRun) -> str:
     run = measured.run
     tests = [_test(case, records, measured) for case, records in measured.cases().items()]
     properties = {"lab": run.lab, "state": run.state}
-    return junit.document("hvlab", [junit.JUnitSuite(run.run_id, tests, run.started_at, properties)])
+    return junit.document(
+        "hvlab", [junit.suite(run.run_id, tests, timestamp=run.started_at, properties=properties)]
+    )
 
 
 def _finite(value: float | None) -> float | None:
@@ -58,7 +62,7 @@ def _cell(value: object) -> object:
     return json.dumps(value) if isinstance(value, bool | list | tuple | dict) else value
 
 
-def _test(case: str, records: list[Record], measured: MeasuredRun) -> junit.Test:
+def _test(case: str, records: list[Record], measured: MeasuredRun) -> TestCase:
     first, ended = records[0], status(records)
     reason = "; ".join(dict.fromkeys(record.error for record in records if record.error)) or ended
     lines = [
@@ -66,7 +70,7 @@ def _test(case: str, records: list[Record], measured: MeasuredRun) -> junit.Test
         for record in records
         if record.metric is not None and record.value is not None
     ]
-    return junit.Test(
+    return junit.case(
         name=case,
         classname=f"hvlab.{first.workload}.{first.backend}",
         seconds=measured.seconds.get(case),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
+
+from prometheus_client import Metric, generate_latest
+from prometheus_client.registry import Collector
 
 from hvlab.results.formats.launch import MeasuredRun, status
 from hvlab.results.store import Record
@@ -41,15 +43,22 @@ def as_prometheus(measured: MeasuredRun) -> str:
             if record.metric is not None and record.value is not None:
                 name, text, factor = _family(record)
                 add(name, text, labels + _param_labels(record, labels), record.value * factor)
-    return "".join(f"{line}\n" for name, family in families.items() for line in _lines(name, *family))
+    return generate_latest(_Gauges(families)).decode()
 
 
-def _lines(name: str, text: str, values: Mapping[_Labels, float]) -> Iterator[str]:
-    yield f"# HELP {name} {_escaped(text, quotes=False)}"
-    yield f"# TYPE {name} gauge"
-    for labels, number in values.items():
-        pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels)
-        yield f"{name}{{{pairs}}} {_number(number)}"
+class _Gauges(Collector):
+    """The families as the library collects them: each with its text, and a value by labels."""
+
+    def __init__(self, families: Mapping[str, tuple[str, Mapping[_Labels, float]]]) -> None:
+        self.families = families
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each family."""
+        for name, (text, values) in self.families.items():
+            family = Metric(name, text, "gauge")
+            for labels, value in values.items():
+                family.add_sample(name, dict(labels), value)
+            yield family
 
 
 def _family(record: Record) -> tuple[str, str, float]:
@@ -91,14 +100,3 @@ def _name(text: str) -> str:
     """Return a text as a name that Prometheus takes."""
     name = re.sub(r"[^a-zA-Z0-9_]", "_", text)
     return f"_{name}" if not name or name[0].isdigit() else name
-
-
-def _escaped(text: str, *, quotes: bool = True) -> str:
-    text = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return text.replace('"', '\\"') if quotes else text
-
-
-def _number(value: float) -> str:
-    if math.isfinite(value):
-        return repr(float(value))
-    return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")

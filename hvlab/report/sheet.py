@@ -1,0 +1,572 @@
+"""A lab sheet in Markdown: tables and tasks are recognised by their words and filled where they stand. Pure.
+
+What is not filled stays as it is, byte for byte. Figures, environment and answers of another run go.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import yaml
+
+from hvlab.base.errors import UsageError
+from hvlab.base.paths import project_dir
+
+_ENVIRONMENT_ROWS = 3
+# More Chinese characters than one in so many make a sheet Chinese: a name alone does not.
+_CHINESE = 50
+_BEFORE = re.compile(r"\s*(?:>\s*)*\|?")
+_PIPE = re.compile(r"(?<!\\)\|")
+_DELIMITER = re.compile(r"\s*:?-+:?\s*")
+_FENCE = re.compile(r"\s*(?:>\s*)*(?P<mark>`{3,}|~{3,})")
+_HEADING = re.compile(r"\s*(?:>\s*)*(#{1,6})(?!#)")
+# A paragraph is deeper than any heading.
+_PARAGRAPH = 7
+_DOTS = re.compile(r"[.…⋮·。]+")
+_NO_FIGURE = ".…-–—"
+_UNIT = (
+    r"[(\[]\s*([^()\[\]]+?)\s*[)\]]", r"(\S+/\S+)\s*$", r"[/,:]\s*([^\s/,:]+)\s*$", r"\bin\s+(\S+)\s*$",
+)  # fmt: skip
+_ITEM = re.compile(r"(?P<before>\s*)(?P<mark>[-*+]|\d+[.)])\s+")
+# What begins a paragraph without an empty line above it: a list item or a heading.
+_OWN = re.compile(r"\s*(?:>\s*)*(?:(?:[-*+]|\d+[.)])\s|#{1,6})")
+_END = "<!-- hvlab: end -->"
+_MARK = re.compile(rf"<!-- hvlab: (analysis)(?: of \w+)?, replaced by each --fill -->|{_END}")
+_ANSWER = re.compile(
+    rf"^[ \t]*<!-- hvlab: analysis[^\n]*-->\r?\n.*?{_END}[ \t]*\r?\n?(?:[ \t]*\r?\n)?", re.M | re.S
+)
+_NO_ANSWER = {
+    "backends": "no training ran on several ranks",
+    "models": "it takes two models, each trained on several ranks, with `--suite lab7`",
+    "compression": "no two compressions were measured",
+}
+
+# A figure as a cell shows it, by the unit that its column's head names; "" where it names none.
+Figure = Mapping[str, str]
+Values = Mapping[str, str | Figure]
+
+
+@dataclass(frozen=True)
+class SheetTraining:
+    """The words a training is called by, and its rows by the kind of table: inside, across, compression."""
+
+    words: tuple[str, ...]
+    rows: Mapping[str, Sequence[Values]]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is put into a sheet, as Markdown that fits a cell.
+
+    ``names`` says how a backend or an algorithm is written, ``answer`` returns the paragraphs for a task,
+    ``epochs`` how many were trained, ``why`` the reason why a row stays empty. Where the text names
+    no training, a table gets the rows of the first that has some.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    trainings: Sequence[SheetTraining] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    answer: Callable[[str], Sequence[str]] = lambda _: ()
+    epochs: str = ""
+    why: Callable[[str, str | None, Mapping[str, str]], str] = lambda *_: "not measured"
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The filled text, the kinds of its tables, the tasks answered, and messages with their lines.
+
+    ``figures`` counts the rows with figures.
+    """
+
+    text: str
+    figures: int
+    tables: tuple[str, ...]
+    answered: tuple[str, ...]
+    notes: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of a table: its cells as they are written, and what stands around them."""
+
+    before: str
+    cells: tuple[str, ...]
+    after: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.before}{'|'.join(self.cells)}{self.after}"
+
+    @property
+    def words(self) -> list[str]:
+        return [*map(plain, self.cells)]
+
+    @property
+    def dots(self) -> bool:
+        """Return whether the row stands for further ones."""
+        return bool(_DOTS.fullmatch(next(filter(None, self.words), "")))
+
+    def shown(self, column: int) -> str:
+        return self.cells[column].strip() if 0 <= column < len(self.cells) else ""
+
+    def put(self, values: Mapping[int, str]) -> _Row:
+        """Return the row with these cells; a cell that is wide enough keeps its width."""
+        cells = [*self.cells, *[""] * (max(values, default=0) + 1 - len(self.cells))]
+        for place, value in values.items():
+            width = 0 if "&nbsp;" in cells[place] else len(cells[place])
+            if cells[place].strip(" ") != value:
+                cells[place] = f" {value} ".ljust(width)
+        return replace(self, cells=tuple(cells))
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table from the line ``start`` to the one before ``end``, its rows without the delimiter.
+
+    ``above`` are the lines that speak of it alone, ``headings`` those it stands under, nearest first.
+    """
+
+    start: int
+    end: int
+    rows: tuple[_Row, ...]
+    above: tuple[str, ...]
+    headings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """The heads of a table of figures: their row, the column of each, and the units that some name."""
+
+    name: str
+    row: int
+    columns: Mapping[str, int]
+    units: Mapping[str, str]
+    group: str
+    place: Sequence[str]
+
+
+@cache
+def known() -> dict[str, Any]:
+    """Return the words that sheets are recognised by."""
+    return dict(yaml.safe_load((project_dir() / "templates/sheet/headings.yml").read_text("utf-8")))
+
+
+def language(text: str) -> str:
+    """Return the language of a sheet: zh or en."""
+    return "zh" if len(re.findall(r"[\u4e00-\u9fff]", text)) * _CHINESE > len(text) else "en"
+
+
+def fill_in(text: str, content: Content) -> Filled:
+    """Return the text with its tables filled and its tasks answered from one run.
+
+    Raises UsageError where an answer of an earlier filling has no end.
+    """
+    page = _lines(_without_answers(text))
+    owned = {table.start: (table, kind, training) for table, kind, training in _owners(page, content)}
+    tasks = _tasks(page, content.epochs)
+    out: list[str] = []
+    notes: list[tuple[int, str]] = []
+    answered: list[str] = []
+    figures = number = 0
+    end = "\r\n" if "\r\n" in text else "\n"
+    while number < len(page):
+        if number in owned:
+            table, kind, training = owned[number]
+            filling = _Filling(table, kind, training, content, len(out) + 1)
+            rows = [row.line if row.line.endswith("\n") else row.line + end for row in filling.rows]
+            out += [rows[0], page[number + 1], *rows[1:]]
+            if table.end == len(page) and not page[-1].endswith("\n"):
+                out[-1] = out[-1].rstrip("\r\n")
+            notes += filling.notes
+            figures, number = figures + filling.count, table.end
+            continue
+        out.append(page[number])
+        if number in tasks:
+            first, kind = tasks[number]
+            line = len(out) - (number - first)
+            if kind not in answered and (answer := content.answer(kind)):
+                out[-1] += "" if out[-1].endswith("\n") else end
+                out += _block(kind, answer, page[first], end)
+                answered.append(kind)
+                if kind == "epochs":
+                    notes.append((line, f"{page[first].strip()!r}, but this run trained {content.epochs}"))
+            elif kind not in answered:
+                notes.append((line, f"a task about {kind} has no answer: {_NO_ANSWER[kind]}"))
+        number += 1
+    tables = tuple(dict.fromkeys(kind for _, kind, _ in owned.values()))
+    known_kinds = (
+        kind
+        for one in content.trainings
+        for kind, rows in one.rows.items()
+        if any(_belongs(kind, values) for values in rows)
+    )
+    kinds = dict.fromkeys([*(["environment"] if content.environment else ()), *known_kinds])
+    notes += [(0, f"the sheet has no table for {kind}") for kind in kinds if kind not in tables]
+    return Filled("".join(out), figures, tables, tuple(answered), tuple(notes))
+
+
+def plain(cell: str) -> str:
+    """Return what a cell says without blanks, marks and letter case."""
+    text = re.sub(r"<[^<>]*>|[*_`~\\]", "", html.unescape(cell).replace("\\|", "|"))
+    return "".join(_folded(text).split())
+
+
+def unit_of(head: str) -> str | None:
+    """Return the unit that a head names in brackets or at its end."""
+    text = _folded(re.sub(r"<[^<>]*>|[*_`\\$]", " ", head))
+    words = ["".join(word.split()) for pattern in _UNIT for word in re.findall(pattern, text)]
+    return next((name for word in words if (name := _first(known()["units"], word, re.fullmatch))), None)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _first(patterns: Mapping[str, str], text: str, match: Callable[..., Any] = re.search) -> str | None:
+    return next((name for name, pattern in patterns.items() if match(pattern, text)), None)
+
+
+def _lines(text: str) -> list[str]:
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _parse(line: str) -> _Row:
+    before = "".join(_BEFORE.findall(line)[:1])
+    inside = line[len(before) :].rstrip()
+    if _PIPE.match(inside, max(len(inside) - 1, 0)):
+        inside = inside[:-1]
+    return _Row(before, tuple(_PIPE.split(inside)), line[len(before) + len(inside) :])
+
+
+def _tables(page: Sequence[str]) -> Iterator[_Table]:
+    """Yield the tables of a page; what stands in a code block is none."""
+    code = _code(page)
+    number = since = 0
+    # The lines of the open sections: depth, number and text.
+    over: list[tuple[int, int, str]] = []
+    while number < len(page):
+        below = page[number + 1] if number + 1 < len(page) and number + 1 not in code else ""
+        if number not in code and "|" in page[number] and _delimits(below):
+            end = number + 2
+            while end < len(page) and end not in code and _PIPE.search(page[end]):
+                end += 1
+            rows = tuple(map(_parse, (page[number], *page[number + 2 : end])))
+            above = tuple(line for _, at, line in reversed(over) if at >= since)
+            over = [each for each in over if each[0] < _PARAGRAPH]
+            yield _Table(number, end, rows, above, tuple(line for _, _, line in reversed(over)))
+            number = since = end
+            continue
+        if number not in code and (line := page[number].strip()):
+            heading = _HEADING.match(page[number])
+            depth = len(heading[1]) if heading else _PARAGRAPH
+            ended = (at for at, (other, *_) in enumerate(over) if heading and depth <= other < _PARAGRAPH)
+            del over[next(ended, len(over)) :]
+            over.append((depth, number, line))
+        number += 1
+
+
+def _delimits(line: str) -> bool:
+    return "|" in line and all(map(_DELIMITER.fullmatch, _parse(line).cells))
+
+
+def _code(page: Sequence[str]) -> set[int]:
+    """Return the numbers of the lines in fenced code blocks."""
+    code: set[int] = set()
+    mark = ""
+    for number, line in enumerate(page):
+        fence = _FENCE.match(line)
+        if mark or fence:
+            code.add(number)
+        if fence and (not mark or fence["mark"].startswith(mark)):
+            mark = "" if mark else fence["mark"]
+    return code
+
+
+def _find_heads(rows: Sequence[_Row]) -> _Heads | None:
+    """Return the heads of a table of figures; None where it is none."""
+    for (name, layout), (number, row) in itertools.product(known()["tables"].items(), enumerate(rows)):
+        named = [(_first(layout["heads"], word), place) for place, word in enumerate(row.words)]
+        columns = {head: place for head, place in reversed(named) if head}
+        if columns.keys() >= {*layout["needed"]}:
+            group, place = layout["needed"][0], layout["place"]
+            # A column of devices may have no head.
+            if columns[group] + 1 not in columns.values():
+                columns.setdefault(place[0], columns[group] + 1)
+            units = {head: unit for head, at in columns.items() if (unit := unit_of(row.shown(at)))}
+            return _Heads(name, number, columns, units, group, place)
+    return None
+
+
+def _asked(row: _Row) -> tuple[str | None, int]:
+    """Return what a row of the environment table asks for, and the place of its name."""
+    names = ((_first(known()["environment"], word), place) for place, word in enumerate(row.words[:-1]))
+    return next((each for each in names if each[0]), (None, 0))
+
+
+def _owners(page: Sequence[str], content: Content) -> Iterator[tuple[_Table, str, SheetTraining | None]]:
+    """Yield the tables of a sheet, what each is, and the training whose rows it gets.
+
+    That is the one its own text names; else the one that a heading over several tables names, once for each
+    kind; else, for the first of its kind, the run's first.
+    """
+    before: list[tuple[str, SheetTraining | None]] = []
+    for table in _tables(page):
+        own = _training(table.above, content.trainings)
+        training = own or _training(table.headings, content.trainings)
+        kind = _kind(table, [name for name, other in before if not training or other in (training, None)])
+        if kind is None:
+            continue
+        taken = (kind, training) in before if training else kind in (name for name, _ in before)
+        alike = ("compression",) if kind == "compression" else ("inside", "across")
+        usual = next((each for each in content.trainings if any(map(each.rows.get, alike))), None)
+        yield table, kind, None if taken and not own else training or usual
+        before.append((kind, training))
+
+
+def _training(lines: Iterable[str], trainings: Sequence[SheetTraining]) -> SheetTraining | None:
+    """Return the training that a line names, by the first line that names exactly one."""
+    for line in lines:
+        counts = [sum(_names(word, _folded(line)) for word in one.words) for one in trainings]
+        if any(counts) and counts.count(max(counts)) == 1:
+            return trainings[counts.index(max(counts))]
+    return None
+
+
+def _names(word: str, text: str) -> bool:
+    """Return whether a text names a training; ResNet is enough for resnet50."""
+    parts = re.findall(r"[^\W\d_]+|\d+", word.casefold())
+    patterns = [r"[\s_-]*".join(parts) + r"(?![a-z0-9])"] if parts else []
+    if len(parts) > 1 and parts[-1].isdigit():
+        patterns.append(r"[\s_-]*".join(parts[:-1]) + r"(?![a-z]|[\s_-]*\d)")
+    return any(re.search(rf"(?<![a-z0-9]){pattern}", text) for pattern in patterns)
+
+
+def _kind(table: _Table, before: Sequence[str]) -> str | None:
+    """Return what a table is; of two of speed-up without a word about it, the first is inside."""
+    heads = _find_heads(table.rows)
+    if heads is None:
+        keys = {_asked(row)[0] for row in table.rows} - {None}
+        return "environment" if len(keys) >= _ENVIRONMENT_ROWS else None
+    if heads.name == "compression":
+        return heads.name
+    title = next((_first(known()["where"], plain(line)) for line in table.above[:1]), None)
+    over = (_first(known()["where"], plain(line)) for line in table.headings)
+    guess = "across" if "inside" in before else "inside"
+    return title or next((kind for kind in over if kind and kind not in before), guess)
+
+
+class _Filling:
+    """One table filled: its rows, how many have figures, and messages; ``line`` is that of its first row."""
+
+    def __init__(
+        self, table: _Table, kind: str, training: SheetTraining | None, content: Content, line: int
+    ) -> None:
+        self.old, self.kind, self.content, self.line = table.rows, kind, content, line
+        self.count, self.rows = 0, list[_Row]()
+        self.notes: list[tuple[int, str]] = []
+        heads = _find_heads(table.rows)
+        if heads is None:
+            self._environment()
+            return
+        self.heads, self.name = heads, heads.columns[heads.group]
+        self.figures = {
+            column: table.rows[heads.row].shown(column)
+            for head, column in heads.columns.items()
+            if head not in (heads.group, *heads.place)
+        }
+        named = [each.words[-1] for each in content.trainings if each.words and each.rows.get(kind)]
+        if named and not training:
+            self._note(f"this table ({kind}) has no figures: its text names none of {', '.join(named)}")
+        self._fill(training.rows.get(kind, ()) if training else ())
+
+    def _environment(self) -> None:
+        for row in self.old:
+            name, place = _asked(row)
+            cells = {place + 1: self.content.environment.get(name, "")} if name else {}
+            self._add(row, row.put(cells), {place + 1: row.shown(place)} if name else {})
+
+    def _fill(self, measured: Sequence[Values]) -> None:
+        """Put each measured row where it was asked for, else into an open row, else below its group."""
+        groups = self._groups()
+        given = {number: self._given(self.old[number]) for number in groups}
+        left: dict[str, list[Values]] = {}
+        for values in measured:
+            left.setdefault(str(values[self.heads.group]), []).append(values)
+        of = {name: [*rows] for name, rows in left.items()}
+        taken: dict[int, Values] = {}
+        for number in sorted(groups, key=lambda one: len(given[one]) < len(self.heads.place)):
+            own = left.get(groups[number] or "", [])
+            fitting = (each for each in own if _agrees(given[number], each) and not self.old[number].dots)
+            if (found := next(fitting, None)) is not None:
+                own.remove(found)
+                taken[number] = found
+        last = {name: number for number, name in groups.items()}
+        end = max((number for name, number in last.items() if name), default=last.get(None, self.heads.row))
+        above: str | None = None
+        for number, row in enumerate(self.old):
+            name = groups.get(number)
+            asks = {} if row.dots else given.get(number, {})
+            idle = number in groups and number not in taken and len(asks) < len(self.heads.place)
+            if idle and any(_agrees(asks, each) for each in of.get(name or "", ())):
+                self._tell(row, _Row("", (), ""), self.figures)
+            else:
+                self._put(row, name, taken.get(number), above)
+                above = name if number in groups else above
+            if name and last[name] == number:
+                for values in left.pop(name, ()):
+                    above = self._append(row, name, values, above)
+            if number == end:
+                for name in [name for name in left if name not in last]:
+                    for values in left.pop(name):
+                        above = self._append(row, name, values, above)
+
+    def _groups(self) -> dict[int, str | None]:
+        """Return the group of each row; dots and rows without a name belong to the one above."""
+        written = {plain(label): name for name, label in self.content.names.items()}
+        patterns = known()["tables"][self.heads.name]["groups"]
+        groups: dict[int, str | None] = {}
+        self.labels: dict[str, str] = {}
+        name: str | None = None
+        for number, row in enumerate(self.old):
+            word = plain(row.shown(self.name))
+            if number <= self.heads.row or not any(row.words):
+                continue
+            if word and not row.dots:
+                name = written.get(word) or _first(patterns, word)
+                self.labels.setdefault(name or "", row.shown(self.name))
+            groups[number] = name
+        return groups
+
+    def _given(self, row: _Row) -> dict[str, str]:
+        """Return the numbers of the place that a row gives."""
+        given = {
+            name: _number(plain(row.shown(self.heads.columns.get(name, -1)))) for name in self.heads.place
+        }
+        return {name: number for name, number in given.items() if number}
+
+    def _put(
+        self, row: _Row, name: str | None, values: Values | None, above: str | None, *, new: bool = False
+    ) -> None:
+        """Add a row with its figures, or without any and with the reason."""
+        given, bare = self._given(row), not row.shown(self.name)
+        below = bool(self.rows) and len(self.rows) > self.heads.row
+        cells = dict.fromkeys(self.figures, "") if below and not row.dots else {}
+        label = self.labels.get(name or "") or self.content.names.get(name or "", name or "")
+        if values is not None:
+            self.count += 1
+            for head, value in values.items():
+                # Words in which a row gives its place stay, such as Device# == 2.
+                stays = head in given and not str(value).isdigit()
+                if head in self.heads.columns and head != self.heads.group and not stays:
+                    unit = self.heads.units.get(head, "")
+                    text = value if isinstance(value, str) else value.get(unit, value[""])
+                    cells[self.heads.columns[head]] = text
+        elif below and not row.dots and (name or not bare):
+            place = "".join(f" {key} {value}" for key, value in given.items())
+            self._note(f"{row.shown(self.name) or label}{place}: {self.content.why(self.kind, name, given)}")
+        if name and bare and (above != name or (new and self.heads.name == "speedup")):
+            cells[self.name] = label
+        self._add(row, row.put(cells), {} if new else self.figures if below else {})
+
+    def _append(self, pattern: _Row, name: str, values: Values, above: str | None) -> str | None:
+        """Add a row that the table does not ask for."""
+        if not _belongs(self.kind, values):
+            return above
+        blank = replace(pattern, cells=tuple(" " * max(len(cell), 1) for cell in pattern.cells))
+        self._put(blank, name, values, above, new=True)
+        return name
+
+    def _add(self, old: _Row, new: _Row, heads: Mapping[int, str]) -> None:
+        self._tell(old, new, heads)
+        self.rows.append(new)
+
+    def _tell(self, old: _Row, new: _Row, heads: Mapping[int, str]) -> None:
+        """Say which figures stood in a row and do so no longer."""
+        for column, head in heads.items():
+            before, after = old.shown(column), new.shown(column)
+            if plain(before).strip(_NO_FIGURE) and plain(before) != plain(after):
+                self._note(f"{head}: {before} -> {after or 'nothing, this run has no such figure'}")
+
+    def _note(self, text: str) -> None:
+        # The delimiter stands below the first row.
+        self.notes.append((self.line + len(self.rows) + bool(self.rows), text))
+
+
+def _belongs(kind: str, values: Values) -> bool:
+    """Return whether a row is added where it is not asked for; one server is none of several."""
+    return kind != "across" or values["servers"] != "1"
+
+
+def _agrees(given: Mapping[str, str], values: Values) -> bool:
+    return all(_number(str(values.get(name, ""))) == number for name, number in given.items())
+
+
+def _number(text: str) -> str:
+    """Return the one number in a text, empty where there is none or several."""
+    digits = re.findall(r"\d+", text)
+    return (digits[0].lstrip("0") or "0") if len(digits) == 1 else ""
+
+
+def _without_answers(text: str) -> str:
+    """Return a sheet without the answers of earlier fillings."""
+    marks = [*_MARK.finditer(text)]
+    for mark, after in itertools.zip_longest(marks, marks[1:]):
+        if mark[1] and (after is None or after[1]):
+            line = text.count("\n", 0, mark.start()) + 1
+            raise UsageError(
+                f"the answer that begins at line {line} of the sheet has no end",
+                remedy=f"put {_END} on a line below it, or remove the comment that begins it",
+            )
+    return _ANSWER.sub("", text)
+
+
+def _tasks(page: Sequence[str], epochs: str) -> dict[int, tuple[int, str]]:
+    """Return the tasks by the number of their last line: that of the first one, and what they ask for.
+
+    A task stands below the first table of figures. Another number of epochs than the run's counts as one.
+    """
+    tables, words = [*_tables(page)], known()
+    below = next((table.end for table in tables if _find_heads(table.rows)), len(page))
+    inside = {number for table in tables for number in range(table.start, table.end)} | _code(page)
+    start = rf"[\W_]*(?:\([^)]*\)\s*)?(?:[^:]{{1,16}}:\s*)?(?:please\s+|请)?(?:{words['asks']})"
+    tasks: dict[int, tuple[int, str]] = {}
+    for first, last in _paragraphs(page, [number for number in range(len(page)) if number not in inside]):
+        text = _folded(" ".join(line.strip() for line in page[first : last + 1]))
+        counted = re.search(words["epochs"], text)
+        if epochs and counted and counted[1] != epochs:
+            tasks[last] = first, "epochs"
+        elif first >= below and (_OWN.match(page[first]) or re.match(start, text)):
+            # The first line tells more: what follows may be somebody's answer.
+            parts = (part for part in (_folded(page[first]), text) if re.search(words["asks"], part))
+            if kind := next(filter(None, (_first(words["tasks"], part) for part in parts)), None):
+                tasks[last] = first, kind
+    return tasks
+
+
+def _paragraphs(page: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of the first and the last line of each paragraph, item or heading."""
+    first = last = -1
+    for number in (*numbers, len(page)):
+        line = page[number] if number < len(page) else ""
+        goes_on = first >= 0 and number == last + 1 and line.strip() and not _OWN.match(line)
+        if goes_on and not page[last].lstrip("> \t").startswith("#"):
+            last = number
+            continue
+        if first >= 0:
+            yield first, last
+        first, last = (number, number) if line.strip() else (-1, -1)
+
+
+def _block(kind: str, paragraphs: Sequence[str], task: str, end: str) -> list[str]:
+    """Return the lines of an answer, as deep as makes it part of the list item that the task begins."""
+    item = _ITEM.match(task)
+    indent = f"{item['before']}{' ' * max(len(item['mark']) + 1, 4)}" if item else ""
+    begin = f"<!-- hvlab: analysis of {kind}, replaced by each --fill -->"
+    return [line for each in (begin, *paragraphs, _END) for line in (f"{indent}{each}{end}", end)]
