@@ -2,9 +2,10 @@
 
 from hypothesis import HealthCheck, settings
 
+MANY = settings.get_current_profile_name() == "fuzz"
 QUICK = settings(
-    max_examples=400 if settings.get_current_profile_name() == "fuzz" else 60,
+    max_examples=400 if MANY else 60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 # Each input takes a quarter of a second.
-SLOW = settings(QUICK, max_examples=int(_INPUTS or 12))
+SLOW = settings(QUICK, max_examples=400 if MANY else 12)
