@@ -41,15 +41,16 @@ def measure(folder: Path, records: int) -> dict[str, float]:
     """Return the seconds of each step for a run of ``records`` records."""
     store = filled(Store(folder), records, run_records=records, files=True)
     begun = time.perf_counter()
-    from hvlab.report import data, html, markdown  # noqa: F401, PLC0415 - what they take to load is measured
-    from hvlab.report.document import document  # noqa: PLC0415
-    from hvlab.report.words import load  # noqa: PLC0415
+    from hvlab.report import data  # noqa: PLC0415 - what they take to load is measured
+    from hvlab.report.page import markdown  # noqa: PLC0415
+    from hvlab.report.report import analyse  # noqa: PLC0415
+    from hvlab.report.sections import document  # noqa: PLC0415
     from hvlab.report.write import write  # noqa: PLC0415
 
     loaded = time.perf_counter() - begun
     read_s, run = timed(lambda: data.read(store))
-    document_s, full = timed(lambda: document(run, attached=True))
-    markdown_s, _ = timed(lambda: markdown.page(full, load("en")))
+    document_s, full = timed(lambda: document(analyse(run)))
+    markdown_s, _ = timed(lambda: markdown(full, "en"))
     page = folder / "report.html"
     write_s, _ = timed(lambda: write(run, page, output_format="html", lang="zh"))
     figures = {"records": len(run.records), "load_s": loaded, "read_s": read_s, "document_s": document_s}

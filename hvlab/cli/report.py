@@ -12,7 +12,7 @@ from hvlab.base.files import write_file
 from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, options
 from hvlab.report import data as reading
-from hvlab.report.words import LANGUAGES, load
+from hvlab.report.words import LANGUAGES
 from hvlab.report.write import FILES, FORMATS, Written, save, write
 from hvlab.results.store import Store
 from hvlab.workloads.metrics import METRICS
@@ -129,7 +129,9 @@ def _fill(template: Path, output: Path, run_data: reading.ReportData, lang: str 
         lang = lang or sheet.language(text)
         filled = fill.fill(text, run_data, lang, pictures=folder.name)
         if "backends" in filled.answered:
-            images.write([plot for _, plot in fill.curves(run_data, lang)], load(lang), folder)
+            font = images.chinese_font() if lang == "zh" else None
+            spoken = "zh" if font else "en"
+            images.write([plot for _, plot in fill.curves(run_data, spoken)], folder, font)
         # Whole or not at all, and where a link to it leads.
         target = output.resolve()
         if kept := _keep(target, filled.text.encode("utf-8")):

@@ -1,10 +1,11 @@
 """A run as a report: HTML in both languages, Markdown with plots beside it, or PDF.
 
-In: a run's records and the files in its folder (`data`). Out: a file (`write`). In between stands a document
-in no language (`blocks`); `words` says it in English or Chinese from `templates/report/words`. Read
-`document` first: it names every section, each made by the module of its name; `answer` is what all begins
-with. `html`, `markdown` and `pdf` write it, `figures` (plotly) and `images` (matplotlib) draw it. `history`
-is a page on several runs; `fill` and `analysis` fill in a lab sheet.
+In: a run's records and the files in its folder (`data`). Out: a file (`write`). In between: `report` analyses
+the run once, with a module for each subject: `trainings`, `collectives`, `compression`, `comparison`,
+`verdicts`, `answer`, `prediction`, `conditions`, `tuning`. `sections` lists the sections, and gives each
+template in `templates/report` what it shows; `words` says it in a language from `phrases`; `page` sets it as
+HTML or Markdown. Plots are drawn by plotly (`plots`) or matplotlib (`images`). `history` is a page on several
+runs; `fill` and `sheet` fill in a lab sheet.
 
 Nothing is imported here, because the parts of a report take long to load.
 """

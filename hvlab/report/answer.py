@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvlab.lab.backends import SERIAL
-from hvlab.report import labels
-from hvlab.report.blocks import NOTHING, Number, Range, Say, Several, Value
 from hvlab.report.data import ReportData
-from hvlab.report.verdicts import BackendVerdict
+from hvlab.report.verdicts import BackendVerdict, times
+from hvlab.report.words import Words
 from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.power import repeats_to_decide
 from hvlab.statistics.sequential import decided, holds, narrow
@@ -53,22 +52,15 @@ class Answer:
         """Return whether the best is faster than all others."""
         return _faster(self.verdict)
 
-    @property
-    def card(self) -> tuple[Value, Value, Value]:
+    def card(self, words: Words) -> tuple[str, str, str]:
         """Return the answer as a tile: its name, the backend, and by how much and how surely."""
-        best, both = self._names["best"], Several((self._names["best"], self._names["other"]), "list.or")
-        figure = best if self.faster else both
-        title = Say(f"answer.card_{self.place}", {"what": self._what})
-        return title, figure, Say(f"answer.tile_{self._kind}", self._values)
+        names = [words.backend(self.best)] if self.faster else map(words.backend, (self.best, self.other))
+        title = words.say(f"answer.card_{self.place}", what=self._what(words))
+        return title, words.join(names, "or"), self._said(f"answer.tile_{self._kind}", words)
 
-    @property
-    def sentence(self) -> Say:
+    def sentence(self, words: Words) -> str:
         """Return the answer as a sentence."""
-        return Say(f"answer.{self._kind}", self._values)
-
-    @property
-    def _names(self) -> dict[str, Value]:
-        return {"best": labels.backend(self.best), "other": labels.backend(self.other)}
+        return self._said(f"answer.{self._kind}", words)
 
     @property
     def _kind(self) -> str:
@@ -83,40 +75,31 @@ class Answer:
             return _IMPORTED[kind]
         return "near" if kind == "unclear" and ratio is not None and narrow(ratio) else kind
 
-    @property
-    def _what(self) -> Say:
-        return Say("answer.setting" if self.sides else "answer.backend")
+    def _what(self, words: Words) -> str:
+        return words.say("answer.setting" if self.sides else "answer.backend")
 
-    @property
-    def _values(self) -> dict[str, Value]:
-        chance = self.verdict.chance
+    def _said(self, key: str, words: Words) -> str:
         over = ("one_size", "sizes") if self.collective else ("one_training", "trainings")
         needed = self.verdict.needed or self.needed
         known = "needed_least" if self.verdict.needed else "needed" if needed else "needed_unknown"
         known = "needed_auto" if self.auto and not needed else known
-        mean = Say(f"answer.{over[self.cells > 1]}", {"count": self.cells})
-        return {
-            **self._names,
-            "what": self._what,
-            "where": Say(f"topology.{self.place}"),
-            "ratio": _times(self.verdict),
-            "over": Say("answer.but", {"over": mean, "count": self.left_out}) if self.left_out else mean,
-            "repeats": self.repeats,
-            "chance": Number(chance, "ratio", 2) if chance is not None else NOTHING,
-            "needed": Say(f"answer.{known}", {"count": needed or 0}),
-        }
+        mean = words.say(f"answer.{over[self.cells > 1]}", count=self.cells)
+        return words.say(
+            key,
+            best=words.backend(self.best),
+            other=words.backend(self.other),
+            what=self._what(words),
+            where=words.place(self.place),
+            ratio=words.both(times(self.verdict.ratio), "times"),
+            over=words.say("answer.but", over=mean, count=self.left_out) if self.left_out else mean,
+            repeats=self.repeats,
+            chance=words.number(self.verdict.chance, "ratio", 2),
+            needed=words.say(f"answer.{known}", count=needed or 0),
+        )
 
 
 def _faster(verdict: Verdict) -> bool:
     return verdict.kind == "faster" and holds(verdict)
-
-
-def _times(verdict: Verdict) -> Value:
-    """Return how many times as fast the best is, with its interval; the verdict's ratio is of times."""
-    if verdict.ratio is None:
-        return NOTHING
-    low, mid, high = sorted(1 / part for part in (verdict.ratio.low, verdict.ratio.mid, verdict.ratio.high))
-    return Say("spread", {"mid": Number(mid, "times"), "span": Range(low, high, "times")})
 
 
 def answers(data: ReportData, judged: Sequence[BackendVerdict]) -> list[Answer]:
@@ -135,12 +118,10 @@ def answers(data: ReportData, judged: Sequence[BackendVerdict]) -> list[Answer]:
     ]
 
 
-def alone(data: ReportData) -> Say | None:
-    """Return that a single backend has figures; None where several have, or none, or A and B are compared."""
-    if data.sides:
-        return None
+def alone(data: ReportData) -> str | None:
+    """Return the only backend with figures; None where several have, or none, or A and B are compared."""
     names = {one.backend for one, repeats in data.configurations.items() if repeats.ok} - {SERIAL}
-    return Say("answer.alone", {"backend": labels.backend(*names)}) if len(names) == 1 else None
+    return names.pop() if len(names) == 1 and not data.sides else None
 
 
 def _answer(data: ReportData, place: str, pool: _Pool, verdict: Verdict, *, family: int) -> Answer:

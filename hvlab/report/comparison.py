@@ -1,58 +1,38 @@
-"""Backends compared: which is faster, why, and which one carried the data."""
+"""Backends compared: why one is faster, where the time goes, and which one carried the data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from hvlab.analysis.model import dominant
+from hvlab.analysis.model.choice import matching
 from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.fit import Fit
+from hvlab.analysis.model.training import Training
 from hvlab.lab.backends import SERIAL
-from hvlab.report import labels, verdicts
-from hvlab.report.blocks import Block, Column, Heading, Paragraph, Points, Say, Section, Table, Value
+from hvlab.report import labels
 from hvlab.report.data import ReportData
-from hvlab.report.reasons import about, of_kind, reason
+from hvlab.report.labels import Value
+from hvlab.report.plots import Axis, Bars, Plot
 from hvlab.report.verdicts import BackendVerdict
+from hvlab.report.words import Words
+
+TERMS = ("compute", "waiting", "start", "latency", "bandwidth", "communication", "other")
 
 
-def section(
-    data: ReportData,
-    judged: Sequence[BackendVerdict],
-    explanations: Sequence[Explanation],
-    terms: Sequence[Block],
-) -> Section:
-    """Return the part of the report that compares backends.
-
-    ``judged`` are the verdicts, ``explanations`` come from the model, ``terms`` say where the time goes.
-    """
-    blocks: list[Block] = [] if judged else [*_missing(data)]
-    if plot := verdicts.forest(judged):
-        key = "comparison.forest_imported" if data.imported else "comparison.forest_note"
-        blocks += [replace(plot, note=Say(key))]
+def missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
+    """Return which phrase says why nothing is compared; None where something is."""
     if judged:
-        blocks.append(verdicts.table(judged, imported=data.imported))
-    claims = [] if data.imported else of_kind(explanations, "faster")
-    faster = [_supported(one, judged) for one in claims]
-    if faster:
-        sentences = tuple(
-            Say("comparison.line", {"about": about(one), "reason": reason(one)}) for one in faster
-        )
-        blocks += [Heading(Say("comparison.reasons")), Points(sentences)]
-    return Section("comparison", Say("comparison.title"), (*blocks, *terms, *proof(data)))
+        return None
+    if data.sides:
+        return "no_sides"
+    tried = {one.backend for one in data.configurations} - {SERIAL}
+    measured = {one.backend for one, repeats in data.configurations.items() if repeats.ok} - {SERIAL}
+    return "apart" if len(measured) > 1 else "one_shown" if len(tried) > 1 else "none"
 
 
-def _missing(data: ReportData) -> list[Block]:
-    """Return why nothing is compared."""
-    tried = {configuration.backend for configuration in data.configurations} - {SERIAL}
-    measured = {
-        configuration.backend for configuration, repeats in data.configurations.items() if repeats.ok
-    } - {SERIAL}
-    if not data.sides and len(measured) > 1:
-        return [Paragraph(Say("comparison.apart"), "note")]
-    why = "no_sides" if data.sides else "one_shown" if len(tried) > 1 else "none"
-    return [Paragraph(Say(f"comparison.{why}"), "note")]
-
-
-def _supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation:
+def supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation:
     """Return an explanation, or that both are alike where no verdict on a collective supports it."""
     first, second = one.names["faster"], one.names["slower"]
     inside = one.names["topology"] == "inside"
@@ -68,45 +48,117 @@ def _supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanatio
     return one if named <= winners else replace(one, key="faster.alike")
 
 
-def proof(data: ReportData) -> list[Block]:
-    """Return what Horovod's timeline showed of every case: a sentence, or a table where any proof lacks."""
-    cases_by_proof: dict[tuple[str, str], dict[str, str]] = {}
+@dataclass(frozen=True)
+class Split:
+    """What a step or a collective is made of; ``startup`` is what start-up is of the whole run."""
+
+    name: Value
+    backend: str
+    place: tuple[str, str, int]
+    explained: Explanation
+    startup: Explanation | None = None
+
+    def called(self, words: Words) -> tuple[Value, ...]:
+        """Return what was split."""
+        return self.name, words.backend(self.backend), words.place(*self.place)
+
+    def number(self, name: str) -> float:
+        """Return a number of the explanation."""
+        return self.explained.numbers.get(name, 0.0)
+
+    def share(self, term: str) -> float | None:
+        """Return a term's share; None where it has none."""
+        return self.number(term) or None
+
+    @property
+    def startup_share(self) -> float | None:
+        """Return the share of start-up in the whole run."""
+        return self.startup.numbers["share"] if self.startup else None
+
+    def dominant(self, words: Words) -> str:
+        """Return the term that is the largest part, and start-up where that is most of the run."""
+        term = words.say(f"term.{self.explained.key.partition('.')[2]}")
+        if self.startup and self.startup.key == "startup.dominates":
+            return words.say("comparison.startup_dominates", term=term)
+        return term
+
+
+def steps(trainings: Iterable[Training], fits: Sequence[Fit]) -> list[Split]:
+    """Return what the largest measured step of each training is made of."""
+    stepped = sorted((training for training in trainings if training.steps), key=_order)
+    names = labels.Names((training.workload, training.params) for training in stepped)
+    splits = []
+    for one in stepped:
+        step = dominant.step(one, one.steps[-1], matching(fits, one))
+        if step:
+            name, place = names.name(one.workload, one.params), (one.topology, one.scaling, one.slots)
+            splits.append(Split(name, one.backend, place, step, dominant.startup(one)))
+    return splits
+
+
+def _order(training: Training) -> tuple[str, str, str, str, tuple[int, str]]:
+    place = training.topology, training.scaling, labels.order(training.backend)
+    return training.workload, str(training.params), *place
+
+
+def collectives(fits: Sequence[Fit]) -> list[Split]:
+    """Return what the smallest and the largest message of each sweep is made of, as the model has it."""
+    names = labels.Names((fit.sweep.collective, fit.sweep.params) for fit in fits)
+    return [
+        Split(
+            names.name(fit.sweep.collective, fit.sweep.params), fit.sweep.backend,
+            (fit.sweep.topology, "", fit.sweep.slots), dominant.collective(fit, fit.sweep.ranks[-1], size),
+        )
+        for fit in fits
+        for size in dict.fromkeys((fit.sweep.sizes[0], fit.sweep.sizes[-1]))
+    ]  # fmt: skip
+
+
+def terms(splits: Sequence[Split]) -> list[str]:
+    """Return the terms that any of them has."""
+    return [term for term in TERMS if any(split.number(term) for split in splits)]
+
+
+def bars(splits: Sequence[Split], words: Words) -> list[Plot]:
+    """Return the parts of steps as bars."""
+    if not splits:
+        return []
+    parts = tuple(
+        Bars(words.say(f"term.{term}"), f"term.{term}", tuple(100 * split.number(term) for split in splits))
+        for term in terms(splits)
+    )
+    return [Plot(
+        "steps", words.say("comparison.plot_steps"), Axis(words.say("axis.share"), zero=True), Axis(""),
+        bars=parts, categories=tuple(words.text(split.called(words)) for split in splits),
+        note=words.say("comparison.steps_note"),
+    )]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CarriedCases:
+    """What Horovod's timeline showed of cases; ``verdict`` is yes, no, missing or serial."""
+
+    requested: str
+    shown: str
+    cases: int
+
+    @property
+    def verdict(self) -> str:
+        """Return whether the requested backend carried the data."""
+        if self.requested == SERIAL:
+            return SERIAL
+        return "missing" if not self.shown else "yes" if self.requested == self.shown else "no"
+
+    def carriers(self, words: Words) -> str:
+        """Return what carried the data."""
+        return words.backends(self.shown.split("+")) if self.shown else words.say("comparison.unproved")
+
+
+def proofs(data: ReportData) -> list[CarriedCases]:
+    """Return what was shown of every case that was run."""
+    cases: dict[tuple[str, str], set[str]] = {}
     for record in data.records:
         if record.status != "skipped":
-            cases = cases_by_proof.setdefault((record.backend, record.proved_backend or ""), {})
-            cases[record.case_id] = record.status
-    columns = (
-        Column(Say("comparison.proof_requested")),
-        Column(Say("comparison.proof_shown")),
-        Column(Say("comparison.proof_cases"), numeric=True),
-        Column(Say("comparison.proof_verdict")),
-    )
-    rows = []
-    for requested, shown in sorted(cases_by_proof, key=lambda key: (labels.order(key[0]), key[1])):
-        carriers = labels.backends(shown.split("+")) if shown else Say("comparison.unproved")
-        rows.append(
-            (
-                labels.backend(requested),
-                carriers,
-                len(cases_by_proof[requested, shown]),
-                _verdict(requested, shown),
-            )
-        )
-    if not rows:
-        return []
-    counts = {(requested, shown): len(cases) for (requested, shown), cases in cases_by_proof.items()}
-    if all(requested in (shown, SERIAL) for requested, shown in counts):
-        parallel = {requested: count for (requested, _), count in counts.items() if requested != SERIAL}
-        names: dict[str, Value] = {"backends": labels.backends(sorted(parallel, key=labels.order))}
-        proved = Say("comparison.proved", {**names, "count": sum(parallel.values())})
-        return [Paragraph(proved)] if parallel else []
-    table = Table("proof", Say("comparison.proof_caption"), columns, tuple(rows), merged=1)
-    return [Heading(Say("comparison.proof")), table]
-
-
-def _verdict(requested: str, shown: str) -> Say:
-    if requested == SERIAL:
-        return Say("comparison.proof_serial")
-    if not shown:
-        return Say("comparison.proof_missing")
-    return Say("comparison.proof_yes" if requested == shown else "comparison.proof_no")
+            cases.setdefault((record.backend, record.proved_backend or ""), set()).add(record.case_id)
+    ordered = sorted(cases, key=lambda key: (labels.order(key[0]), key[1]))
+    return [CarriedCases(*key, len(cases[key])) for key in ordered]

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hvlab.lab.backends import SERIAL
-from hvlab.report import labels, spread
-from hvlab.report.blocks import (
-    NOTHING,
-    Block,
-    Code,
-    Column,
-    Heading,
-    Number,
-    Paragraph,
-    Points,
-    Say,
-    Section,
-    Several,
-    Table,
-    Value,
-)
+from hvlab.report import labels
 from hvlab.report.data import ReportData
-from hvlab.report.words import clock
+from hvlab.report.labels import Code, Lines, Value
+from hvlab.report.words import Words, clock
 from hvlab.results.configurations import Configuration, Repeats
-from hvlab.statistics.interval import Interval, mean
+from hvlab.statistics.interval import Interval, mean, median
 
 ORDER = ("none", "naive8", "8bit", "fp16", "bf16")
+_SEVERAL = 2
 _TIMES = ("real", "user", "sys")
 # Configurations that differ only in these belong in one table.
 _APART = ("compression", "scaling", "batch")
@@ -60,96 +47,37 @@ def comparisons(data: ReportData) -> list[CompressionStudy]:
         )
     studies = []
     for (workload, params), configurations in groups.items():
-        if len({configuration.get("compression", "none") for configuration in configurations}) > 1:
+        if len({_compression(configuration) for configuration in configurations}) > 1:
             studies.append(
                 CompressionStudy(workload, params, tuple(sorted(configurations.items(), key=_sorted)))
             )
     return studies
 
 
-def section(data: ReportData) -> Section | None:
-    """Return the part of the report on compression; None where nothing was compressed."""
-    studies = comparisons(data)
-    if not studies:
-        return None
-    names = labels.Labels((one.workload, one.params) for one in studies)
-    blocks: list[Block] = [Paragraph(Say("compression.intro"))]
-    for number, one in enumerate(studies, 1):
-        if len(studies) > 1:
-            blocks.append(Heading(names.name(one.workload, one.params)))
-        remarked = list(remarks(one))
-        blocks += [
-            sheet(one, number),
-            *(Paragraph(text, "warning") for verdict, text in remarked if verdict == "lost"),
-        ]
-        rest = tuple(text for verdict, text in remarked if verdict != "lost")
-        blocks += [*([Points(rest)] if rest else []), details(one, number)]
-    return Section("compression", Say("compression.title"), tuple(blocks))
-
-
-def sheet(one: CompressionStudy, number: int = 1) -> Table:
-    """Return the table of the lab sheet: algorithm, devices, time as the shell prints it, accuracy."""
-    columns = (
-        Column(Say("compression.algorithm")),
-        Column(""),
-        Column(Say("compression.time")),
-        Column(Say("compression.accuracy"), numeric=True),
-        Column(Say("scaling.repeats"), numeric=True),
-    )
-    rows = tuple(
-        (
-            algorithm(configuration),
-            _devices(configuration, one),
-            _times(repeats),
-            _accuracy(repeats),
-            spread.count(repeats),
-        )
-        for configuration, repeats in one.rows
-    )
-    caption = Say("compression.caption", {"epochs": str(one.epochs) if one.epochs else NOTHING})
-    faint = frozenset(row for row, (_, repeats) in enumerate(one.rows) if not repeats.ok)
-    return Table(f"compression-{number}", caption, columns, rows, merged=1, faint=faint)
-
-
-def details(one: CompressionStudy, number: int = 1) -> Table:
-    """Return what compression changes: bytes, step time and accuracy with their spread."""
-    columns = (
-        Column(Say("compression.algorithm")),
-        Column(Say("compression.layout")),
-        Column(Say("compression.sent"), numeric=True),
-        Column(Say("scaling.step"), numeric=True),
-        Column(Say("compression.step_spread"), numeric=True),
-        Column(Say("compression.accuracy_spread"), numeric=True),
-        Column(Say("compression.points"), numeric=True),
-    )
-    rows = tuple(_detail(configuration, repeats, one) for configuration, repeats in one.rows)
-    faint = frozenset(row for row, (_, repeats) in enumerate(one.rows) if not repeats.ok)
-    caption, note = Say("compression.details"), Say("compression.details_note")
-    return Table(
-        f"compression-details-{number}", caption, columns, rows, merged=1, note=note, faint=faint,
-        folded=caption,
-    )  # fmt: skip
-
-
-def remarks(one: CompressionStudy) -> Iterator[tuple[str, Value]]:
-    """Yield what each compression does to accuracy: kept, lost, gained or open, with a sentence."""
+def remarks(one: CompressionStudy, words: Words) -> list[tuple[str, str]]:
+    """Return what each compression does to accuracy: kept, lost, gained or open, with a sentence."""
     changes: dict[tuple[str, str], list[tuple[Configuration, Interval]]] = {}
     for configuration, repeats in one.rows:
-        change = _change(configuration, repeats, one)
-        if change is not None:
-            changes.setdefault((_verdict(change), str(configuration.get("compression"))), []).append(
-                (configuration, change)
-            )
-    for (verdict, _), configurations in changes.items():
-        points = tuple(
-            Say(
-                "compression.at",
-                {"points": _signed(change.mid), "span": _between(change), "devices": configuration.ranks},
-            )
-            for configuration, change in configurations
-        )
-        values: dict[str, Value] = {"algorithm": algorithm(configurations[0][0]), "points": Several(points)}
-        yield verdict, Say(f"compression.{verdict}", values)
+        found = change(configuration, repeats, one)
+        if found is not None:
+            key = _verdict(found), str(configuration.get("compression"))
+            changes.setdefault(key, []).append((configuration, found))
+    return [
+        (verdict, words.say(
+            f"compression.{verdict}", algorithm=algorithm(configurations[0][0], words),
+            points=tuple(_point(one.ranks, found, words) for one, found in configurations),
+        ))
+        for (verdict, _), configurations in changes.items()
+    ]  # fmt: skip
+
+
+def _point(ranks: int, found: Interval, words: Words) -> str:
+    """Return a change with its bounds; one repeat has none."""
+    bounds = None
+    if math.isfinite(found.low):
+        low, high = (words.signed(end, "", 2) for end in (found.low, found.high))
+        bounds = words.say("compression.span", low=low, high=high)
+    return words.say("compression.at", points=words.signed(found.mid, "", 2), span=bounds, devices=ranks)
 
 
 _HALF_A_POINT = 0.5
@@ -162,30 +90,18 @@ def _verdict(change: Interval) -> str:
     return "lost" if change.high < 0 else "gained" if change.low > 0 else "open"
 
 
-def _between(change: Interval) -> Value:
-    """Return the bounds of a change; one repeat has none."""
-    known = math.isfinite(change.low)
-    return (
-        Say("compression.span", {"low": _signed(change.low), "high": _signed(change.high)})
-        if known
-        else NOTHING
-    )
-
-
-def _signed(points: float) -> Value:
-    return Say("signed.minus" if points < 0 else "signed.plus", {"value": Number(abs(points), "", 2)})
-
-
-def algorithm(configuration: Configuration) -> Value:
+def algorithm(configuration: Configuration, words: Words) -> str:
     """Return the name of a row of the table."""
-    if configuration.backend == SERIAL:
-        return Say("compression.serial")
-    return Say(f"compression.{configuration.get('compression') or 'none'}")
+    return words.say(f"compression.{written(configuration)}")
+
+
+def _compression(configuration: Configuration) -> str:
+    return str(configuration.get("compression") or "none")
 
 
 def written(configuration: Configuration) -> str:
     """Return what a lab sheet's row of a configuration is known by: serial, or its compression."""
-    return SERIAL if configuration.backend == SERIAL else str(configuration.get("compression") or "none")
+    return SERIAL if configuration.backend == SERIAL else _compression(configuration)
 
 
 def _sorted(item: tuple[Configuration, Repeats]) -> tuple[bool, int, int, tuple[int, str], str]:
@@ -201,53 +117,46 @@ def _sorted(item: tuple[Configuration, Repeats]) -> tuple[bool, int, int, tuple[
     )
 
 
-def _devices(configuration: Configuration, one: CompressionStudy) -> Value:
+def devices(configuration: Configuration, one: CompressionStudy, words: Words) -> Value:
+    """Return the number of devices, with layout and backend where those differ."""
     if configuration.backend == SERIAL:
         return ""
     several = {other.backend for other, _ in one.rows if other.backend != SERIAL}
     alike = {(len(other.hosts), other.slots) for other, _ in one.rows if other.ranks == configuration.ranks}
-    parts: list[Value] = [Say("compression.devices", {"count": configuration.ranks})]
-    if len(alike) > 1:
-        parts.append(labels.short(len(configuration.hosts), configuration.slots))
-    if len(several) > 1:
-        parts.append(labels.backend(configuration.backend))
-    return Several(tuple(parts))
+    parts = [words.say("compression.devices", count=configuration.ranks)]
+    parts += [words.shape(configuration)] if len(alike) > 1 else []
+    parts += [words.backend(configuration.backend)] if len(several) > 1 else []
+    return tuple(parts)
 
 
-def _times(repeats: Repeats) -> Value:
-    times = []
-    for name in _TIMES:
-        values = repeats.of(name)
-        if values:
-            times.append(Code(f"{name} {clock(statistics.median(values))}"))
-    return Several(tuple(times), "list.line") if times else NOTHING
+def times(repeats: Repeats) -> Lines | None:
+    """Return what the shell's ``time`` says of a launch; None where it was not measured."""
+    medians = [(name, middle(repeats, name)) for name in _TIMES]
+    return Lines(Code(f"{name} {clock(seconds)}") for name, seconds in medians if seconds is not None) or None
 
 
-def _accuracy(repeats: Repeats) -> Value:
-    values = repeats.of("accuracy")
-    return Number(statistics.median(values), "%") if values else NOTHING
+def middle(repeats: Repeats, metric: str) -> float | None:
+    """Return the median of a metric."""
+    values = repeats.of(metric)
+    return statistics.median(values) if values else None
 
 
-def _detail(configuration: Configuration, repeats: Repeats, one: CompressionStudy) -> tuple[Value, ...]:
-    steps, accuracies, sent = (repeats.of(name) for name in ("step_time", "accuracy", "sent_bytes"))
-    change = _change(configuration, repeats, one)
-    return (
-        algorithm(configuration),
-        Several(
-            (
-                labels.backend(configuration.backend),
-                labels.short(len(configuration.hosts), configuration.slots),
-            )
-        ),
-        Number(statistics.median(sent), "B") if sent else NOTHING,
-        Number(statistics.median(steps), "s") if steps else NOTHING,
-        spread.interval(steps, "s"),
-        spread.interval(accuracies, "%"),
-        _signed(change.mid) if change else NOTHING,
-    )
+def ends(repeats: Repeats, metric: str, unit: str, words: Words) -> str | None:
+    """Return the interval of the median of several repeats."""
+    values = repeats.of(metric)
+    if len(values) < _SEVERAL:
+        return None
+    bounds = median(values)
+    return words.span(bounds.low, bounds.high, unit)
 
 
-def _change(configuration: Configuration, repeats: Repeats, one: CompressionStudy) -> Interval | None:
+def changed(configuration: Configuration, repeats: Repeats, one: CompressionStudy, words: Words) -> str:
+    """Return how accuracy changes."""
+    found = change(configuration, repeats, one)
+    return words.signed(found.mid if found else None, "", 2)
+
+
+def change(configuration: Configuration, repeats: Repeats, one: CompressionStudy) -> Interval | None:
     """Return the accuracy against the same training without compression, in points of percent.
 
     Repeats of the same number are compared, because they had the same seed.

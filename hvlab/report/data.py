@@ -14,7 +14,6 @@ from hvlab.base.answers import AnswerError
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.masking import masked, masked_argv
 from hvlab.report import tuning
-from hvlab.report.blocks import ShownCommand
 from hvlab.report.tuning import ProvedSearch
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.samples import samples_of
@@ -52,6 +51,14 @@ class Head:
     def pending(self) -> int:
         """Return how many cases have not been run."""
         return max(0, self.planned - self.ok - self.failed - self.skipped)
+
+
+@dataclass(frozen=True)
+class ShownCommand:
+    """A command that was run: the cases it was run for, its environment and argv in one line."""
+
+    cases: tuple[str, ...]
+    line: str
 
 
 @dataclass(frozen=True)

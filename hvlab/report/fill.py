@@ -19,13 +19,12 @@ from hvlab.base.errors import HvlabError
 from hvlab.base.paths import project_dir
 from hvlab.lab import environment
 from hvlab.lab.backends import BACKENDS, SERIAL
-from hvlab.report import speedup
-from hvlab.report.blocks import Plot
 from hvlab.report.data import ReportData
-from hvlab.report.markdown import escaped, picture
+from hvlab.report.page import escaped, picture
+from hvlab.report.plots import Plot
 from hvlab.report.sheet import Content, Figure, Filled, SheetTraining, Values, fill_in, unit_of
-from hvlab.report.study import Study, StudyRow, studies
-from hvlab.report.words import clock, scaled, shown
+from hvlab.report.trainings import Study, StudyRow, curve, studies
+from hvlab.report.words import clock, load, scaled, shown
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics.interval import mean
 from hvlab.statistics.sequential import holds
@@ -74,7 +73,7 @@ def fill(text: str, data: ReportData, lang: str, *, pictures: str = "") -> Fille
 def curves(data: ReportData, lang: str) -> list[tuple[str, Plot]]:
     """Return the curve of speed-up of each training, with its name."""
     named = ((_words(lang).curve(" ".join(_name(study)), study.scaling), study) for study in studies(data))
-    plots = ((name, speedup.curve(data, study, name, at)) for at, (name, study) in enumerate(named, 1))
+    plots = ((name, curve(data, study, name, at, load(lang))) for at, (name, study) in enumerate(named, 1))
     return [(name, plot) for name, plot in plots if plot]
 
 

@@ -9,23 +9,10 @@ from typing import Any
 
 from hvlab.base.errors import UsageError
 from hvlab.report import labels, spread
-from hvlab.report.blocks import (
-    NOTHING,
-    Axis,
-    Block,
-    Code,
-    Column,
-    Document,
-    Number,
-    Paragraph,
-    Plot,
-    Say,
-    Section,
-    Series,
-    Several,
-    Table,
-    Value,
-)
+from hvlab.report.labels import Code, Names
+from hvlab.report.page import Document, Opening
+from hvlab.report.plots import Axis, Plot, Series
+from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import Record, Run, Store
 
@@ -74,29 +61,49 @@ def _stack(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class History:
+    """Runs with a metric; ``changes`` has the runs before which the stack changed: its parts, old and new."""
+
+    runs: Sequence[HistoryRun]
+    metric: str
+    changes: Mapping[int, Mapping[str, tuple[Any, Any]]]
+
+
 def document(runs: Sequence[HistoryRun], metric: str) -> Document:
     """Return the page: a plot of each workload over the runs, and what changed in the stack between them."""
-    changes = list(_changes(runs))
-    plots = list(_plots(runs, metric, [place for place, _ in changes]))
-    note = Paragraph(Say("history.note"), "note")
-    blocks: list[Block] = [*plots, note] if plots else [Paragraph(Say("history.nothing"), "note")]
-    head = (
-        (Say("head.lab"), runs[-1].run.lab),
-        (Say("history.metric"), Code(metric)),
-        (Say("history.runs"), Say("history.from", {
-            "count": len(runs), "first": runs[0].date, "last": runs[-1].date,
-        })),
-    )  # fmt: skip
-    return Document(
-        title=Say("history.title"),
-        head=head,
-        cards=(),
-        findings=tuple(_sentence(runs, place, changed) for place, changed in changes),
-        sections=(
-            Section("history", Say("history.figures", {"metric": metric}), tuple(blocks)),
-            Section("changes", Say("history.changes"), (_table(runs, changes),)),
+    history = History(runs, metric, dict(_changes(runs)))
+    return Document(history, _opening, {"history": _figures, "changes": _table})
+
+
+def _opening(history: History, words: Words) -> Opening:
+    runs = history.runs
+    dates: dict[str, str | int] = {"count": len(runs), "first": runs[0].date, "last": runs[-1].date}
+    return Opening(
+        title=words.say("history.title"),
+        head=(
+            (words.say("head.lab"), runs[-1].run.lab),
+            (words.say("history.metric"), Code(history.metric)),
+            (words.say("history.runs"), words.say("history.from", **dates)),
         ),
+        findings=[
+            words.say("history.change", date=runs[place].date, what=_changed(changed, words))
+            for place, changed in history.changes.items()
+        ],
     )
+
+
+def _figures(history: History, words: Words) -> dict[str, Any]:
+    return {
+        "title": words.say("history.figures", metric=history.metric),
+        "drawn": list(_plots(history, words)),
+    }
+
+
+def _table(history: History, words: Words) -> dict[str, Any]:
+    """Return the runs with what changed before each."""
+    changed = {place: _changed(each, words) for place, each in history.changes.items()}
+    return {"runs": [(number + 1, one, changed.get(number)) for number, one in enumerate(history.runs)]}
 
 
 def _changes(runs: Sequence[HistoryRun]) -> Iterator[tuple[int, dict[str, tuple[Any, Any]]]]:
@@ -112,45 +119,14 @@ def _changes(runs: Sequence[HistoryRun]) -> Iterator[tuple[int, dict[str, tuple[
             yield place, changed
 
 
-def _sentence(runs: Sequence[HistoryRun], place: int, changed: Mapping[str, tuple[Any, Any]]) -> Say:
-    return Say("history.change", {"date": runs[place].date, "what": _changed(changed)})
+def _changed(changed: Mapping[str, tuple[Any, Any]], words: Words) -> str:
+    parts = (words.say("history.part", name=name, old=old, new=new) for name, (old, new) in changed.items())
+    return words.join(parts, "semicolon")
 
 
-def _changed(changed: Mapping[str, tuple[Any, Any]]) -> Value:
-    parts = (
-        Say("history.part", {"name": Code(name), "old": _said(old), "new": _said(new)})
-        for name, (old, new) in changed.items()
-    )
-    return Several(tuple(parts), "list.semicolon")
-
-
-def _said(value: Any) -> Value:
-    return NOTHING if value is None else str(value)
-
-
-def _table(runs: Sequence[HistoryRun], changes: Sequence[tuple[int, Mapping[str, tuple[Any, Any]]]]) -> Table:
-    """Return the runs with what changed before each."""
-    by_place = dict(changes)
-    columns = (
-        Column(Say("history.number"), numeric=True),
-        Column(Say("head.run")),
-        Column(Say("head.started")),
-        Column(Say("history.changed"), text=True),
-    )
-    rows = tuple(
-        (
-            place + 1,
-            Code(one.run.run_id),
-            one.date,
-            _changed(by_place[place]) if place in by_place else NOTHING,
-        )
-        for place, one in enumerate(runs)
-    )
-    return Table("runs", Say("history.runs"), columns, rows)
-
-
-def _plots(runs: Sequence[HistoryRun], metric: str, changes: Sequence[int]) -> Iterator[Plot]:
+def _plots(history: History, words: Words) -> Iterator[Plot]:
     """Yield a plot for each workload, and for each size of a collective: the smallest and the largest."""
+    runs, metric = history.runs, history.metric
     groups: dict[tuple[str, labels.Params], dict[Configuration, list[tuple[int, spread.Spread]]]] = {}
     for place, one in enumerate(runs, 1):
         for configuration, repeats in one.configurations.items():
@@ -158,20 +134,20 @@ def _plots(runs: Sequence[HistoryRun], metric: str, changes: Sequence[int]) -> I
             if figure:
                 key = (configuration.workload, configuration.params)
                 groups.setdefault(key, {}).setdefault(configuration, []).append((place, figure))
-    names = labels.Labels((workload, _unsized(params)) for workload, params in groups)
+    names = Names((workload, _unsized(params)) for workload, params in groups)
     step = -(-len(runs) // _LABELS)
     ticks = tuple((float(place), runs[place - 1].date[5:]) for place in range(1, len(runs) + 1, step))
-    lines = tuple(place + 0.5 for place in changes)
-    axis = Axis(Say("history.axis"), ticks=ticks, lines=lines)
+    lines = tuple(place + 0.5 for place in history.changes)
+    axis = Axis(words.say("history.axis"), ticks=ticks, lines=lines)
     for number, key in enumerate(_shown(groups), 1):
-        series = tuple(_series(groups[key]))
+        series = tuple(_series(groups[key], words))
         if series:
             name, size = names.name(key[0], _unsized(key[1])), dict(key[1]).get("size_bytes")
             if isinstance(size, int):
-                name = Say("comparison.sized", {"name": name, "size": Number(size, "B")})
-            title = Say("history.plot", {"name": name, "metric": Code(metric)})
+                name = words.say("comparison.sized", name=name, size=words.number(size, "B"))
+            title = words.say("history.plot", name=name, metric=metric)
             unit = next(iter(groups[key])).unit(metric)
-            yield Plot(f"history-{number}", title, axis, Axis(Several((metric, unit))), series)
+            yield Plot(f"history-{number}", title, axis, Axis(words.join((metric, unit))), series)
 
 
 def _shown(groups: Mapping[tuple[str, labels.Params], Any]) -> list[tuple[str, labels.Params]]:
@@ -193,21 +169,20 @@ def _unsized(params: labels.Params) -> labels.Params:
     return tuple(item for item in params if item[0] != "size_bytes")
 
 
-def _series(figures: Mapping[Configuration, Sequence[tuple[int, spread.Spread]]]) -> Iterator[Series]:
+def _series(
+    figures: Mapping[Configuration, Sequence[tuple[int, spread.Spread]]], words: Words
+) -> Iterator[Series]:
     """Yield a line for each backend and layout that several runs measured; the largest layouts unfolded."""
     several = {one: points for one, points in figures.items() if len(points) >= _SEVERAL}
     most = {place: max((one.ranks for one in several if getattr(one, place)), default=0) for place in _PLACES}
     for one, points in sorted(several.items(), key=lambda item: _order(item[0])):
         shown = any(getattr(one, place) and one.ranks == most[place] for place in _PLACES)
-        yield Series(
-            Say("sweeps.line", {
-                "backend": labels.variant(one), "layout": labels.short(len(one.hosts), one.slots),
-            }),
-            labels.tone(one.backend), tuple(float(place) for place, _ in points),
-            tuple(figure.mid for _, figure in points), tuple(figure.low for _, figure in points),
-            tuple(figure.high for _, figure in points), line="dot" if one.inside else "solid",
-            folded=not shown,
-        )  # fmt: skip
+        name = words.say("sweeps.line", backend=words.variant(one), layout=words.shape(one))
+        style = "dot" if one.inside else "solid"
+        tone = labels.tone(one.backend)
+        yield spread.series(
+            name, tone, [(float(place), each) for place, each in points], line=style, folded=not shown
+        )
 
 
 _PLACES = ("inside", "across")

@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hvlab.report.blocks import Axis, Plot, Series, Value
-from hvlab.report.figures import dodged, tone
-from hvlab.report.words import Words, load
+from hvlab.report.plots import Axis, Plot, Series, dodged, tone
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,9 +36,9 @@ _STYLE: dict[Any, Any] = {
 }  # fmt: skip
 
 
-def _text(words: Words, value: Value) -> str:
-    """Return a value as text that matplotlib shows as it is: what stands between $ would be mathematics."""
-    return words.say(value).replace("$", r"\$")
+def _text(text: str) -> str:
+    """Return a text that matplotlib shows as it is: what stands between $ would be mathematics."""
+    return text.replace("$", r"\$")
 
 
 def chinese_font() -> str | None:
@@ -66,23 +64,20 @@ def _with_new(manager: FontManager) -> FontManager:
     return manager
 
 
-def write(plots: Iterable[Plot], words: Words, folder: Path) -> bool:
-    """Write ``<key>.png`` for each plot; return False where they speak English for want of a Chinese font."""
+def write(plots: Iterable[Plot], folder: Path, font: str | None = None) -> None:
+    """Write ``<key>.png`` for each plot, in this font where it has the glyph."""
     import matplotlib as mpl  # noqa: PLC0415 - see above
 
     # It warns of a font that has one weight only, as Chinese ones do.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    font = chinese_font() if words.lang == "zh" else None
-    spoken = words.lang != "zh" or font is not None
     folder.mkdir(parents=True, exist_ok=True)
     families: dict[Any, Any] = {"font.family": [*([font] if font else []), "DejaVu Sans"]}
     with mpl.rc_context({**_STYLE, **families}):
         for plot in plots:
-            _draw(plot, words if spoken else load("en"), folder / f"{plot.key}.png")
-    return spoken
+            _draw(plot, folder / f"{plot.key}.png")
 
 
-def _draw(plot: Plot, words: Words, file: Path) -> None:
+def _draw(plot: Plot, file: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see above
     from matplotlib.figure import Figure  # noqa: PLC0415 - see above
 
@@ -92,24 +87,25 @@ def _draw(plot: Plot, words: Words, file: Path) -> None:
     axes = figure.subplots()
     for series, places in zip(plot.series, dodged(plot), strict=True):
         if not series.folded:
-            _line(axes, replace(series, x=places), words, lying=bool(plot.categories))
+            _line(axes, replace(series, x=places), lying=bool(plot.categories))
     if plot.bars:
-        _bars(axes, plot, words)
+        _bars(axes, plot)
     elif plot.categories:
-        axes.set_yticks(range(len(plot.categories)), [_text(words, category) for category in plot.categories])
+        axes.set_yticks(range(len(plot.categories)), [_text(category) for category in plot.categories])
         axes.set_ylim(len(plot.categories) - 0.5, -0.5)
     for place in plot.x.lines:
         axes.axvline(place, color=_INK, linewidth=0.8, linestyle=":")
-    _axes(axes, plot, words)
+    _axes(axes, plot)
     if len(plot.series) + len(plot.bars) > 1:
         figure.legend(loc="outside upper left", frameon=False, fontsize="small", ncols=4)
     if plot.predicted:
-        tag = words.phrases["prediction.tag"]
-        axes.text(0.99, 0.98, tag, transform=axes.transAxes, va="top", ha="right", color=_PREDICTED)
+        axes.text(
+            0.99, 0.98, plot.predicted, transform=axes.transAxes, va="top", ha="right", color=_PREDICTED
+        )
     figure.savefig(file, metadata={"Software": "hvlab"})
 
 
-def _line(axes: Axes, series: Series, words: Words, *, lying: bool) -> None:
+def _line(axes: Axes, series: Series, *, lying: bool) -> None:
     colour, mark = tone(series.tone)
     shape, hollow = mark.removesuffix("-open"), mark.endswith("-open")
     shown: dict[str, Any] = {
@@ -117,7 +113,7 @@ def _line(axes: Axes, series: Series, words: Words, *, lying: bool) -> None:
         "linestyle": _LINES[series.line],
         "marker": _MARKS[shape] if series.marks and not series.predicted else "",
         "markerfacecolor": "white" if hollow else colour,
-        "label": _text(words, series.name),
+        "label": _text(series.name),
         "linewidth": 1.6,
         "markersize": 5,
     }
@@ -133,35 +129,35 @@ def _line(axes: Axes, series: Series, words: Words, *, lying: bool) -> None:
         axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.13, linewidth=0)
 
 
-def _bars(axes: Axes, plot: Plot, words: Words) -> None:
+def _bars(axes: Axes, plot: Plot) -> None:
     places = list(range(len(plot.categories)))
     begin = [0.0] * len(places)
     for part in plot.bars:
-        axes.barh(places, part.lengths, left=begin, color=tone(part.tone)[0], label=_text(words, part.name))
+        axes.barh(places, part.lengths, left=begin, color=tone(part.tone)[0], label=_text(part.name))
         begin = [before + length for before, length in zip(begin, part.lengths, strict=True)]
-    axes.set_yticks(places, [_text(words, category) for category in plot.categories])
+    axes.set_yticks(places, [_text(category) for category in plot.categories])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
 
 
-def _axes(axes: Axes, plot: Plot, words: Words) -> None:
-    axes.set_xlabel(_text(words, plot.x.title))
-    axes.set_ylabel(_text(words, plot.y.title))
+def _axes(axes: Axes, plot: Plot) -> None:
+    axes.set_xlabel(_text(plot.x.title))
+    axes.set_ylabel(_text(plot.y.title))
     if plot.x.log:
         axes.set_xscale("log")
     if plot.y.log:
         axes.set_yscale("log")
-    _ticks(axes.xaxis, plot.x, words)
-    _ticks(axes.yaxis, plot.y, words)
+    _ticks(axes.xaxis, plot.x)
+    _ticks(axes.yaxis, plot.y)
     if plot.y.zero:
         axes.set_ylim(bottom=0)
 
 
-def _ticks(axis: Any, spec: Axis, words: Words) -> None:
+def _ticks(axis: Any, spec: Axis) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415 - see above
 
     if spec.ticks:
         low, high = axis.get_view_interval()
         shown = [(value, label) for value, label in spec.ticks if low <= value <= high]
-        axis.set_ticks([value for value, _ in shown], labels=[_text(words, label) for _, label in shown])
+        axis.set_ticks([value for value, _ in shown], labels=[_text(label) for _, label in shown])
         axis.set_minor_locator(NullLocator())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from hvlab.report.blocks import NOTHING, Number, Range, Say, Value
+from hvlab.report.plots import Series
 from hvlab.results.configurations import Repeats
 from hvlab.statistics.interval import Interval, median
 
@@ -46,37 +47,10 @@ def from_interval(interval: Interval | None) -> Spread | None:
     return Spread(interval.low, interval.mid, interval.high) if interval else None
 
 
-def number(spread: Spread | None, unit: str, digits: int = 3) -> Value:
-    """Return the median as a cell."""
-    return Number(spread.mid, unit, digits) if spread else NOTHING
-
-
-def span(spread: Spread | None, unit: str, digits: int = 3) -> Value:
-    """Return the interval as a cell; nothing for a single value."""
-    if spread is None or spread.low == spread.high:
-        return NOTHING
-    return Range(spread.low, spread.high, unit, digits)
-
-
-def interval(values: Sequence[float], unit: str) -> Value:
-    """Return the interval of the median of several repeats as a cell."""
-    if len(values) < _SEVERAL:
-        return NOTHING
-    bounds = median(values)
-    return Range(bounds.low, bounds.high, unit)
-
-
-def both(spread: Spread | None, unit: str) -> Value:
-    """Return the median with its interval in brackets."""
-    if spread is None:
-        return NOTHING
-    if spread.low == spread.high:
-        return Number(spread.mid, unit)
-    return Say("spread", {"mid": Number(spread.mid, unit), "span": Range(spread.low, spread.high, unit)})
-
-
-def count(repeats: Repeats | None) -> Value:
-    """Return how many repeats succeeded, of how many."""
-    if repeats is None:
-        return NOTHING
-    return Say("scaling.of", {"ok": len(repeats.ok), "all": repeats.tried})
+def series(name: str, tone: str, points: Sequence[tuple[float, Spread]], **options: Any) -> Series:
+    """Return a line through figures over ``x``."""
+    xs, spreads = [x for x, _ in points], [each for _, each in points]
+    return Series(
+        name, tone, tuple(xs), tuple(one.mid for one in spreads), tuple(one.low for one in spreads),
+        tuple(one.high for one in spreads), **options,
+    )  # fmt: skip

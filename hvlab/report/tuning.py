@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hvlab.report.blocks import (
-    NOTHING,
-    Block,
-    Code,
-    Column,
-    Number,
-    Paragraph,
-    Range,
-    Say,
-    Section,
-    Several,
-    Table,
-    Value,
-)
+from hvlab.report.labels import Code, Value
 from hvlab.results import searches
 
 _SHOWN = 10
@@ -82,80 +70,12 @@ def read(results: Path, run_id: str) -> ProvedSearch | None:
     return None
 
 
-def section(search: ProvedSearch | None) -> Section | None:
-    """Return the part of the report on the search; None where the run is no proof."""
-    if search is None:
-        return None
-    blocks: list[Block] = [Paragraph(_answer(search))]
-    if search.loss_checked is False:
-        blocks.append(Paragraph(Say("tuning.unchecked"), "note"))
-    blocks += [_gains(search)] if search.gains else []
-    blocks.append(_tried(search))
-    blocks.append(_importance(search) if search.importance else Paragraph(Say("tuning.few"), "note"))
-    return Section("tuning", Say("tuning.title"), tuple(blocks))
-
-
-def _answer(search: ProvedSearch) -> Say:
-    values: dict[str, Value] = {"what": _changes(search.best)}
-    if search.against:
-        values["why"] = Say(f"tuning.against_{search.against}")
-    return Say(f"tuning.{search.kind}", values)
-
-
-def _changes(changes: _Changes) -> Value:
-    words = tuple(Code(f"{name}={value}") for name, value in changes.items())
-    return Several(words) if words else Say("tuning.today")
-
-
-def _tried(search: ProvedSearch) -> Table:
+def tried(search: ProvedSearch) -> list[Tried]:
     """Return the best of what was tried."""
-    ran = sorted(
-        (one for one in search.tried if one.log_ratios and not one.failed), key=lambda one: one.change
-    )
-    columns = (
-        Column(Say("tuning.settings"), text=True),
-        Column(Say("tuning.time"), numeric=True),
-        Column(Say("tuning.rounds"), numeric=True),
-    )
-    rows = tuple(
-        (_changes(one.changes), Number(one.change, "ratio"), len(one.log_ratios)) for one in ran[:_SHOWN]
-    )
-    counts: dict[str, Value] = {
-        "tried": len(search.tried),
-        "failed": sum(one.failed for one in search.tried),
-        "launches": search.launches,
-        "minutes": f"{search.seconds / 60:.1f}",
-    }
-    return Table("tuning-tried", Say("tuning.tried", counts), columns, rows, note=Say("tuning.note"))
+    ran = (one for one in search.tried if one.log_ratios and not one.failed)
+    return sorted(ran, key=lambda one: one.change)[:_SHOWN]
 
 
-def _gains(search: ProvedSearch) -> Table:
-    columns = (
-        Column(Say("tuning.metric")),
-        Column(Say("sweeps.size"), numeric=True),
-        Column(Say("tuning.change"), numeric=True),
-        Column(Say("tuning.interval"), numeric=True),
-    )
-    rows = tuple(
-        (
-            Code(one.metric),
-            NOTHING if one.size_bytes is None else Number(one.size_bytes, "B"),
-            Number(one.ratio[1] - 1, "ratio"),
-            Range(one.ratio[0] - 1, one.ratio[2] - 1, "ratio"),
-        )
-        for one in search.gains
-    )
-    return Table("tuning-gains", Say("tuning.gains"), columns, rows)
-
-
-def _importance(search: ProvedSearch) -> Table:
-    columns = (
-        Column(Say("tuning.setting")),
-        Column(Say("tuning.share"), numeric=True),
-        Column(Say("tuning.interval"), numeric=True),
-    )
-    rows = tuple(
-        (Code(name), Number(mid, "share"), Range(low, high, "ratio", digits=2))
-        for name, (low, mid, high) in search.importance.items()
-    )
-    return Table("tuning-importance", Say("tuning.importance"), columns, rows, note=Say("tuning.shares"))
+def settings(changes: Mapping[str, Any]) -> tuple[Value, ...]:
+    """Return settings as one writes them."""
+    return tuple(Code(f"{name}={value}") for name, value in changes.items())

@@ -12,11 +12,14 @@ from hvlab.analysis.compare.decisions import deciding, questions
 from hvlab.analysis.compare.measurements import whole
 from hvlab.analysis.model.costs import COLLECTIVES
 from hvlab.report import labels, spread
-from hvlab.report.blocks import Axis, Column, Number, Plot, Range, Say, Series, Several, Table, Value
+from hvlab.report.collectives import Layout, SweepGroup
 from hvlab.report.data import ReportData
-from hvlab.report.study import Study, StudyRow
-from hvlab.report.sweeps import Layout, SweepGroup
+from hvlab.report.labels import Value
+from hvlab.report.plots import Axis, Plot, Series
+from hvlab.report.trainings import Study, StudyRow
+from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration, Repeats
+from hvlab.statistics.interval import Interval
 from hvlab.statistics.sequential import decided, holds
 from hvlab.statistics.verdict import Pair, Verdict
 from hvlab.workloads.metrics import METRICS
@@ -27,14 +30,26 @@ _NEAR, _MANY = 1.4, 100
 
 @dataclass(frozen=True)
 class BackendPair:
-    """Two backends under equal conditions; ``what`` names the training or the size, ``layout`` where."""
+    """Two backends under equal conditions: a training, or a ``size`` of a collective, at a layout."""
 
-    what: Value
+    name: Value
     layout: Layout
     one: str
     other: str
     pair: Pair
     collective: bool = False
+    scaling: str = ""
+    size: int | None = None
+
+    def what(self, words: Words) -> Value:
+        """Return what was measured."""
+        if self.size is None:
+            return words.study(self.name, self.scaling)
+        return words.say("comparison.sized", name=self.name, size=words.number(self.size, "B"))
+
+    def names(self, words: Words) -> dict[str, str]:
+        """Return what both are called."""
+        return {"one": words.backend(self.one), "other": words.backend(self.other)}
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,11 @@ class BackendVerdict:
     def significant(self) -> bool:
         """Return whether one of them is faster."""
         return self.verdict.kind in ("faster", "slower")
+
+    @property
+    def ratio(self) -> spread.Spread | None:
+        """Return the ratio of their times."""
+        return spread.from_interval(self.verdict.ratio)
 
     @property
     def winner(self) -> str:
@@ -75,87 +95,67 @@ def judge(data: ReportData, studies: Sequence[Study], sweeps: Sequence[SweepGrou
     return [BackendVerdict(each, verdict) for each, verdict in zip(pairs, shown, strict=True)]
 
 
-def sentence(judged: BackendVerdict) -> Say:
+def sentence(judged: BackendVerdict, words: Words) -> str:
     """Return a significant verdict as a sentence."""
-    ratio = judged.verdict.ratio
+    pair, first = judged.backends, judged.verdict.kind == "faster"
+    ratio = times(judged.verdict.ratio) if first else judged.ratio
     if ratio is None or not judged.significant:
         raise ValueError("only a significant verdict makes a sentence")
-    backends, first = judged.backends, judged.verdict.kind == "faster"
-    names = (labels.backend(backends.one), labels.backend(backends.other))
-    # The ratio is of times; its inverse is how many times as fast the first is.
-    ends = (ratio.low, ratio.mid, ratio.high)
-    low, mid, high = sorted(1 / end for end in ends) if first else ends
-    values: dict[str, Value] = {
-        "name": backends.what,
-        "layout": labels.layout(*backends.layout),
-        "faster": names[0 if first else 1],
-        "slower": names[1 if first else 0],
-        "ratio": Number(mid, "times"),
-        "span": Range(low, high, "times"),
-    }
-    return Say("comparison.claim", values)
-
-
-def table(verdicts: Sequence[BackendVerdict], *, imported: bool) -> Table:
-    """Return every two backends with the ratio of their times and the verdict."""
-    columns = (
-        Column(Say("comparison.what"), text=True),
-        Column(Say("workloads.shapes")),
-        Column(Say("comparison.pair")),
-        Column(Say("comparison.ratio"), numeric=True),
-        Column(Say("comparison.verdict")),
-    )
-    rows = tuple(
-        (
-            one.backends.what,
-            labels.short(*one.backends.layout),
-            Say("comparison.against", _names(one)),
-            spread.both(spread.from_interval(one.verdict.ratio), "times"),
-            Say(f"comparison.{one.verdict.kind}", {**_names(one), "needed": one.verdict.needed}),
-        )
-        for one in verdicts
-    )
-    faint = frozenset(row for row, one in enumerate(verdicts) if not one.significant)
-    note = Say("comparison.imported_note" if imported else "comparison.ratio_note")
-    return Table(
-        "verdicts", Say("comparison.verdicts"), columns, rows, merged=1, note=note, faint=faint,
-        folded=Say("comparison.as_table"),
+    faster, slower = (pair.one, pair.other) if first else (pair.other, pair.one)
+    return words.say(
+        "comparison.claim", name=pair.what(words), layout=words.layout(*pair.layout),
+        faster=words.backend(faster), slower=words.backend(slower),
+        ratio=words.middle(ratio, "times"), span=words.span(ratio.low, ratio.high, "times"),
     )  # fmt: skip
 
 
-def forest(verdicts: Sequence[BackendVerdict]) -> Plot | None:
-    """Return the ratio of the times of every two backends with its interval; None where there is none.
+def times(ratio: Interval | None) -> spread.Spread | None:
+    """Return how many times as fast the first is; the ratio of a verdict is of times."""
+    return spread.Spread(1 / ratio.high, 1 / ratio.mid, 1 / ratio.low) if ratio else None
+
+
+def told(judged: BackendVerdict, words: Words) -> str:
+    """Return a verdict in a few words."""
+    verdict = judged.verdict
+    return words.say(f"comparison.{verdict.kind}", **judged.backends.names(words), needed=verdict.needed)
+
+
+def forest(verdicts: Sequence[BackendVerdict], words: Words, *, imported: bool) -> list[Plot]:
+    """Return the ratio of the times of every two backends with its interval, as one plot, if there is any.
 
     A mark has the colour of the faster backend where the verdict is significant, and is hollow elsewhere.
     """
-    shown = [(one, one.verdict.ratio) for one in verdicts if one.verdict.ratio]
+    shown = [(one, ratio) for one in verdicts if (ratio := one.ratio)]
     if not shown:
-        return None
+        return []
     pairs = {(one.backends.one, one.backends.other) for one, _ in shown}
     groups: dict[str, list[int]] = {}
     for place, (one, _) in enumerate(shown):
         groups.setdefault(labels.tone(one.winner) if one.significant else one.verdict.kind, []).append(place)
-    series = []
+    lines = []
     for tone, places in groups.items():
-        first, ratios = shown[places[0]][0], [shown[place][1] for place in places]
-        series.append(Series(
-            Say(f"comparison.{first.verdict.kind}", {**_names(first), "needed": first.verdict.needed}), tone,
+        ratios = [shown[place][1] for place in places]
+        lines.append(Series(
+            told(shown[places[0]][0], words), tone,
             x=tuple(ratio.mid for ratio in ratios), y=tuple(map(float, places)),
             low=tuple(ratio.low for ratio in ratios), high=tuple(ratio.high for ratio in ratios), line="none",
         ))  # fmt: skip
+    title = words.say(
+        "axis.ratio_of" if len(pairs) == 1 else "axis.ratio", **shown[0][0].backends.names(words)
+    )
     ends = [end for _, ratio in shown for end in (ratio.low, ratio.high)]
-    title = Say("axis.ratio_of" if len(pairs) == 1 else "axis.ratio", _names(shown[0][0]))
     ticks = tuple((tick, f"{tick:.2g}" if tick < _MANY else f"{tick:.0f}") for tick in _ticks(ends))
-    categories = tuple(_category(one, several=len(pairs) > 1) for one, _ in shown)
-    return Plot(
-        "ratios", Say("comparison.forest"), Axis(title, log=True, ticks=ticks, lines=(1.0,)), Axis(""),
-        series=tuple(series), categories=categories,
-    )  # fmt: skip
+    return [Plot(
+        "ratios", words.say("comparison.forest"), Axis(title, log=True, ticks=ticks, lines=(1.0,)), Axis(""),
+        series=tuple(lines), categories=tuple(_category(one, words, len(pairs)) for one, _ in shown),
+        note=words.say("comparison.forest_imported" if imported else "comparison.forest_note"),
+    )]  # fmt: skip
 
 
-def _category(one: BackendVerdict, *, several: bool) -> Value:
-    pair: tuple[Value, ...] = (Say("comparison.against", _names(one)),) if several else ()
-    return Several((one.backends.what, labels.short(*one.backends.layout), *pair))
+def _category(one: BackendVerdict, words: Words, pairs: int) -> str:
+    pair = one.backends
+    against = [words.say("comparison.against", **pair.names(words))] if pairs > 1 else []
+    return words.join((pair.what(words), words.short(*pair.layout), *against))
 
 
 def _ticks(ends: Sequence[float]) -> list[float]:
@@ -166,14 +166,8 @@ def _ticks(ends: Sequence[float]) -> list[float]:
     return [*reversed(below), 1.0, *(step for step in steps if step <= high)]
 
 
-def _names(judged: BackendVerdict) -> dict[str, Value]:
-    return {"one": labels.backend(judged.backends.one), "other": labels.backend(judged.backends.other)}
-
-
 def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
-    names = labels.Labels((study.workload, study.params) for study in studies)
     for study in studies:
-        name = labels.study(names.name(study.workload, study.params), study.scaling)
         for place in ("inside", "across"):
             rows = [row for row in study.rows if getattr(row.configuration, place) and _usual(row)]
             for one, other in itertools.combinations(_most(rows), 2):
@@ -183,9 +177,8 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
                 if not all(times):
                     continue
                 pair = Pair(*times, launches=(one.configuration, other.configuration))
-                yield BackendPair(
-                    name, one.layout, labels.plane(one.configuration), labels.plane(other.configuration), pair
-                )
+                planes = labels.plane(one.configuration), labels.plane(other.configuration)
+                yield BackendPair(study.name, one.layout, *planes, pair, scaling=study.scaling)
 
 
 def _most(rows: Sequence[StudyRow]) -> list[StudyRow]:
@@ -201,19 +194,20 @@ def _sides(data: ReportData) -> Iterator[BackendPair]:
     every = list(questions(data.configurations, data.sides))
     # One rank is there for the speed-up, unless there is nothing else.
     asked = [(a, b) for a, b in every if a.ranks > 1] or every
-    names = labels.Labels((a.workload, _common(a, data)) for a, _ in asked)
+    names = labels.Names((a.workload, _common(a, data)) for a, _ in asked)
     for a, b in asked:
         metric = deciding(a, b, data.configurations)
-        times = [_times(data.configurations[side], metric) for side in (a, b)]
+        times = [_side(data.configurations[side], metric) for side in (a, b)]
         if all(times):
-            size, name = a.get("size_bytes"), names.name(a.workload, _common(a, data))
-            what = Say("comparison.sized", {"name": name, "size": Number(size, "B")}) if size else name
+            name, size = names.name(a.workload, _common(a, data)), a.get("size_bytes")
             pair = Pair(times[0], times[1], launches=(whole(a), whole(b)))
-            layout = len(a.hosts), a.slots
-            yield BackendPair(what, layout, "A", "B", pair, collective=a.workload in COLLECTIVES)
+            yield BackendPair(
+                name, (len(a.hosts), a.slots), "A", "B", pair, collective=a.workload in COLLECTIVES,
+                size=size if isinstance(size, int) else None,
+            )  # fmt: skip
 
 
-def _times(repeats: Repeats, metric: str) -> dict[int, float]:
+def _side(repeats: Repeats, metric: str) -> dict[int, float]:
     """Return what each repeat took; where throughput decides, for a sample: ratios are of times."""
     values = figures(repeats, metric)
     if METRICS[metric].better != "high":
@@ -232,15 +226,12 @@ def _usual(row: StudyRow) -> bool:
 
 
 def _collectives(sweeps: Sequence[SweepGroup]) -> Iterator[BackendPair]:
-    names = labels.Labels((group.workload, group.params) for group in sweeps)
     for group in sweeps:
-        name = names.name(group.workload, group.params)
         pairs = itertools.combinations(group.backends, 2)
         case = (group.workload, group.params)
         for layout, (one, other) in itertools.product(sorted(group.telling), pairs):
             ours, theirs = (group.lines.get((backend, layout), {}) for backend in (one, other))
             for size in sorted(ours.keys() & theirs.keys()):
-                what = Say("comparison.sized", {"name": name, "size": Number(size, "B")})
                 launches = ((*case, one, layout), (*case, other, layout))
                 pair = Pair(ours[size].values["time"], theirs[size].values["time"], launches=launches)
-                yield BackendPair(what, layout, one, other, pair, collective=True)
+                yield BackendPair(group.name, layout, one, other, pair, collective=True, size=size)

@@ -1,19 +1,27 @@
-"""The words of a report: what a document says, in a language."""
+"""What a report says, in a language: its phrases, its numbers, and what it calls backends and hosts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hvlab.base.paths import project_dir
-from hvlab.report.blocks import Code, Fact, Number, Range, Say, Several, Value
+from hvlab.lab.backends import BACKENDS, SERIAL
+from hvlab.report.labels import Lines, Value, plane
+
+if TYPE_CHECKING:
+    from hvlab.analysis.model.explanation import Explanation
+    from hvlab.report.spread import Spread
+    from hvlab.results.configurations import Configuration, Repeats
 
 LANGUAGES = ("en", "zh")
+# How many hosts or cases are named.
+_NAMED = 12
 _BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 # For each unit, from the largest down: how it is called and how many of the record's unit it is.
 _SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
@@ -35,9 +43,14 @@ _WHOLE, _SEEN = 9.95, 0.05
 _MINUTE = 60.0
 
 
+# What the numbers of an explanation are; a name that is not here is a share of 1.
+_COUNTS = ("failed", "points", "needed", "ranks", "largest", "factor", "batch", "agreeing", "pairs")
+_TIMES = ("fixed_ratio", "bandwidth_ratio", "alpha_ratio", "small_ratio", "large_ratio")
+
+
 @dataclass(frozen=True)
 class Words:
-    """The phrases of one language."""
+    """One language. Where a figure is None, a dash is said."""
 
     lang: str
     phrases: Mapping[str, str]
@@ -49,47 +62,149 @@ class Words:
         """Return the language's tag as browsers want it."""
         return "zh-CN" if self.lang == "zh" else self.lang
 
-    def say(self, value: Value) -> str:
-        """Return a value as text of this language."""
-        match value:
-            case Say():
-                values = {name: self.say(inner) for name, inner in value.values.items()}
-                text = self.phrases[value.key].format_map(values)
-            case Number():
-                text = self._number(value)
-            case Range():
-                text = self._range(value)
-            case Several():
-                text = self.phrases[value.between].join(map(self.say, value.values))
-            case Code():
-                text = value.text
-            case Fact():
-                text = self._fact(value.text)
-            case _:
-                text = str(value)
-        return text
+    def say(self, key: str, **values: Value | None) -> str:
+        """Return a phrase, its braces filled."""
+        return self.phrases[key].format_map({name: self.text(value) for name, value in values.items()})
 
-    def _fact(self, text: str) -> str:
+    def text(self, value: Value | None) -> str:
+        """Return a value as plain text."""
+        if value is None:
+            return self.phrases["nothing"]
+        if isinstance(value, tuple):
+            return self.join(value, "line" if isinstance(value, Lines) else "comma")
+        return str(value)
+
+    def join(self, values: Iterable[Value], between: str = "comma") -> str:
+        """Return values one after another; ``between`` is a phrase of lists."""
+        return self.phrases[f"list.{between}"].join(map(self.text, values))
+
+    def fact(self, text: str) -> str:
+        """Return what a host says of itself; some words in it are of a language."""
         for old, new in self.replaced.items():
             text = text.replace(old, new)
         return text
 
-    def _number(self, number: Number) -> str:
-        if not math.isfinite(number.value):
+    def number(self, value: float | None, unit: str = "", digits: int = 3) -> str:
+        """Return a quantity with its unit, as records have it, in so many significant digits."""
+        if value is None or not math.isfinite(value):
             return self.phrases["nothing"]
-        if number.unit == "share":
-            return self._with(share(number.value), "%")
-        if number.unit == "%":
-            return self._with(f"{number.value:.2f}", "%")
-        factor, unit = scaled(number.value, number.unit)
-        count = number.value / factor
-        return self._with(f"{count:.3g}" if number.unit == "B" else shown(count, number.digits), unit)
+        if unit == "share":
+            return self._with(share(value), "%")
+        if unit == "%":
+            return self._with(f"{value:.2f}", "%")
+        factor, called = scaled(value, unit)
+        count = value / factor
+        return self._with(f"{count:.3g}" if unit == "B" else shown(count, digits), called)
 
-    def _range(self, span: Range) -> str:
-        factor, unit = scaled(max(abs(span.low), abs(span.high)), span.unit)
-        ends = (span.low / factor, span.high / factor)
-        low, high = (f"{end:.2f}" if span.unit == "%" else shown(end, span.digits) for end in ends)
-        return self._with(f"{low} \N{EN DASH} {high}", unit)
+    def span(self, low: float, high: float, unit: str = "", digits: int = 3) -> str:
+        """Return from low to high."""
+        factor, called = scaled(max(abs(low), abs(high)), unit)
+        first, last = (
+            f"{end:.2f}" if unit == "%" else shown(end, digits) for end in (low / factor, high / factor)
+        )
+        return self._with(f"{first} \N{EN DASH} {last}", called)
+
+    def middle(self, spread: Spread | None, unit: str) -> str:
+        """Return the median."""
+        return self.number(spread.mid if spread else None, unit)
+
+    def ends(self, spread: Spread | None, unit: str) -> str:
+        """Return the interval; a dash for a single value."""
+        if spread is None or spread.low == spread.high:
+            return self.phrases["nothing"]
+        return self.span(spread.low, spread.high, unit)
+
+    def both(self, spread: Spread | None, unit: str) -> str:
+        """Return the median with its interval in brackets."""
+        if spread is None or spread.low == spread.high:
+            return self.middle(spread, unit)
+        return self.say("spread", mid=self.middle(spread, unit), span=self.ends(spread, unit))
+
+    def signed(self, value: float | None, unit: str = "", digits: int = 3) -> str:
+        """Return a change, with its sign."""
+        if value is None:
+            return self.phrases["nothing"]
+        sign = "minus" if value < 0 else "plus"
+        return self.say(f"signed.{sign}", value=self.number(abs(value), unit, digits))
+
+    def count(self, repeats: Repeats) -> str:
+        """Return how many repeats succeeded, of how many."""
+        return self.say("scaling.of", ok=len(repeats.ok), all=repeats.tried)
+
+    def backend(self, name: str) -> str:
+        """Return a backend as the lab sheet writes it; ``name`` may be a plane."""
+        plain, _, launcher = name.partition("/")
+        known = BACKENDS[plain].title if plain in BACKENDS else plain
+        known = self.phrases["backend.serial"] if plain == SERIAL else known
+        return self.join((known, launcher)) if launcher else known
+
+    def backends(self, names: Iterable[str]) -> str:
+        """Return several backends."""
+        return self.join(map(self.backend, dict.fromkeys(names)))
+
+    def variant(self, configuration: Configuration) -> str:
+        """Return a backend, with its launcher where that is unusual, and how gradients were compressed."""
+        compression = str(configuration.get("compression") or "none")
+        name = self.backend(plane(configuration))
+        return name if compression == "none" else self.join((name, compression))
+
+    def named(self, names: Sequence[str]) -> tuple[Value, ...]:
+        """Return names of hosts or cases; of many, only the first."""
+        more = len(names) - _NAMED
+        return (*names[:_NAMED], *([self.say("failures.more", count=more)] if more > 0 else []))
+
+    def layout(self, hosts: int, slots: int) -> str:
+        """Return a number of servers and of ranks on each in words."""
+        kind = ("one" if slots == 1 else "inside") if hosts == 1 else "across" if slots == 1 else "both"
+        return self.say(f"layout.{kind}" if slots else "layout.unknown", hosts=hosts, slots=slots)
+
+    def short(self, hosts: int, slots: int) -> str:
+        """Return a number of servers and of ranks on each in figures."""
+        return self.say("layout.short" if slots else "layout.unknown", hosts=hosts, slots=slots)
+
+    def shape(self, configuration: Configuration) -> str:
+        """Return where a configuration ran, in figures."""
+        return self.short(len(configuration.hosts), configuration.slots)
+
+    def place(self, topology: str, scaling: str = "weak", slots: int = 1) -> str:
+        """Return inside one server or across servers, and that scaling is strong where it is."""
+        where = self.say("topology.slots" if slots > 1 else f"topology.{topology}", slots=slots)
+        return self.join((where, self.phrases["scaling.strong"])) if scaling == "strong" else where
+
+    def study(self, name: Value, scaling: str) -> Value:
+        """Return a training's name with weak or strong, where that is known."""
+        kind = self.phrases.get(f"scaling.{scaling}")
+        return self.say("scaling.study", name=name, scaling=kind) if kind else name
+
+    def explain(self, explanation: Explanation) -> str:
+        """Return what the model explains as a phrase."""
+        numbers = {name: self._explained(name, value) for name, value in explanation.numbers.items()}
+        names = {name: self._called(name, value) for name, value in explanation.names.items()}
+        return self.say(f"why.{explanation.key}", **numbers, **names)
+
+    def claim(self, explanation: Explanation) -> str:
+        """Return the same as a sentence that says what it is about: a backend, and where."""
+        names = explanation.names
+        about = [self.backend(names["backend"])] if "backend" in names else []
+        about.append(self.place(names["topology"], names.get("scaling", "weak")))
+        compression = names.get("compression", "none")
+        about += [f"compression={compression}"] if compression != "none" else []
+        return self.say("comparison.line", about=tuple(about), reason=self.explain(explanation))
+
+    def _explained(self, name: str, value: float) -> str:
+        if name in _COUNTS:
+            return self.number(value, "", len(str(round(value))))
+        if name in _TIMES or name.endswith(("_low", "_high")):
+            return self.number(value, "times")
+        if name.endswith("_ms"):
+            return self.number(value / 1e3, "s")
+        units = {"s": "s", "bytes": "B", "byte": ""}
+        return self.number(value, units.get(name.rpartition("_")[2] if "_" in name else "", "share"))
+
+    def _called(self, name: str, value: str) -> str:
+        if name in ("algorithm", "scaling"):
+            return self.phrases[f"{name}.{value}"]
+        return self.backend(value) if name in ("backend", "faster", "slower") else value
 
     def _with(self, text: str, unit: str) -> str:
         unit = self.units.get(unit, unit)
@@ -137,7 +252,7 @@ def clock(seconds: float) -> str:
 @cache
 def load(lang: str) -> Words:
     """Return the words of a language, one of LANGUAGES."""
-    text = (project_dir() / f"templates/report/words/{lang}.yml").read_text("utf-8")
+    text = (Path(__file__).parent / f"phrases/{lang}.yml").read_text("utf-8")
     content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
     return Words(lang, dict(_flat(content["phrases"])), content["units"], content["facts"])
 

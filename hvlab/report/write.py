@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hvlab.base.errors import UsageError
+from hvlab.base import process
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.temporary import temporary_folder
 from hvlab.report import data as reading
-from hvlab.report.blocks import Document, Plot
+from hvlab.report import page
 from hvlab.report.data import ReportData
-from hvlab.report.document import document
-from hvlab.report.words import load
+from hvlab.report.page import Document
+from hvlab.report.report import analyse
+from hvlab.report.sections import document
 from hvlab.results.store import Store
 
 FORMATS = ("html", "md", "pdf")
 # What follows the name of a Markdown file in that of the folder with its pictures.
 FILES = "_files"
-_FIX = "write it elsewhere with --output"
+BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+    "chrome",
+    "microsoft-edge",
+)
+_PATIENCE_S = 120
 
 
 @dataclass(frozen=True)
@@ -34,7 +47,7 @@ def write(data: ReportData, output: Path, *, output_format: str, lang: str) -> W
 
     Raises UsageError where the file cannot be written, or no browser is there to print it.
     """
-    report = document(data, attached=output_format != "md")
+    report = document(analyse(data, attached=output_format != "md"))
     records = [vars(record) for record in data.records]
     return save(report, output, records, name=data.head.run_id, output_format=output_format, lang=lang)
 
@@ -42,7 +55,7 @@ def write(data: ReportData, output: Path, *, output_format: str, lang: str) -> W
 def save(
     report: Document,
     output: Path,
-    records: Sequence[dict[str, Any]] = (),
+    records: Sequence[Mapping[str, Any]] = (),
     *,
     name: str,
     output_format: str,
@@ -51,39 +64,94 @@ def save(
     """Write a document into ``output``; HTML holds the ``records``, to be saved under ``name``."""
     if output_format == "md":
         return _markdown(report, output, lang)
-    from hvlab.report import html, pdf  # noqa: PLC0415 - Markdown has no use for them
-
-    text = html.page(report, records, run_id=name, lang=lang)
-    _put(output, pdf.printed(text) if output_format == "pdf" else text.encode())
+    text = page.html(report, records, run_id=name, lang=lang)
+    _put(output, printed(text) if output_format == "pdf" else text.encode())
     return Written(output)
 
 
 def write_page(store: Store, run_id: str) -> Path:
     """Write ``summary.md``, the report without pictures, into the run's folder and return its path."""
-    from hvlab.report import markdown  # noqa: PLC0415 - as above
-
     output = store.run_folder(run_id) / "summary.md"
-    report = document(reading.read(store, run_id), attached=False)
-    _put(output, markdown.page(report, load("en")).encode())
+    report = document(analyse(reading.read(store, run_id), attached=False))
+    _put(output, page.markdown(report, "en").encode())
     return output
 
 
 def _markdown(report: Document, output: Path, lang: str) -> Written:
-    from hvlab.report import images, markdown  # noqa: PLC0415 - as above
+    from hvlab.report import images  # noqa: PLC0415 - HTML has no use for it
 
-    words = load(lang)
     folder = output.parent / f"{output.stem}{FILES}"
-    plots = [block for section in report.sections for block in section.blocks if isinstance(block, Plot)]
-    pictures = {plot.key: markdown.picture(folder.name, plot.key) for plot in plots}
-    _put(output, markdown.page(report, words, pictures=pictures).encode())
+    _put(output, page.markdown(report, lang, pictures=folder.name).encode())
+    font = images.chinese_font() if lang == "zh" else None
+    spoken = lang != "zh" or font is not None
     try:
-        return Written(output, images.write(plots, words, folder))
+        images.write(page.edition(report, lang if spoken else "en").plots, folder, font)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error.strerror}", remedy=_FIX) from error
+        raise _unwritten(folder, error) from error
+    return Written(output, spoken)
 
 
 def _put(path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", remedy=_FIX) from error
+        raise _unwritten(path, error) from error
+
+
+def _unwritten(path: Path, error: OSError) -> UsageError:
+    problem = f"{path} cannot be written: {error.strerror}"
+    return UsageError(problem, remedy="write it elsewhere with --output")
+
+
+def browser() -> str:
+    """Return the path of a browser that prints. Raises UsageError where there is none."""
+    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if program is None:
+        raise UsageError(
+            f"a PDF is printed by Chromium or Chrome, and neither is in PATH ({', '.join(BROWSERS)})",
+            remedy="install one (Debian: chromium), or write --format html and print that from a browser",
+        )
+    return program
+
+
+def arguments(program: str, profile: Path, source: Path, output: Path, *, root: bool) -> list[str]:
+    """Return the command that prints ``source``; a browser that runs as root has no sandbox."""
+    return [
+        program,
+        "--headless",
+        *(["--no-sandbox"] if root else []),
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        f"--user-data-dir={profile}",
+        "--window-size=1280,1000",
+        "--no-pdf-header-footer",
+        "--virtual-time-budget=60000",
+        f"--print-to-pdf={output}",
+        source.as_uri(),
+    ]
+
+
+def printed(html: str) -> bytes:
+    """Return a page as PDF. Raises UsageError without a browser, HvlabError where it fails."""
+    program = browser()
+    with temporary_folder() as folder:
+        source, output = folder / "report.html", folder / "report.pdf"
+        source.write_text(html, "utf-8")
+        argv = arguments(program, folder / "profile", source, output, root=os.geteuid() == 0)
+        try:
+            ended = process.run(argv, seconds=_PATIENCE_S)
+        except HvlabError as error:
+            raise _failed(program, str(error)) from error
+        if ended.returncode or not output.is_file():
+            words = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
+            raise _failed(program, words[-1])
+        return output.read_bytes()
+
+
+def _failed(program: str, problem: str) -> HvlabError:
+    remedy = "write --format html, and print that from a browser"
+    return HvlabError(f"{program} could not print the report: {problem}", remedy=remedy)

@@ -13,7 +13,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 from hvlab.report import data
-from hvlab.report.pdf import browser as find_browser
+from hvlab.report.write import browser as find_browser
 from hvlab.report.write import write
 from tests.unit import runs
 

@@ -10,7 +10,6 @@ from hvlab.analysis.model.costs import Cost
 from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit, fit
 from hvlab.analysis.model.sweep import Sweep, SweepPoint
-from hvlab.report.reasons import reason
 from hvlab.report.words import load
 from hvlab.results.configurations import Configuration, Repeats
 
@@ -21,7 +20,7 @@ SWEPT = {"dtype": "float32", "op": "sum", "device": "cpu"}
 
 def phrase(explanation: Explanation) -> str:
     """An explanation as a report says it."""
-    return load("en").say(reason(explanation)).replace("\N{NO-BREAK SPACE}", " ")
+    return load("en").explain(explanation).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def measured(**metrics: Iterable[float]) -> Repeats:

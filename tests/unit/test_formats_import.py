@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.cli import run as hvlab
 from hvlab.report import data
-from hvlab.report.blocks import Number
-from hvlab.report.document import document
 from hvlab.report.words import load
 from hvlab.results import configurations, formats
 from hvlab.results.formats import READERS, importing, launch
@@ -467,15 +465,13 @@ def test_a_case_that_is_not_there_and_a_file_that_cannot_be_written(tmp_path, ca
 def test_the_report_has_the_figures_of_other_measurements(store):
     path = DATA / "osu/point-to-point-5.8.txt"
     run_id, made = importing.import_files(store, [path], LaunchOverrides(), lab="x")
-    page = document(data.read(store, run_id))
+    page = reports.report(data.read(store, run_id))
     head, *rows = reports.said(reports.table(page, "others"), "en")
     assert head[3:] == ["Size", "Time", "Bandwidth", "n / N"]
     assert len(rows) == len({(row.workload, row.params.get("size_bytes")) for row in made})
     first = next(row for row in made if row.workload == "bandwidth")
     shown = next(row for row in rows if row[0] == "bandwidth")
-    assert shown[3] == load("en").say(Number(first.params["size_bytes"], "B")).replace(
-        "\N{NO-BREAK SPACE}", " "
-    )
+    assert shown[3] == load("en").number(first.params["size_bytes"], "B").replace("\N{NO-BREAK SPACE}", " ")
     assert float(shown[5].split()[0]) == pytest.approx(first.value, rel=0.01)
     assert shown[4] == "\N{EN DASH}"
 

@@ -19,7 +19,6 @@ from hvlab.health import expected
 from hvlab.lab import inventory
 from hvlab.remote.known_hosts import known_keys
 from hvlab.report import data, sheet, write
-from hvlab.report.document import document
 from hvlab.results import formats
 from hvlab.results.formats import READERS, detect, importing, pods
 from hvlab.results.formats.records import LaunchOverrides
@@ -243,14 +242,7 @@ def taken_in(text):
             return
         made = data.read(results, run_id)
         sections(made.records)
-        write.save(
-            document(made),
-            Path(folder) / "x.html",
-            [vars(record) for record in made.records],
-            name=run_id,
-            output_format="html",
-            lang="en",
-        )
+        write.write(made, Path(folder) / "x.html", output_format="html", lang="en")
         measured = formats.MeasuredRun(results.run(run_id), made.records, {})
         for name in formats.FORMATS:
             try:

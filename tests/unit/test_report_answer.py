@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.report import answer, sweeps, verdicts
+from hvlab.report import answer, collectives, verdicts
 from hvlab.report.data import Head, ReportData
-from hvlab.report.document import document
-from hvlab.report.study import studies
+from hvlab.report.trainings import studies
 from hvlab.report.words import load
 from hvlab.results.configurations import gather
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair, Verdict
 from tests.unit import runs, test_sides
-from tests.unit.reports import lab, made, plot
+from tests.unit.reports import lab, made, plot, report
 
 ENGLISH = load("en")
 
@@ -59,14 +58,14 @@ def full(servers=2, slots=8, *shapes):
 
 
 def answers(data):
-    return answer.answers(data, verdicts.judge(data, studies(data), sweeps.groups(data)))
+    return answer.answers(data, verdicts.judge(data, studies(data), collectives.sweeps(data)))
 
 
 def test_the_fastest_backend_is_told_with_ratio_interval_and_chance():
     (found,) = answers(trained({"mpi": 1.0, "gloo": 1.3}))
     assert (found.place, found.best, found.other, found.faster) == ("across", "mpi", "gloo", True)
     assert found.cells == 2
-    text = ENGLISH.say(found.sentence).replace("\N{NO-BREAK SPACE}", " ")
+    text = found.sentence(ENGLISH).replace("\N{NO-BREAK SPACE}", " ")
     assert text.startswith("The fastest backend across servers is MPI: 1.3")
     assert "as fast as Gloo, over 2 trainings" in text
     assert found.verdict.chance <= 0.01
@@ -94,7 +93,7 @@ def test_what_is_open_says_how_many_repeats_would_decide():
     (found,) = answers(trained({"mpi": 1.0, "gloo": 1.05}, repeats=5, noise=0.08))
     assert found.verdict.kind == "unclear"
     assert found.needed > 5
-    text = ENGLISH.say(found.sentence)
+    text = found.sentence(ENGLISH)
     assert text.startswith("Which backend is best across servers is open")
     assert f"about {found.needed} of each would decide" in text
 
@@ -102,7 +101,7 @@ def test_what_is_open_says_how_many_repeats_would_decide():
 def test_too_few_repeats_say_how_many_a_verdict_needs():
     (found,) = answers(trained({"mpi": 1.0, "gloo": 1.3}, repeats=2))
     assert found.verdict.kind == "too_few"
-    assert "a verdict needs 5 of each" in ENGLISH.say(found.sentence)
+    assert "a verdict needs 5 of each" in found.sentence(ENGLISH)
 
 
 def test_a_repeat_that_lacks_a_training_does_not_count():
@@ -120,7 +119,7 @@ def test_imported_figures_make_no_backend_the_fastest():
     records = [replace(record, launcher="unknown") for record in data.records]
     (found,) = answers(replace(data, records=records, configurations=gather(records)))
     assert found.verdict.kind == "differs"
-    assert "perhaps only because they were measured at different times" in ENGLISH.say(found.sentence)
+    assert "perhaps only because they were measured at different times" in found.sentence(ENGLISH)
 
 
 def test_collectives_answer_where_nothing_was_trained():
@@ -134,12 +133,12 @@ def test_collectives_answer_where_nothing_was_trained():
 
 def test_the_report_begins_with_the_answer():
     found = made("lab7")
-    assert ENGLISH.say(found.findings[0]).startswith("The fastest backend across servers is MPI")
-    assert [ENGLISH.say(part) for part in found.cards[0][:2]] == ["Fastest backend across servers", "MPI"]
+    assert found.findings()[0].startswith("The fastest backend across servers is MPI")
+    assert [*found.edition("en").opening.cards[0][:2]] == ["Fastest backend across servers", "MPI"]
 
 
 def test_one_backend_alone_is_said_first():
-    assert ENGLISH.say(made("lab4").findings[0]) == "Only MPI has figures, so no backends are compared."
+    assert made("lab4").findings()[0] == "Only MPI has figures, so no backends are compared."
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -148,15 +147,15 @@ def test_every_kind_of_answer_can_be_said(lang):
     (found,) = answers(trained({"mpi": 1.0, "gloo": 1.3}))
     for kind in ("faster", "same", "unclear", "too_few", "differs"):
         one = replace(found, verdict=replace(found.verdict, kind=kind))
-        assert "MPI" in words.say(one.sentence)
-        assert all(words.say(part) for part in one.card)
+        assert "MPI" in one.sentence(words)
+        assert all(one.card(words))
 
 
 def test_without_figures_nothing_is_answered():
     maker = runs.Maker("r")
     maker.failed("mnist", runs.Place("mpi", runs.HOSTS), "lost")
     data = ReportData(Head("r", "lab", "2026", "finished", 1, 0, 1, 0), maker.records, gather(maker.records))
-    assert document(data).cards == ()
+    assert report(data).edition("en").opening.cards == []
 
 
 def sided(factor):
@@ -175,9 +174,9 @@ def test_a_run_of_two_sides_answers_which_of_them_is_faster():
     data = sided(1.3)
     (found,) = answers(data)
     assert (found.best, found.other, found.faster, found.cells) == ("A", "B", True, 2)
-    assert ENGLISH.say(found.sentence).startswith("The fastest setting across servers is A: 1.3")
-    head = {ENGLISH.say(name): ENGLISH.say(value) for name, value in document(data).head}
-    assert head["B"] == "fusion_threshold=67108864"
+    assert found.sentence(ENGLISH).startswith("The fastest setting across servers is A: 1.3")
+    head = dict(report(data).edition("en").opening.head)
+    assert head["B"] == ("fusion_threshold=67108864",)
 
 
 def test_a_run_that_was_looked_at_spends_its_chance_over_the_looks():
@@ -213,7 +212,7 @@ def test_a_backend_that_may_be_as_fast_comes_before_one_that_is_nearer():
 
 def test_pools_of_a_backend_share_its_launches():
     data = trained({"mpi": 1.0, "gloo": 1.3, "nccl": 1.1})
-    judged = verdicts.judge(data, studies(data), sweeps.groups(data))
+    judged = verdicts.judge(data, studies(data), collectives.sweeps(data))
     pools = answer._pooled(judged, "across", auto=False)
     assert len(pools) == len({launch for one in pools for launch in one.pair.launches}) == 3
 
@@ -227,14 +226,14 @@ def test_a_training_that_mostly_failed_is_left_out_and_told():
     ]
     (found,) = answers(replace(data, records=kept, configurations=gather(kept)))
     assert (found.cells, found.left_out, found.repeats, found.faster) == (1, 1, 8, True)
-    assert "in the training (1 with few repeats left out)" in ENGLISH.say(found.sentence)
+    assert "in the training (1 with few repeats left out)" in found.sentence(ENGLISH)
 
 
 def test_a_run_whose_repeats_were_chosen_promises_no_number_of_them():
     data = replace(trained({"mpi": 1.0, "gloo": 1.05}, repeats=6, noise=0.08), auto=True)
     (found,) = answers(data)
     assert (found.verdict.kind, found.needed) == ("unclear", None)
-    assert "repeats were added only where a single comparison was open" in ENGLISH.say(found.sentence)
+    assert "repeats were added only where a single comparison was open" in found.sentence(ENGLISH)
 
 
 def test_figures_of_a_place_that_is_not_known_make_no_answer():
@@ -256,8 +255,8 @@ def test_what_figures_do_not_bear_out_is_hedged(changes, told, lang):
     (found,) = answers(trained({"mpi": 1.0, "gloo": 1.3}))
     found = replace(found, imported=True, verdict=replace(found.verdict, **changes))
     words = load(lang)
-    assert told in words.say(found.sentence) or lang == "zh"
-    assert all(words.say(part) for part in found.card)
+    assert told in found.sentence(words) or lang == "zh"
+    assert all(found.card(words))
 
 
 def test_what_all_repeats_do_not_show_is_no_claim_of_the_report():
@@ -269,9 +268,9 @@ def test_what_all_repeats_do_not_show_is_no_claim_of_the_report():
         for record in data.records
     ]
     data = replace(data, records=later, configurations=gather(later))
-    judged = verdicts.judge(data, studies(data), sweeps.groups(data))
+    judged = verdicts.judge(data, studies(data), collectives.sweeps(data))
     assert {one.verdict.kind for one in judged} == {"unclear"}
-    assert "the first repeats decided, but all 16 do not show it" in ENGLISH.say(answers(data)[0].sentence)
+    assert "the first repeats decided, but all 16 do not show it" in answers(data)[0].sentence(ENGLISH)
 
 
 def test_several_servers_with_several_ranks_each_are_across_servers():
@@ -279,12 +278,11 @@ def test_several_servers_with_several_ranks_each_are_across_servers():
     (found,) = answers(data)
     assert (found.place, found.best, found.other, found.faster) == ("across", "nccl", "mpi", True)
     assert 1 / found.verdict.ratio.mid == pytest.approx(1.5, rel=0.05)
-    report = document(data)
-    texts = [ENGLISH.say(text) for text in report.findings]
-    assert any(text.startswith("Highest speed-up across servers") for text in texts)
-    curve = plot(report, "speedup-1")
+    page = report(data)
+    assert any(text.startswith("Highest speed-up across servers") for text in page.findings())
+    curve = plot(page, "speedup-1")
     assert [line.x for line in curve.series[1:]] == [(1.0, 16.0)] * 2
-    said = [[load(lang).say(line.name) for line in curve.series[1:]] for lang in ("en", "zh")]
+    said = [[line.name for line in plot(page, "speedup-1", lang).series[1:]] for lang in ("en", "zh")]
     assert said == [
         ["MPI, across, 8 ranks each", "NCCL, across, 8 ranks each"],
         ["MPI\uff0c服务器间\uff0c每台 8 个 rank", "NCCL\uff0c服务器间\uff0c每台 8 个 rank"],

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 from hvlab.cli import run
-from hvlab.report import pdf
+from hvlab.report import write
 from hvlab.results.store import Store
 from tests.unit import runs
 
@@ -167,7 +167,7 @@ def test_any_chromium_in_path_prints_from_an_empty_profile(small, tmp_path, monk
     script = f"""printf '%s\\n' "$@" > {tmp_path}/argv
 for word; do case "$word" in --print-to-pdf=*) echo %PDF > "${{word#*=}}";; esac; done"""
     monkeypatch.setenv("PATH", fake_browser(tmp_path, script))
-    monkeypatch.setattr(pdf, "BROWSERS", ("google-chrome",))
+    monkeypatch.setattr(write, "BROWSERS", ("google-chrome",))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert report("--output", tmp_path / "x.pdf") == 0
     assert (tmp_path / "x.pdf").read_text() == "%PDF\n"
@@ -183,7 +183,7 @@ for word; do case "$word" in --print-to-pdf=*) echo %PDF > "${{word#*=}}";; esac
 
 def test_a_browser_that_fails_is_told(small, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", fake_browser(tmp_path, "echo no display >&2; exit 3"))
-    monkeypatch.setattr(pdf, "BROWSERS", ("google-chrome",))
+    monkeypatch.setattr(write, "BROWSERS", ("google-chrome",))
     assert report("--output", tmp_path / "x.pdf") == 1
     assert "could not print the report: no display" in capsys.readouterr().err
 

@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 from hvlab.base.errors import UsageError
-from hvlab.report import conditions, data, html
-from hvlab.report.document import document
+from hvlab.report import conditions, data
+from hvlab.report.page import html
 from hvlab.report.words import load
 from hvlab.results import outcomes
 from hvlab.results.store import Store
 from hvlab.workloads import Outcome
 from tests.unit import runs
 from tests.unit.labs import case
+from tests.unit.reports import report
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path, maker, name, content):
     assert found.unreadable == (name,)
     assert not (found.facts if name == "facts.json" else found.infeasible)
     assert found.commands
-    assert document(found)
+    assert name in report(found).texts("failures")[-1]
 
 
 def test_what_a_later_version_adds_to_an_infeasible_case_does_no_harm(tmp_path, maker):
@@ -143,12 +144,13 @@ def test_virtual_hosts_with_cores_of_their_own_do_not_share(tmp_path, maker):
     assert (own.own_cores, own.virtual) == (True, False)
     assert (shared.own_cores, shared.virtual) == (False, True)
     words = load("en")
-    assert words.say(next(conditions.cores(own))).startswith("The servers are virtual machines")
-    (text,) = (words.say(text) for text in conditions.cores(shared))
+    ((disturbed, text),) = conditions.cores(own, words)
+    assert text.startswith("The servers are virtual machines")
+    assert not disturbed
+    assert not conditions.warnings(own, words)
+    ((disturbed, text),) = conditions.cores(shared, words)
     assert "(3 ranks on 2 cores (n1, n2, n3))" in text
-    assert text in map(words.say, conditions.warnings(shared))
-    assert not [*conditions.notes(shared), *conditions.warnings(own)]
-    assert len([*conditions.notes(own)]) == 1
+    assert text in conditions.warnings(shared, words)
 
 
 def test_what_others_took_is_told_with_the_worst_case(tmp_path, maker):
@@ -157,7 +159,7 @@ def test_what_others_took_is_told_with_the_worst_case(tmp_path, maker):
         if rows:
             taken = runs.replace(rows[0], metric="stolen", value=20.0 * number, unit="%")
             maker.cases[taken.case_id] = runs.replace(made, records=(*made.records, taken))
-    (text,) = (load("en").say(text) for text in conditions.cores(data.read(runs.store(tmp_path, maker))))
+    ((_, text),) = conditions.cores(data.read(runs.store(tmp_path, maker)), load("en"))
     assert text.startswith("In 1 of 2 cases others took 10% or more")
     assert "at most 20% (mnist-mpi-2x1-r2)" in text
 
@@ -177,7 +179,7 @@ def test_no_secret_is_in_a_report_or_a_record(tmp_path):
     (folder / "env.json").write_text('{"HF_TOKEN": "hf-aaaa", "NCCL_ALGO": "Ring"}')
     assert [record.params["env"] for record in store.records("r1")] == ["HF_TOKEN=***"]
     found = data.read(store)
-    page = html.page(document(found), [vars(record) for record in found.records], run_id="r1", lang="en")
+    page = html(report(found).document, [vars(record) for record in found.records], run_id="r1", lang="en")
     assert "hf-aaaa" not in page
     assert [command.line for command in found.commands] == [
         "env 'HF_TOKEN=***' NCCL_ALGO=Ring mpirun -x 'HF_TOKEN=***' python"

@@ -8,11 +8,10 @@ import pytest
 from hvlab.base.errors import UsageError
 from hvlab.cli import run
 from hvlab.report import history
-from hvlab.report.words import load
+from hvlab.report.page import edition
 from hvlab.results.store import Store
 from tests.unit import runs
 
-ENGLISH = load("en")
 NAMES = ("20261101T080000Z-aaaa", "20261108T080000Z-bbbb", "20261115T080000Z-cccc")
 
 
@@ -41,8 +40,8 @@ def store(tmp_path):
 
 
 def test_a_line_has_the_median_of_each_run(store):
-    found = history.document(history.read(store, "step_time"), "step_time")
-    plot = next(block for block in found.sections[0].blocks if block.form == "plot")
+    found = edition(history.document(history.read(store, "step_time"), "step_time"), "en")
+    plot = found.plots[0]
     line = next(series for series in plot.series if series.tone == "mpi")
     assert line.x == (1.0, 2.0, 3.0)
     for value, name in zip(line.y, NAMES, strict=True):
@@ -55,17 +54,16 @@ def test_a_line_has_the_median_of_each_run(store):
 
 
 def test_a_change_of_the_stack_is_marked_once_and_named(store):
-    found = history.document(history.read(store, "step_time"), "step_time")
-    plot = next(block for block in found.sections[0].blocks if block.form == "plot")
+    found = edition(history.document(history.read(store, "step_time"), "step_time"), "en")
+    plot = found.plots[0]
     assert plot.x.lines == (1.5,)
-    (sentence,) = found.findings
-    assert ENGLISH.say(sentence).endswith(": openmpi from 4.1.8 to 5.0.1; ucx from – to 1.17.")
+    (sentence,) = found.opening.findings
+    assert sentence.endswith(": openmpi from 4.1.8 to 5.0.1; ucx from – to 1.17.")
 
 
 def test_of_a_collective_the_smallest_and_the_largest_size_are_shown(store):
-    found = history.document(history.read(store, "busbw"), "busbw")
-    plots = [block for block in found.sections[0].blocks if block.form == "plot"]
-    titles = [ENGLISH.say(plot.title) for plot in plots]
+    found = edition(history.document(history.read(store, "busbw"), "busbw"), "en")
+    titles = [plot.title for plot in found.plots]
     assert len(titles) == 2
     assert titles == ["allreduce, 1\N{NO-BREAK SPACE}KiB: busbw", "allreduce, 64\N{NO-BREAK SPACE}MiB: busbw"]
 

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pytest
 from matplotlib import font_manager
 
-from hvlab.report import images, markdown
-from hvlab.report.blocks import Code, Column, Say, Several, Table
-from hvlab.report.document import document
+from hvlab.report import images
+from hvlab.report.labels import Code, Lines
+from hvlab.report.page import markdown, markdown_text
 from hvlab.report.words import load
 from hvlab.report.write import write, write_page
 from hvlab.results.configurations import gather
 from tests.unit import runs
-from tests.unit.reports import lab, made, plot
+from tests.unit.reports import lab, made, report
 
 ENGLISH = load("en")
 
@@ -35,7 +35,7 @@ def tables(text):
 @pytest.mark.parametrize("name", ["lab7", "lab4"])
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_every_row_has_as_many_cells_as_its_head(name, lang):
-    found = tables(markdown.page(made(name), load(lang)))
+    found = tables(markdown(made(name).document, lang))
     assert len(found) > 5
     for rows in found:
         assert len({len(row) for row in rows}) == 1
@@ -43,17 +43,16 @@ def test_every_row_has_as_many_cells_as_its_head(name, lang):
 
 
 def test_no_part_of_the_document_is_left_out():
-    text = markdown.page(made("lab7"), ENGLISH)
-    for number, section in enumerate(made("lab7").sections, 1):
-        assert f"## {number}. {ENGLISH.say(section.title)}\n" in text
+    text = markdown(made("lab7").document, "en")
+    for number, section in enumerate(made("lab7").edition("en").sections, 1):
+        assert f"## {number}. {section.title}\n" in text
     assert "prediction" not in text.partition("## 5.")[0].lower()
     assert text.count("![") == 0
 
 
 def test_what_repeats_is_left_out_below():
-    rows = (("a", "x"), ("a", "y"), ("b", "y"))
-    found = markdown.cells(Table("k", "c", (Column("1"), Column("2")), rows, merged=1), ENGLISH)
-    assert found == [["a", "x"], ["", "y"], ["b", "y"]]
+    (found,) = (rows for rows in tables(markdown(made("lab7").document, "en")) if "Requested" in rows[0][0])
+    assert [[cell.strip() for cell in row[:2]] for row in found[3:5]] == [["Gloo", "nothing"], ["", "Gloo"]]
 
 
 @pytest.mark.parametrize(
@@ -63,19 +62,20 @@ def test_what_repeats_is_left_out_below():
         ("<b>*x*_[y](z)`", "&lt;b&gt;\\*x\\*\\_\\[y\\](z)\\`"),
         (Code("a|b"), "`a\\|b`"),
         (Code("a`b"), "`` a`b ``"),
-        (Several(("a", Code("b"))), "a, `b`"),
-        (Several(("a", "b"), "list.line"), "a<br>b"),
-        (Say("environment.of", {"value": "<x>", "hosts": "n1"}), "&lt;x&gt; (n1)"),
+        (("a", Code("b")), "a, `b`"),
+        (Lines(("a", "b")), "a<br>b"),
+        (ENGLISH.say("environment.of", value="<x>", hosts="n1"), "&lt;x&gt; (n1)"),
+        (None, "–"),
     ],
 )
 def test_data_keep_to_their_cell_and_stay_data(value, text):
-    assert markdown.text(value, ENGLISH) == text
+    assert markdown_text(value, ENGLISH) == text
 
 
 def test_an_error_of_several_lines_keeps_to_its_cell():
     data = lab("lab4")
     records = [replace(data.records[0], status="failed", error="a\n| b |\n```", metric=None, value=None)]
-    text = markdown.page(document(replace(data, records=records, configurations=gather(records))), ENGLISH)
+    text = markdown(report(replace(data, records=records, configurations=gather(records))).document, "en")
     assert "a \\| b \\| \\`\\`\\`" in text
 
 
@@ -104,16 +104,16 @@ def test_a_prediction_s_picture_is_marked_in_the_text(tmp_path):
     assert not re.search(r"\(report_files/speedup-1\.png\)\n\n\*Prediction", text)
 
 
-def test_without_a_chinese_font_the_pictures_speak_english(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "chinese_font", lambda: None)
-    spoken = []
-    monkeypatch.setattr(images, "_draw", lambda plot, words, file: spoken.append(words.lang))
-    drawn = [plot(made("lab7"), "speedup-1")]
-    assert images.write(drawn, load("zh"), tmp_path) is False
-    assert images.write(drawn, load("en"), tmp_path) is True
-    monkeypatch.setattr(images, "chinese_font", lambda: "Some Sans")
-    assert images.write(drawn, load("zh"), tmp_path) is True
-    assert spoken == ["en", "en", "zh"]
+@pytest.mark.parametrize(
+    ("font", "lang", "said"), [(None, "zh", "en"), (None, "en", "en"), ("Some Sans", "zh", "zh")]
+)
+def test_without_a_chinese_font_the_pictures_speak_english(tmp_path, monkeypatch, font, lang, said):
+    drawn = []
+    monkeypatch.setattr(images, "chinese_font", lambda: font)
+    monkeypatch.setattr(images, "_draw", lambda plot, file: drawn.append(plot.title))
+    written = write(lab("lab7"), tmp_path / "report.md", output_format="md", lang=lang)
+    assert written.spoken is (lang == said)
+    assert drawn == [plot.title for plot in made("lab7").edition(said).plots]
 
 
 def test_a_font_that_was_installed_since_is_found(tmp_path, monkeypatch):

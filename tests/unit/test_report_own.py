@@ -6,10 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hvlab.report import data, fill, history, verdicts
-from hvlab.report.blocks import Paragraph, Plot, Table
-from hvlab.report.document import document
-from hvlab.report.study import studies
-from hvlab.report.words import load
+from hvlab.report.trainings import studies
 from hvlab.statistics.verdict import compare_all
 from tests.unit import reports, runs
 from tests.unit.runs import Maker, Place
@@ -46,14 +43,14 @@ def test_ddp_and_a_command_are_compared_like_any_backend(report):
 
 
 def test_the_report_names_the_command_and_ddp(report):
-    tables = [block for block in reports.blocks(document(report)) if isinstance(block, Table)]
+    tables = list(reports.tables(reports.report(report)))
     text = str([reports.said(table, "en") for table in tables])
     assert "python train.py --epochs 1 (images/s)" in text
     assert "DDP Gloo" in text
 
 
 def test_the_throughput_of_a_command_has_its_own_unit(report):
-    tables = [block for block in reports.blocks(document(report)) if isinstance(block, Table)]
+    tables = list(reports.tables(reports.report(report)))
     speedup = [table for table in tables if table.key.startswith("speedup-table")]
     units = {row[4].split()[1] for table in speedup for row in reports.said(table, "en")[1:]}
     assert units == {"images/s", "samples/s"}
@@ -76,9 +73,9 @@ def test_a_history_of_throughput_has_the_unit_of_the_command(tmp_path):
         maker.case("command", Place("mpi", runs.HOSTS[:2]), LINE, [({}, "throughput", 200.0)])
         makers.append(maker)
     store = runs.store(tmp_path, *makers)
-    page = history.document(history.read(store, "throughput"), "throughput")
-    (plot,) = [block for block in reports.blocks(page) if isinstance(block, Plot)]
-    assert "images/s" in load("en").say(plot.y.title)
+    page = reports.Shown(history.document(history.read(store, "throughput"), "throughput"))
+    (plot,) = page.edition("en").plots
+    assert "images/s" in plot.y.title
 
 
 def timed(tmp_path, **rates):
@@ -95,23 +92,23 @@ def timed(tmp_path, **rates):
 
 @pytest.mark.parametrize("rate", [None, 80.0])
 def test_a_command_without_throughput_is_judged_by_the_time_of_its_launches(tmp_path, rate):
-    page = document(timed(tmp_path, mpi=rate, gloo=None))
+    page = reports.report(timed(tmp_path, mpi=rate, gloo=None))
     (verdict,) = [row for row in reports.said(reports.table(page, "verdicts"), "en") if row[1] == "2 × 1"]
     assert verdict[4] == "MPI is faster"
     assert verdict[3].startswith("0.66")
 
 
 def test_the_table_of_a_command_has_the_time_of_its_launches(tmp_path):
-    page = document(timed(tmp_path, mpi=None, gloo=None))
+    page = reports.report(timed(tmp_path, mpi=None, gloo=None))
     head, *rows = reports.said(reports.table(page, "speedup-table-1"), "en")
     assert (head[3], head[7]) == ("Time of a launch", "Time of a launch, 95% interval")
     assert {row[0]: row[3][:1] + row[3][-2:] for row in rows} == {"MPI": "9 s", "Gloo": "1 s"}
 
 
 def test_what_a_command_does_on_more_ranks_is_not_called_weak(tmp_path):
-    page = document(timed(tmp_path, mpi=80.0, gloo=80.0))
+    page = reports.report(timed(tmp_path, mpi=80.0, gloo=80.0))
     table = reports.table(page, "speedup-table-1")
-    assert load("en").say(table.caption) == "command · python train.py --epochs 1 (images/s)"
+    assert table.caption() == "command · python train.py --epochs 1 (images/s)"
 
 
 def test_a_single_rank_has_its_figures_in_the_report(tmp_path):
@@ -119,23 +116,20 @@ def test_a_single_rank_has_its_figures_in_the_report(tmp_path):
     for repeat in (1, 2, 3):
         maker.train("mnist", Place("serial", runs.HOSTS[:1], repeat=repeat))
     rows = reports.said(
-        reports.table(document(data.read(runs.store(tmp_path, maker))), "speedup-table-1"), "en"
+        reports.table(reports.report(data.read(runs.store(tmp_path, maker))), "speedup-table-1"), "en"
     )
     assert [row[:3] for row in rows[1:]] == [["serial", "1", "1"]]
     assert rows[1][3].endswith("ms")
 
 
 def test_a_throughput_of_zero_is_no_time(tmp_path):
-    page = document(timed(tmp_path, mpi=0.0, gloo=0.0))
+    page = reports.report(timed(tmp_path, mpi=0.0, gloo=0.0))
     assert reports.said(reports.table(page, "speedup-table-1"), "en")[1][4] == "0 images/s"
-    assert not [
-        block for block in reports.blocks(page) if isinstance(block, Table) and block.key == "verdicts"
-    ]
+    assert "verdicts" not in [table.key for table in reports.tables(page)]
 
 
 def why_nothing_is_compared(found):
-    section = next(part for part in document(found).sections if part.key == "comparison")
-    return next(load("en").say(block.text) for block in section.blocks if isinstance(block, Paragraph))
+    return reports.report(found).texts("comparison")[0]
 
 
 def test_why_nothing_is_compared(tmp_path):
@@ -166,6 +160,6 @@ def test_two_settings_on_one_rank_are_compared(tmp_path):
         ]  # fmt: skip
         maker.cases[f"{name}-{side}"] = replace(made, records=tuple(records))
     found = replace(data.read(runs.store(tmp_path, maker)), sides={"A": {"threads": 1}, "B": {"threads": 2}})
-    page = document(found)
+    page = reports.report(found)
     assert reports.said(reports.table(page, "verdicts"), "en")[1][4] == "B is faster"
-    assert load("en").say(page.findings[0]).startswith("The fastest setting inside one server is B: ")
+    assert page.findings()[0].startswith("The fastest setting inside one server is B: ")

@@ -5,17 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.report import compression, conditions, sweeps
+from hvlab.report import collectives, compression
 from hvlab.report import verdicts as verdict_rows
-from hvlab.report.blocks import Paragraph, Table
 from hvlab.report.data import Head, ReportData
-from hvlab.report.document import document
 from hvlab.report.words import load
 from hvlab.results.configurations import Configuration, Repeats, gather
 from tests.unit import runs
-from tests.unit.reports import blocks, lab, made, plot, said, table
+from tests.unit.reports import lab, made, plot, report, said, table, tables
 
 HEAD = Head("r1", "lab", "2026-11-20T15:53:01.000Z", "finished", 1, 1, 0, 0)
+
+
+def environment(data, lang="zh"):
+    """The environment table of a run, which has no heads."""
+    return said(table(report(data), "environment"), lang)
 
 
 def values(metric, **wanted):
@@ -29,7 +32,7 @@ def values(metric, **wanted):
 
 
 def test_the_environment_table_is_that_of_the_lab_sheet():
-    assert said(table(made("lab7"), "environment"))[1:] == [
+    assert environment(lab("lab7")) == [
         ["硬件环境", "服务器数目", "3（n1、n2、n3）"],
         ["硬件环境", "网卡型号、数目", "1 x veth, 10 Gbit/s"],
         ["硬件环境", "GPU型号、数目", "无"],
@@ -52,7 +55,7 @@ def test_hosts_that_differ_are_named_in_the_environment_table():
         "nccl": "2.7",
     }
     facts = {"a": runs.facts(observed), "b": runs.facts(observed), "c": runs.facts()}
-    rows = {row[1]: row[2] for row in said(conditions.sheet(ReportData(HEAD, (), {}, facts)))}
+    rows = {row[1]: row[2] for row in environment(ReportData(HEAD, (), {}, facts))}
     assert rows["GPU型号、数目"] == "4 x Tesla T4, 15 GiB（a、b）；无（c）"
     assert rows["GPU连接方式"] == "PCIe（a、b）；无（c）"
     assert rows["CUDA版本"] == "11.0（a、b）；无（c）"
@@ -64,24 +67,24 @@ def test_the_nccl_that_ranks_loaded_is_shown_before_the_installed_one():
     for loaded, shown in (({}, "2.28.3"), ({"nccl": "2.29.7"}, "2.29.7")):
         records = tuple(replace(record, stack={**record.stack, **loaded}) for record in lab7.records)
         data = replace(lab7, facts=facts, records=records)
-        rows = {row[1]: row[2] for row in said(conditions.sheet(data), "en")}
+        rows = {row[1]: row[2] for row in environment(data, "en")}
         assert rows["NCCL version"] == shown
 
 
 def test_of_many_hosts_only_the_first_are_named():
     facts = {f"n{number}": runs.facts() for number in range(1, 101)}
-    rows = said(conditions.sheet(ReportData(HEAD, (), {}, facts)), "en")
+    rows = environment(ReportData(HEAD, (), {}, facts), "en")
     names = ", ".join(f"n{number}" for number in range(1, 13))
-    assert rows[1][2] == f"100 ({names}, and 88 more)"
+    assert rows[0][2] == f"100 ({names}, and 88 more)"
 
 
 def test_an_environment_that_was_not_recorded_says_so():
-    rows = said(conditions.sheet(ReportData(HEAD, (), {})))[1:]
+    rows = environment(ReportData(HEAD, (), {}))
     assert {row[2] for row in rows[:-1] if "driver" not in row[1]} == {"无记录"}
 
 
 def test_without_facts_the_records_tell_what_they_know():
-    rows = {row[1]: row[2] for row in said(conditions.sheet(replace(lab("lab7"), facts={})), "en")}
+    rows = {row[1]: row[2] for row in environment(replace(lab("lab7"), facts={}), "en")}
     assert rows["NIC model and number"] == "1 x veth, 10 Gbit/s"
     assert rows["OS version"] == "Debian 12.11"
     assert rows["CUDA version"] == "not recorded"
@@ -92,12 +95,12 @@ def test_what_differs_in_a_parameter_only_is_told_apart():
     for threshold in (0, 2**26):
         for hosts in (runs.HOSTS[:1], runs.HOSTS[:2]):
             maker.train("mnist", runs.Place("mpi", hosts), fusion_threshold=threshold)
-    found = document(data_of(maker))
+    found = report(data_of(maker))
     assert [row[0] for row in said(table(found, "steps-table"), "en")[1:]] == [
         "mnist · digits, fusion_threshold=0, MPI, across servers",
         "mnist · digits, fusion_threshold=67108864, MPI, across servers",
     ]
-    captions = [load("en").say(block.caption) for block in blocks(found) if isinstance(block, Table)]
+    captions = [each.caption() for each in tables(found)]
     assert "mnist · digits, fusion_threshold=0, weak scaling" in captions
 
 
@@ -143,15 +146,13 @@ def test_a_backend_without_any_figure_keeps_its_rows():
     rows = [row for row in said(found)[1:] if row[0] == "oneCCL"]
     assert [row[1] for row in rows] == ["1", "2", "3"]
     assert all(row[3:9] == ["–"] * 6 and row[9] == "0 / 5" for row in rows)
-    assert found.faint == {number for number, row in enumerate(said(found)[1:]) if row[0] == "oneCCL"}
+    assert found.kinds().count("faint") == len(rows)
 
 
 def test_weak_and_strong_scaling_stand_apart():
-    captions = {
-        block.key: load("zh").say(block.caption) for block in blocks(made("lab7")) if isinstance(block, Table)
-    }
-    assert captions["speedup-table-1"] == "mnist · digits，弱扩展"
-    assert captions["speedup-table-2"] == "mnist · digits，强扩展"
+    captions = [table(made("lab7"), f"speedup-table-{number}").caption("zh") for number in (1, 2)]
+    assert captions[0] == "mnist · digits，弱扩展"
+    assert captions[1] == "mnist · digits，强扩展"
     assert [row[0] for row in said(table(made("lab7"), "speedup-table-2"))[1:]] == ["MPI"] * 3
 
 
@@ -186,16 +187,11 @@ def test_the_compression_table_is_that_of_the_lab_sheet():
 
 
 def test_the_compression_table_tells_the_epochs():
-    assert load("zh").say(table(made("lab4"), "compression-1").caption).endswith("Epoch size: 10")
+    assert table(made("lab4"), "compression-1").caption("zh").endswith("Epoch size: 10")
 
 
 def test_lost_accuracy_is_a_warning_and_kept_accuracy_is_told():
-    english = load("en")
-    warnings = [
-        english.say(block.text)
-        for block in blocks(made("lab4"))
-        if isinstance(block, Paragraph) and block.style == "warning"
-    ]
+    warnings = made("lab4").texts("compression", style="warning")
     assert any(text.startswith("float8 (8 bit), plain cast loses accuracy: −89 points") for text in warnings)
     assert not any("shared scale" in text for text in warnings)
 
@@ -218,14 +214,13 @@ def test_accuracies_of_the_same_seed_are_compared(changes, verdict):
     rows = tuple(
         (one, Repeats({"accuracy": values})) for one, values in ((configuration, before), (packed, after))
     )
-    assert [found for found, _ in compression.remarks(compression.CompressionStudy("mnist", (), rows))] == [
-        verdict
-    ]
+    study = compression.CompressionStudy("mnist", (), rows)
+    assert [found for found, _ in compression.remarks(study, load("en"))] == [verdict]
 
 
 def test_a_run_without_compression_has_no_such_part():
-    assert "compression" in [section.key for section in made("lab4").sections]
-    assert "compression" not in [section.key for section in made("lab7").sections]
+    assert "compression" in [section.key for section in made("lab4").edition("en").sections]
+    assert "compression" not in [section.key for section in made("lab7").edition("en").sections]
 
 
 def test_the_proof_tells_what_carried_the_data():
@@ -247,7 +242,7 @@ def test_another_backend_than_asked_for_is_no_proof():
     records = [
         replace(record, proved_backend="mpi") for record in lab("lab7").records if record.backend == "gloo"
     ]
-    rows = said(table(document(replace(lab("lab7"), records=records)), "proof"), "en")[1:]
+    rows = said(table(report(replace(lab("lab7"), records=records)), "proof"), "en")[1:]
     assert [row[:2] + row[3:] for row in rows] == [["Gloo", "MPI", "contradicted"]]
 
 
@@ -275,7 +270,7 @@ def test_a_sweep_counts_repeats_that_failed_before_any_size():
             maker.failed("allreduce", runs.Place("gloo", runs.HOSTS, 1, repeat), "lost")
         else:
             maker.sweep(runs.Place("gloo", runs.HOSTS, 1, repeat))
-    rows = said(table(document(data_of(maker)), "sweep-1"), "en")
+    rows = said(table(report(data_of(maker)), "sweep-1"), "en")
     assert rows[0] == [
         "Servers × slots",
         "Size",
@@ -289,7 +284,7 @@ def test_a_sweep_counts_repeats_that_failed_before_any_size():
 
 
 def test_the_slow_host_is_named():
-    findings = [load("en").say(finding) for finding in made("lab7").findings]
+    findings = made("lab7").findings()
     named = [text for text in findings if text.startswith("n3 is a straggler")]
     assert named
     assert "1.28×" in named[0]
@@ -331,7 +326,7 @@ def test_verdicts_are_given_only_where_they_are_significant():
     assert verdict == "MPI is faster"
     assert 0.55 < float(ratio.partition("×")[0]) < 0.75
     assert found["mnist · digits, weak scaling", "1 × 2"][1] == "not distinguishable"
-    once = verdicts(document(data_of(runs.lab7(repeats=1))))
+    once = verdicts(report(data_of(runs.lab7(repeats=1))))
     assert {verdict for _, verdict in once.values()} == {"too few repeats: 5 each needed"}
 
 
@@ -339,7 +334,7 @@ def test_verdicts_are_given_only_where_they_are_significant():
 def test_no_backend_of_an_imported_run_is_faster(lang):
     data = lab("lab7")
     records = [replace(record, launcher="unknown") for record in data.records]
-    found = document(replace(data, records=records, configurations=gather(records)))
+    found = report(replace(data, records=records, configurations=gather(records)))
     words = {row[-1] for row in said(table(found, "verdicts"), lang)[1:]}
     differs = {
         "en": "different, perhaps only because of the time of measurement",
@@ -348,15 +343,15 @@ def test_no_backend_of_an_imported_run_is_faster(lang):
     faster = {"en": "faster", "zh": "更快"}
     assert differs[lang] in words
     assert not any(faster[lang] in word for word in words)
-    text = " ".join(load(lang).say(one) for one in found.findings)
+    text = " ".join(found.findings(lang))
     assert {"en": "as fast as", "zh": "的速度是"}[lang] not in text
-    note = load(lang).say(plot(found, "ratios").note)
+    note = plot(found, "ratios", lang).note
     assert {"en": "backends did not take turns", "zh": "并未轮流运行"}[lang] in note
 
 
 def test_all_sizes_of_a_case_are_of_one_launch():
     found = lab("lab7")
-    pairs = [one.backends.pair for one in verdict_rows.judge(found, [], sweeps.groups(found))]
+    pairs = [one.backends.pair for one in verdict_rows.judge(found, [], collectives.sweeps(found))]
     assert len(pairs) > 8
     assert len({pair.launches for pair in pairs}) == 2
     assert len({side for pair in pairs for side in pair.launches}) == 4
@@ -367,14 +362,14 @@ def test_every_size_that_both_backends_measured_is_judged():
     sizes = {one.get("size_bytes") for one in data.configurations if one.workload == "allreduce"} - {None}
     assert len(sizes) > 2
     judged = [
-        what for what, where in verdicts(document(data)) if what.startswith("allreduce") and where == "3 × 1"
+        what for what, where in verdicts(report(data)) if what.startswith("allreduce") and where == "3 × 1"
     ]
     assert len(judged) == len(sizes)
 
 
 def test_with_one_repeat_the_interval_is_that_of_its_own_steps():
-    found = table(document(data_of(runs.lab7(repeats=1))), "speedup-table-1")
-    assert load("en").say(found.note) == "One repeat only: median and interval are over its own steps."
+    found = table(report(data_of(runs.lab7(repeats=1))), "speedup-table-1")
+    assert found.note() == "One repeat only: median and interval are over its own steps."
     row = said(found)[1]
     low, high = row[7].removesuffix(" ms").split(" – ")
     step = float(row[3].removesuffix(" ms"))
@@ -388,7 +383,7 @@ def test_without_a_gpu_slots_are_said_to_be_processes(cuda, noted):
     if cuda:
         records = [replace(record, params={**record.params, "device": "cuda"}) for record in data.records]
         data = replace(data, records=records, configurations=gather(records))
-    texts = [load("en").say(block.text) for block in blocks(document(data)) if isinstance(block, Paragraph)]
+    texts = report(data).texts("speedup")
     assert any(text.startswith("No GPU was used") for text in texts) is noted
 
 
@@ -401,8 +396,8 @@ def data_of(maker):
 
 def test_where_every_case_is_proved_a_sentence_says_so():
     kept = [record for record in lab("lab7").records if record.status == "ok"]
-    found = document(replace(lab("lab7"), records=kept, configurations=gather(kept)))
-    texts = [load("en").say(block.text) for block in blocks(found) if isinstance(block, Paragraph)]
+    found = report(replace(lab("lab7"), records=kept, configurations=gather(kept)))
+    texts = found.texts("comparison")
     cases = len({record.case_id for record in kept})
     assert f"Proved for all {cases} cases: the requested backend carried the data (MPI, Gloo)." in texts
-    assert not [block for block in blocks(found) if isinstance(block, Table) and block.key == "proof"]
+    assert "proof" not in [each.key for each in tables(found)]

@@ -20,10 +20,9 @@ from hvlab.bench.schedule import Schedule
 from hvlab.bench.settings import SettingsFile, load
 from hvlab.bench.watch import Watch
 from hvlab.report import data as reading
-from hvlab.report import markdown, tuning
-from hvlab.report.document import document
+from hvlab.report import tuning
+from hvlab.report.page import markdown
 from hvlab.report.words import LANGUAGES
-from hvlab.report.words import load as load_words
 from hvlab.results import searches
 from hvlab.results.lock import holder, measuring
 from hvlab.results.searches import RESULT
@@ -34,7 +33,7 @@ from hvlab.searches.tune.result import TuneResult
 from hvlab.searches.tune.session import TuneRequest
 from hvlab.searches.tune.space_file import SpaceParameter
 from hvlab.workloads.case import Case
-from tests.unit import labs
+from tests.unit import labs, reports
 from tests.unit.test_results import RECORD
 from tests.unit.test_watch import begun
 
@@ -260,11 +259,10 @@ def test_the_file_has_a_value_that_only_horovods_autotune_chose(
 def test_the_report_of_the_proof_has_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, place = _tune(Hosts(_slow), tmp_path, monkeypatch, today=BAD)
     data = reading.read(Store(tmp_path), result.proof.run_id)
-    pages = {lang: markdown.page(document(data), load_words(lang)) for lang in LANGUAGES}
+    pages = {lang: markdown(reports.report(data).document, lang) for lang in LANGUAGES}
     assert "Tuning\n\nBetter, and proved by this run: " in pages["en"]
     assert "调优\n\n更好，并由本次运行证实：" in pages["zh"]
-    [tried] = [one for one in tuning.section(data.tuning).blocks if getattr(one, "key", "") == "tuning-tried"]
-    changes = [row[1].value for row in tried.rows]
+    changes = [one.change for one in tuning.tried(data.tuning)]
     assert changes == sorted(changes)
     assert len(changes) == min(10, len(result.search.board.values))
     assert changes[0] == pytest.approx(
@@ -289,8 +287,8 @@ def test_the_report_says_why_settings_were_not_accepted(
 
     asked = {"workload": "mnist", "sizes": None}
     result, _ = _tune(Hosts(_slow, loss=loss), tmp_path, monkeypatch, today=BAD, **asked)
-    part = tuning.section(tuning.read(tmp_path, result.proof.run_id))
-    said = load_words("en").say(part.blocks[0].text)
+    page = reports.report(reading.read(Store(tmp_path), result.proof.run_id))
+    said = page.texts("tuning")[0]
     assert said.startswith("Not accepted: ")
     assert said.endswith("the loss of the training did not stay as it was.")
 

@@ -1,4 +1,7 @@
-"""Plots as plotly has them: plain dicts, ready for JSON. Building plotly's own objects would take seconds."""
+"""Plots: what is drawn, and the same as plotly takes it: plain dicts, ready for JSON.
+
+Building plotly's own objects would take seconds.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import html
 import itertools
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 from hvlab.lab.backends import DDP_BACKENDS, PARALLEL, SERIAL
-from hvlab.report.blocks import Axis, Bars, Plot, Series, Value
-from hvlab.report.words import Words
+
+Line: TypeAlias = Literal["solid", "dash", "dot", "dashdot", "none"]
 
 # Okabe and Ito's colours, which colour-blind people can tell apart too; each with a mark of its own.
 _BACKENDS = (("#0072B2", "circle"), ("#D55E00", "square"), ("#009E73", "diamond"), ("#CC79A7", "triangle-up"))
@@ -48,9 +52,71 @@ _ROOM = 0.04
 _APART, _OF_GAP = 0.018, 0.3
 
 
-def _text(words: Words, value: Value) -> str:
-    """Return a value as text that Plotly shows as it is: it takes what looks like a tag for one."""
-    return html.escape(words.say(value), quote=False)
+@dataclass(frozen=True)
+class Axis:
+    """An axis; ``ticks`` are the only places with a label, where given. ``zero`` makes it begin there.
+
+    ``lines`` cross the plot at these places, such as the ratio of 1.
+    """
+
+    title: str
+    log: bool = False
+    ticks: tuple[tuple[float, str], ...] = ()
+    zero: bool = False
+    lines: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line with its spread. ``tone`` names its colour and mark, the same for a backend in every plot.
+
+    ``low`` and ``high`` are of ``y``; in a plot of ``categories`` they are of ``x``, and ``y`` numbers the
+    categories. A ``folded`` line shows in the legend only, until it is asked for; in a picture it is not
+    there. A line that was ``predicted`` has a band in place of marks.
+    """
+
+    name: str
+    tone: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    line: Line = "solid"
+    marks: bool = True
+    folded: bool = False
+    predicted: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A part of every bar: its length for each category. The parts of a bar follow one another."""
+
+    name: str
+    tone: str
+    lengths: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing: lines over ``x``, or lying bars or marks, one for each of ``categories``, along ``x``.
+
+    ``predicted`` is the mark of a drawing with something that was not measured.
+    """
+
+    key: str
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...] = ()
+    bars: tuple[Bars, ...] = ()
+    categories: tuple[str, ...] = ()
+    predicted: str = ""
+    note: str | None = None
+
+
+def _text(text: str) -> str:
+    """Return a text that plotly shows as it is: it takes what looks like a tag for one."""
+    return html.escape(text, quote=False)
 
 
 def tone(name: str) -> tuple[str, str]:
@@ -59,18 +125,16 @@ def tone(name: str) -> tuple[str, str]:
     return TONES.get(name) or (_OTHERS[number % len(_OTHERS)], _MARKS[number % len(_MARKS)])
 
 
-def figure(plot: Plot, words: Words) -> dict[str, Any]:
+def figure(plot: Plot) -> dict[str, Any]:
     """Return a plot as plotly's ``data`` and ``layout``; colours of text and grid are the page's."""
     lines = [
         trace for series, shown in zip(plot.series, dodged(plot), strict=True)
-        for trace in _line(series, shown, plot, words)
+        for trace in _line(series, shown, plot)
     ]  # fmt: skip
-    bars = [_bars(one, plot, words) for one in plot.bars]
+    bars = [_bars(one, plot) for one in plot.bars]
     layout: dict[str, Any] = {
-        "xaxis": _axis(
-            plot.x, words, [value for one in plot.series for value in (*one.x, *_ends(one, plot))]
-        ),
-        "yaxis": _axis(plot.y, words, []),
+        "xaxis": _axis(plot.x, [value for one in plot.series for value in (*one.x, *_ends(one, plot))]),
+        "yaxis": _axis(plot.y, []),
         "margin": {"l": 64, "r": 16, "t": 12, "b": 56},
         "legend": {
             "orientation": "h",
@@ -92,7 +156,7 @@ def figure(plot: Plot, words: Words) -> dict[str, Any]:
     elif plot.categories:
         layout["yaxis"] |= {
             "tickmode": "array", "tickvals": list(range(len(plot.categories))), "zeroline": False,
-            "ticktext": [_text(words, category) for category in plot.categories],
+            "ticktext": [_text(category) for category in plot.categories],
             "range": [len(plot.categories) - 0.5, -0.5],
         }  # fmt: skip
     return {"data": [*lines, *bars], "layout": layout}
@@ -124,7 +188,7 @@ def _ends(series: Series, plot: Plot) -> tuple[float, ...]:
     return (*series.low, *series.high) if plot.categories else ()
 
 
-def _line(series: Series, places: tuple[float, ...], plot: Plot, words: Words) -> list[dict[str, Any]]:
+def _line(series: Series, places: tuple[float, ...], plot: Plot) -> list[dict[str, Any]]:
     colour, mark = tone(series.tone)
     if plot.categories and series.tone not in _OPEN:
         mark = mark.removesuffix("-open")
@@ -133,7 +197,7 @@ def _line(series: Series, places: tuple[float, ...], plot: Plot, words: Words) -
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": mode,
-        "name": _text(words, series.name),
+        "name": _text(series.name),
         "x": list(places),
         "y": list(series.y),
         "line": {"color": colour, "dash": _DASH[series.line], "width": 2},
@@ -144,7 +208,7 @@ def _line(series: Series, places: tuple[float, ...], plot: Plot, words: Words) -
     if series.predicted:
         return [*_band(series, colour), trace]
     if plot.categories:
-        trace["text"] = [_text(words, plot.categories[int(place)]) for place in series.y]
+        trace["text"] = [_text(plot.categories[int(place)]) for place in series.y]
         trace["hovertemplate"] = "%{text}<br>%{x:.3g}<extra>%{fullData.name}</extra>"
     elif places != series.x:
         trace["customdata"] = list(series.x)
@@ -173,21 +237,21 @@ def _band(series: Series, colour: str) -> list[dict[str, Any]]:
     return [{**edge, "y": list(series.low)}, {**edge, **area, "y": list(series.high)}]
 
 
-def _bars(bars: Bars, plot: Plot, words: Words) -> dict[str, Any]:
+def _bars(bars: Bars, plot: Plot) -> dict[str, Any]:
     colour, _ = tone(bars.tone)
     return {
         "type": "bar",
-        "name": _text(words, bars.name),
+        "name": _text(bars.name),
         "orientation": "h",
         "x": list(bars.lengths),
-        "y": [_text(words, category) for category in plot.categories],
+        "y": [_text(category) for category in plot.categories],
         "marker": {"color": colour},
     }
 
 
-def _axis(axis: Axis, words: Words, values: list[float]) -> dict[str, Any]:
+def _axis(axis: Axis, values: list[float]) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "title": {"text": _text(words, axis.title), "standoff": 8, "font": {"size": 13}},
+        "title": {"text": _text(axis.title), "standoff": 8, "font": {"size": 13}},
         "type": "log" if axis.log else "linear",
         "ticks": "outside",
         "automargin": True,
@@ -196,7 +260,7 @@ def _axis(axis: Axis, words: Words, values: list[float]) -> dict[str, Any]:
         options |= {
             "tickmode": "array",
             "tickvals": [value for value, _ in axis.ticks],
-            "ticktext": [_text(words, label) for _, label in axis.ticks],
+            "ticktext": [_text(label) for _, label in axis.ticks],
         }
     if axis.zero:
         options["rangemode"] = "tozero"

@@ -1,0 +1,262 @@
+"""Collectives: time and bus bandwidth over sizes, and every pair of hosts, for each backend and layout."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hvlab.analysis.compare.measurements import folded
+from hvlab.report import labels, spread
+from hvlab.report.data import ReportData
+from hvlab.report.labels import Value
+from hvlab.report.plots import Axis, Plot, Series
+from hvlab.report.words import Words
+from hvlab.results.configurations import Configuration, Repeats
+
+Layout = tuple[int, int]
+_TICK_STEP = 4
+# The hosts of a pair, in the order of their names.
+_Pair: TypeAlias = tuple[str, str]
+# Workload, parameters, backend and slots: what only the pair differs in.
+_Key: TypeAlias = tuple[str, labels.Params, str, int]
+_TWO, _FEWEST = 2, 3
+# From how many times the usual on a cell of a heat map is shaded more.
+_HEAT = (1.2, 1.5, 2.5, 5.0)
+
+
+@dataclass(frozen=True)
+class SweepGroup:
+    """A collective with its parameters; ``lines`` has the repeats of each size by backend and layout."""
+
+    workload: str
+    params: labels.Params
+    name: Value
+    sizes: tuple[int, ...]
+    lines: Mapping[tuple[str, Layout], Mapping[int, Repeats]]
+
+    @property
+    def backends(self) -> list[str]:
+        """Return the backends in the lab sheet's order."""
+        return sorted({backend for backend, _ in self.lines}, key=labels.order)
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """Return the layouts, those inside one host first."""
+        return sorted({layout for _, layout in self.lines})
+
+    @property
+    def telling(self) -> set[Layout]:
+        """Return the layouts to look at first: the most slots of one host, the most hosts, one not known."""
+        inside = [layout for layout in self.layouts if layout[0] == 1]
+        across = [layout for layout in self.layouts if layout[0] > 1 and layout[1]]
+        most = [max(across, key=lambda layout: (layout[0], -layout[1]))] if across else []
+        return {*inside[-1:], *most, *(layout for layout in self.layouts if not layout[1])}
+
+
+def sweeps(data: ReportData) -> list[SweepGroup]:
+    """Return every collective that has figures, by its parameters; of like layouts the first hosts' is taken.
+
+    Repeats that failed before any size count at every size of their layout.
+    """
+    collected: dict[tuple[str, labels.Params], dict[tuple[str, Layout], dict[int, Repeats]]] = {}
+    for configuration, repeats in folded(data.collectives).items():
+        size = configuration.get("size_bytes")
+        if isinstance(size, int) and repeats.ok and configuration.ranks != 1:
+            lines = collected.setdefault((configuration.workload, configuration.without("size_bytes")), {})
+            line = lines.setdefault(
+                (labels.plane(configuration), (len(configuration.hosts), configuration.slots)), {}
+            )
+            line.setdefault(size, repeats)
+    names = labels.Names(collected)
+    return [
+        SweepGroup(
+            workload, params, names.name(workload, params),
+            tuple(sorted({size for line in lines.values() for size in line})), lines,
+        )
+        for (workload, params), lines in collected.items()
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SweepCell:
+    """A size over a backend: time, bus bandwidth, and the repeats where some failed."""
+
+    backend: str
+    time: spread.Spread | None = None
+    busbw: spread.Spread | None = None
+    failed: Repeats | None = None
+
+    def told(self, words: Words) -> Value:
+        """Return the time, with the repeats where some failed."""
+        time = words.both(self.time, "us")
+        return (time, words.count(self.failed)) if self.failed else time
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """A size at a layout, backends side by side."""
+
+    layout: Layout
+    size: int
+    cells: tuple[SweepCell, ...]
+
+
+def rows(group: SweepGroup) -> list[SweepRow]:
+    """Return time and bus bandwidth of every size."""
+    return [
+        SweepRow(layout, size, tuple(
+            _cell(backend, group.lines.get((backend, layout), {}).get(size)) for backend in group.backends
+        ))
+        for layout in group.layouts for size in group.sizes
+    ]  # fmt: skip
+
+
+def _cell(backend: str, repeats: Repeats | None) -> SweepCell:
+    if repeats is None:
+        return SweepCell(backend)
+    failed = repeats if len(repeats.ok) < repeats.tried else None
+    return SweepCell(backend, spread.of(repeats, "time"), spread.of(repeats, "busbw"), failed)
+
+
+def widest(swept: Sequence[SweepGroup]) -> tuple[float, str, str, Layout] | None:
+    """Return the highest bus bandwidth, with its collective, backend and layout."""
+    widths = [
+        (width.mid, group.workload, backend, layout)
+        for group in swept
+        for (backend, layout), line in group.lines.items()
+        for repeats in line.values()
+        if (width := spread.of(repeats, "busbw"))
+    ]
+    return max(widths, default=None)
+
+
+def ends(data: ReportData, swept: Sequence[SweepGroup]) -> list[Configuration]:
+    """Return the smallest and the largest message of each sweep, at the layouts to look at first."""
+    sizes = {(group.workload, group.params): {group.sizes[0], group.sizes[-1]} for group in swept}
+    telling = {(group.workload, group.params): group.telling for group in swept}
+    keys = ((one, (one.workload, one.without("size_bytes"))) for one in data.collectives)
+    return [
+        one for one, key in keys
+        if one.get("size_bytes") in sizes.get(key, ()) and (len(one.hosts), one.slots) in telling[key]
+    ]  # fmt: skip
+
+
+def plots(group: SweepGroup, number: int, words: Words) -> list[Plot]:
+    """Return time and bus bandwidth over sizes."""
+    sizes = Axis(words.say("axis.size"), log=True, ticks=tuple(_sizes(group.sizes, words)))
+    drawn = []
+    for metric, unit in (("time", "us"), ("busbw", "GB/s")):
+        lines = tuple(_series(group, metric, words))
+        if not lines:
+            continue
+        ticks = tuple(_decades([value for line in lines for value in line.y], unit, words))
+        title = words.say(f"sweeps.plot_{metric}", name=group.name)
+        scale = Axis(words.say(f"axis.{metric}"), log=True, ticks=ticks)
+        drawn.append(Plot(f"sweep-{metric}-{number}", title, sizes, scale, lines))
+    return drawn
+
+
+def _series(group: SweepGroup, metric: str, words: Words) -> Iterator[Series]:
+    for backend, layout in itertools.product(group.backends, group.layouts):
+        line = group.lines.get((backend, layout), {})
+        spreads = [(float(size), spread.of(line[size], metric)) for size in sorted(line)]
+        points = [(size, each) for size, each in spreads if each and each.mid > 0]
+        if points:
+            name = words.say("sweeps.line", backend=words.backend(backend), layout=words.short(*layout))
+            style = "dot" if layout[0] == 1 else "solid"
+            yield spread.series(
+                name, labels.tone(backend), points, line=style, folded=layout not in group.telling
+            )
+
+
+def _sizes(sizes: Iterable[int], words: Words) -> Iterator[tuple[float, str]]:
+    """Yield labels at powers of 16, or of 4 where the sizes are few."""
+    powers = [math.log2(size) for size in sizes]
+    low, high = math.ceil(min(powers)), math.floor(max(powers))
+    step = _TICK_STEP if high - low > _TICK_STEP * 2 else 2
+    for power in range(low + (-low) % step, high + 1, step):
+        yield float(2**power), words.number(2**power, "B")
+
+
+def _decades(values: list[float], unit: str, words: Words) -> Iterator[tuple[float, str]]:
+    if values:
+        for power in range(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))) + 1):
+            yield 10.0**power, words.number(10.0**power, unit, 1)
+
+
+@dataclass(frozen=True)
+class PairCell:
+    """How many times as long as the median pair a pair takes; ``heat`` numbers its shade."""
+
+    host: str
+    ratio: float | None
+    heat: int
+
+    @property
+    def kind(self) -> str:
+        """Return the class of the cell."""
+        return f"number heat-{self.heat}" if self.heat else "number"
+
+
+@dataclass(frozen=True)
+class PairMap:
+    """A collective on every two hosts: a row for each host, with what it took with each other."""
+
+    name: Value
+    backend: str
+    slots: int
+    size: int
+    median_us: float
+    rows: tuple[tuple[str, tuple[PairCell, ...]], ...]
+
+
+def pairs(data: ReportData) -> list[PairMap]:
+    """Return a heat map for each collective, backend and layout that was measured on all pairs of hosts.
+
+    It is at the largest size.
+    """
+    collected: dict[_Key, dict[int, dict[_Pair, float]]] = {}
+    for configuration, repeats in folded(data.collectives).items():
+        size, time = configuration.get("size_bytes"), spread.of(repeats, "time")
+        if len(configuration.hosts) == _TWO and isinstance(size, int) and time:
+            plane = labels.plane(configuration)
+            key = (configuration.workload, configuration.without("size_bytes"), plane, configuration.slots)
+            one, other = configuration.hosts
+            collected.setdefault(key, {}).setdefault(size, {})[one, other] = time.mid
+    names = labels.Names((workload, params) for workload, params, _, _ in collected)
+    return [
+        _map(names.name(workload, params), plane, slots, size, times)
+        for (workload, params, plane, slots), size, times in _largest(collected)
+    ]
+
+
+def _map(name: Value, plane: str, slots: int, size: int, times: Mapping[_Pair, float]) -> PairMap:
+    hosts, median = _hosts(times), statistics.median(times.values())
+
+    def cell(one: str, other: str) -> PairCell:
+        time = times.get((one, other)) or times.get((other, one))
+        ratio = time / median if time else None
+        return PairCell(other, ratio, sum(limit <= (ratio or 0) for limit in _HEAT))
+
+    rows = tuple((one, tuple(cell(one, other) for other in hosts)) for one in hosts)
+    return PairMap(name, plane, slots, size, median, rows)
+
+
+def _largest(
+    collected: Mapping[_Key, Mapping[int, Mapping[_Pair, float]]],
+) -> Iterator[tuple[_Key, int, Mapping[_Pair, float]]]:
+    """Yield the largest size of each that has every pair of three hosts or more."""
+    for key, sizes in collected.items():
+        for size in sorted(sizes, reverse=True):
+            hosts = _hosts(sizes[size])
+            if len(hosts) >= _FEWEST and len(sizes[size]) == len(hosts) * (len(hosts) - 1) // 2:
+                yield key, size, sizes[size]
+                break
+
+
+def _hosts(times: Mapping[_Pair, float]) -> list[str]:
+    return list(dict.fromkeys(itertools.chain.from_iterable(times)))

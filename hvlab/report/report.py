@@ -1,0 +1,64 @@
+"""A run analysed: one object that the opening and every section of its report are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvlab.analysis.model.dominant import explain
+from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model.fit import Fit, fits
+from hvlab.analysis.model.predict import predictions
+from hvlab.analysis.model.prediction import NoPrediction, Prediction
+from hvlab.analysis.model.training import Training, trainings
+from hvlab.analysis.scaling import HostCheck, check_hosts
+from hvlab.report import answer, collectives, compression, verdicts
+from hvlab.report.answer import Answer
+from hvlab.report.collectives import SweepGroup
+from hvlab.report.compression import CompressionStudy
+from hvlab.report.data import ReportData
+from hvlab.report.trainings import Study, studies
+from hvlab.report.verdicts import BackendVerdict
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run with what its records show. ``attached`` says that the page will hold the records."""
+
+    data: ReportData
+    attached: bool
+    studies: Sequence[Study]
+    sweeps: Sequence[SweepGroup]
+    compressed: Sequence[CompressionStudy]
+    checks: Sequence[HostCheck]
+    judged: Sequence[BackendVerdict]
+    answers: Sequence[Answer]
+    trainings: Sequence[Training]
+    fits: Sequence[Fit]
+    predictions: Sequence[Prediction | NoPrediction]
+    explained: Sequence[Explanation]
+
+    def explanations(self, kind: str) -> list[Explanation]:
+        """Return the explanations whose key begins with ``kind``."""
+        return [one for one in self.explained if one.key.startswith(f"{kind}.")]
+
+
+def analyse(data: ReportData, *, attached: bool = True) -> Report:
+    """Return the run with what its records show."""
+    studied, swept = studies(data), collectives.sweeps(data)
+    judged = verdicts.judge(data, studied, swept)
+    fitted = fits(data.configurations, virtual=data.virtual)
+    return Report(
+        data,
+        attached,
+        studied,
+        swept,
+        compression.comparisons(data),
+        check_hosts(data.configurations),
+        judged,
+        answer.answers(data, judged),
+        trainings(data.configurations),
+        [one for one in fitted if isinstance(one, Fit)],
+        predictions(data.configurations, fitted, virtual=data.virtual),
+        explain(data.configurations, fitted),
+    )

@@ -1,0 +1,368 @@
+"""The sections of a report: for each, a function that gives its template what it shows.
+
+A section is a function here with a line in `SECTIONS`, a template of its name in `templates/report`, and its
+phrases in both languages in `phrases`. A function that returns None leaves its section out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hvlab.lab.backends import SERIAL
+from hvlab.report import (
+    answer,
+    collectives,
+    comparison,
+    compression,
+    conditions,
+    labels,
+    prediction,
+    spread,
+    trainings,
+    tuning,
+    verdicts,
+)
+from hvlab.report.labels import Names, Value
+from hvlab.report.page import Document, Opening
+from hvlab.report.report import Report
+from hvlab.report.words import Words
+from hvlab.results.configurations import Configuration
+from hvlab.results.samples import bars, pooled
+from hvlab.results.store import Record
+from hvlab.statistics.distribution import Distribution
+from hvlab.workloads import WORKLOADS
+from hvlab.workloads.metrics import METRICS
+
+Shown: TypeAlias = Mapping[str, Any] | None
+_PLACES = ("inside", "across")
+_OTHERS = ("time", "algbw", "busbw")
+_DEFINED = ("step", "throughput", "speedup", "efficiency", "weak", "strong", "spread", "repeats")
+
+
+def _comparison(report: Report, words: Words) -> Shown:
+    data, judged = report.data, report.judged
+    if not data.records:
+        return None
+    claims = [] if data.imported else report.explanations("faster")
+    steps, swept = comparison.steps(report.trainings, report.fits), comparison.collectives(report.fits)
+    proofs = comparison.proofs(data)
+    parallel = [one for one in proofs if one.requested != SERIAL]
+    proved = all(one.verdict == "yes" for one in parallel)
+    forest = verdicts.forest(judged, words, imported=data.imported)
+    bars = comparison.bars(steps, words)
+    return {
+        "missing": comparison.missing(data, judged),
+        "forest": forest,
+        "judged": judged,
+        "faint": [place for place, one in enumerate(judged) if not one.significant],
+        "note": "imported_note" if data.imported else "ratio_note",
+        "claims": [words.claim(comparison.supported(one, judged)) for one in claims],
+        "bars": bars,
+        "steps": steps,
+        "step_terms": comparison.terms(steps),
+        "collectives": swept,
+        "terms": comparison.terms(swept),
+        "proved": sum(one.cases for one in parallel) if proved else 0,
+        "carriers": words.backends(one.requested for one in parallel),
+        "proofs": [] if proved else proofs,
+        "told": verdicts.told,
+        "drawn": [*forest, *bars],
+    }
+
+
+def _tuning(report: Report, words: Words) -> Shown:
+    search = report.data.tuning
+    if search is None:
+        return None
+    why = words.say(f"tuning.against_{search.against}") if search.against else ""
+    return {
+        "search": search,
+        "best": _settings(search.best, words),
+        "why": why,
+        "unchecked": search.loss_checked is False,
+        "tried": [(_settings(one.changes, words), one) for one in tuning.tried(search)],
+        "failed": sum(one.failed for one in search.tried),
+        "minutes": f"{search.seconds / 60:.1f}",
+    }
+
+
+def _settings(changes: Mapping[str, Any], words: Words) -> Value:
+    return tuning.settings(changes) or words.say("tuning.today")
+
+
+def _speedup(report: Report, words: Words) -> Shown:
+    if not report.studies:
+        return None
+    rows = [row.configuration for study in report.studies for row in study.shown]
+    return {
+        "on_gpus": report.data.on_gpus,
+        "drawn": trainings.curves(report.data, report.studies, words),
+        "studies": report.studies,
+        "iterations": _iterations(report, rows),
+        "remarks": trainings.remarks(report.data, report.studies, words),
+        "checks": report.checks,
+        "stragglers": trainings.stragglers(report.checks, words),
+        "slower": trainings.slower,
+        "outcome": trainings.outcome,
+    }
+
+
+@dataclass(frozen=True)
+class _Iterations:
+    """The single steps or operations of a configuration, over all repeats."""
+
+    name: Value
+    scaling: str
+    configuration: Configuration
+    pooled: Distribution
+    unit: str
+
+    def called(self, words: Words) -> tuple[Value, ...]:
+        """Return what was measured."""
+        strong = [words.say("scaling.strong")] if self.configuration.get("scaling") == "strong" else []
+        size = self.configuration.get("size_bytes")
+        return self.name, *strong, *([words.number(size, "B")] if isinstance(size, int) else [])
+
+    @property
+    def bars(self) -> str:
+        """Return the histogram."""
+        return bars(self.pooled.counts)
+
+
+def _iterations(report: Report, configurations: Iterable[Configuration]) -> list[_Iterations]:
+    """Return the configurations that have their iterations."""
+    shown = [one for one in configurations if report.data.samples.get(one)]
+    names = Names((one.workload, one.without("size_bytes")) for one in shown)
+    return [_pooled(report, one, names) for one in shown]
+
+
+def _pooled(report: Report, one: Configuration, names: Names) -> _Iterations:
+    repeats = report.data.samples[one]
+    unit = METRICS[next(iter(repeats.values())).metric].unit
+    name = names.name(one.workload, one.without("size_bytes"))
+    return _Iterations(name, str(one.get("scaling")), one, pooled(repeats), unit)
+
+
+def _compression(report: Report, words: Words) -> Shown:
+    if not report.compressed:
+        return None
+    names = Names((one.workload, one.params) for one in report.compressed)
+    studies = []
+    for one in report.compressed:
+        remarks = compression.remarks(one, words)
+        studies.append({
+            "name": names.name(one.workload, one.params),
+            "study": one,
+            "faint": [place for place, (_, repeats) in enumerate(one.rows) if not repeats.ok],
+            "lost": [text for verdict, text in remarks if verdict == "lost"],
+            "remarks": [text for verdict, text in remarks if verdict != "lost"],
+        })  # fmt: skip
+    return {"studies": studies, "several": len(studies) > 1, "compression": compression}
+
+
+def _sweeps(report: Report, words: Words) -> Shown:
+    if not report.sweeps:
+        return None
+    plots = [collectives.plots(group, number, words) for number, group in enumerate(report.sweeps, 1)]
+    return {
+        "groups": [
+            (group, drawn, collectives.rows(group)) for group, drawn in zip(report.sweeps, plots, strict=True)
+        ],
+        "several": len(report.sweeps) > 1,
+        "iterations": _iterations(report, collectives.ends(report.data, report.sweeps)),
+        "pairs": collectives.pairs(report.data),
+        "drawn": [plot for drawn in plots for plot in drawn],
+    }
+
+
+def _others(report: Report, _: Words) -> Shown:
+    own = {
+        one: repeats
+        for one, repeats in report.data.configurations.items()
+        if one.workload not in WORKLOADS and any(map(repeats.of, _OTHERS))
+    }
+    names = Names((one.workload, one.without("size_bytes")) for one in own)
+    metrics = [name for name in _OTHERS if any(repeats.of(name) for repeats in own.values())]
+    rows = [
+        {
+            "name": names.name(one.workload, one.without("size_bytes")),
+            "configuration": one,
+            "size": one.get("size_bytes"),
+            "figures": [(name, spread.of(repeats, name), METRICS[name].unit) for name in metrics],
+            "repeats": repeats,
+        }
+        for one, repeats in own.items()
+    ]
+    return {"rows": rows} if rows else None
+
+
+def _models(report: Report, words: Words) -> Shown:
+    rows = prediction.models(report.trainings, report.explanations("ratio"))
+    claims = [words.claim(one) for one in report.explanations("ratio") if one.key != "ratio.model"]
+    return {"rows": rows, "claims": claims} if rows else None
+
+
+def _prediction(report: Report, words: Words) -> Shown:
+    if not report.predictions:
+        return None
+    good, fitted = prediction.predicted(report.predictions), prediction.fitted(report.fits)
+    shared = prediction.common([one.prediction.warnings for one in good])
+    return {
+        "good": good,
+        "drawn": prediction.plots(good, report.studies, words),
+        "steps": [(one.subject, step) for one in good for step in one.steps],
+        "ended": [one for one in good if one.prediction.limit],
+        "checked": [(one, prediction.doubts(one.prediction.warnings, words, shared)) for one in good],
+        "shared": prediction.doubts(shared, words),
+        "fitted": fitted,
+        "caveats": labels.Lines((words.say("fit.note"), *prediction.caveats(fitted, words))),
+        "refused": prediction.refused(report.predictions, words),
+        "prediction": prediction,
+    }
+
+
+def _environment(report: Report, words: Words) -> Shown:
+    return {
+        "sheet": conditions.sheet(report.data, words),
+        "software": conditions.software(report.data, words),
+        "notes": [text for disturbed, text in conditions.cores(report.data, words) if not disturbed],
+        "workloads": conditions.workloads(report.data),
+        "defined": _DEFINED,
+    }
+
+
+def _failures(report: Report, _: Words) -> Shown:
+    data = report.data
+    found = {
+        "pending": data.head.pending,
+        "statuses": [
+            (status, rows) for status in ("failed", "skipped") if (rows := _reasons(data.records, status))
+        ],
+        "infeasible": data.infeasible,
+        "unreadable": data.unreadable,
+    }
+    return {**found, "planned": data.head.planned} if any(found.values()) else None
+
+
+def _reasons(records: Iterable[Record], status: str) -> list[tuple[str, str, str, list[labels.Code]]]:
+    """Return the cases of a status, those with the same workload, backend and reason together."""
+    cases: dict[tuple[str, str, str], dict[str, None]] = {}
+    for record in records:
+        if record.status == status:
+            key = (record.workload, record.backend, record.error or "")
+            cases.setdefault(key, {})[record.case_id] = None
+    return [(*key, [labels.Code(case) for case in names]) for key, names in cases.items()]
+
+
+def _data(report: Report, _: Words) -> Shown:
+    data = report.data
+    return {
+        "commands": data.commands,
+        "cases": sum(len(command.cases) for command in data.commands),
+        "records": len(data.records),
+        "attached": "attached" if report.attached else "attached_not",
+        "folder": f"runs/{data.head.run_id}",
+    }
+
+
+SECTIONS: Mapping[str, Callable[[Report, Words], Shown]] = {
+    "comparison": _comparison,
+    "tuning": _tuning,
+    "speedup": _speedup,
+    "compression": _compression,
+    "sweeps": _sweeps,
+    "others": _others,
+    "models": _models,
+    "prediction": _prediction,
+    "environment": _environment,
+    "failures": _failures,
+    "data": _data,
+}
+
+
+def document(report: Report) -> Document:
+    """Return the report as a document: what it answers first, then figures, then conditions and commands."""
+    return Document(report, _opening, SECTIONS)
+
+
+def _opening(report: Report, words: Words) -> Opening:
+    return Opening(
+        title=words.say("title"),
+        head=_head(report, words),
+        cards=_cards(report, words),
+        findings=_findings(report, words),
+        warnings=conditions.warnings(report.data, words),
+    )
+
+
+def _head(report: Report, words: Words) -> list[tuple[str, Value]]:
+    run, sides = report.data.head, report.data.sides
+    cases = "head.cases_failed" if run.failed else "head.cases_of"
+    return [
+        (words.say("head.run"), run.run_id),
+        (words.say("head.lab"), run.lab),
+        (words.say("head.started"), run.started_at[:19].replace("T", " ") + " UTC"),
+        (words.say("head.state"), words.say(f"state.{run.state}")),
+        *((side, tuning.settings(settings)) for side, settings in sorted(sides.items())),
+        (words.say("head.cases"), words.say(cases, ok=run.ok, all=run.planned, failed=run.failed)),
+    ]
+
+
+def _cards(report: Report, words: Words) -> list[tuple[str, str, str]]:
+    """Return the answer and the key figures of the run: name, figure, and where it comes from."""
+    if not report.data.head.ok:
+        return []
+    cards = [one.card(words) for one in report.answers]
+    for place in _PLACES:
+        if best := trainings.best(report.studies, place):
+            row = best[1]
+            where = _where(row.configuration.workload, row.configuration.backend, row.layout, words)
+            cards.append((words.say(f"card.speedup_{place}"), words.middle(row.speedup, "x"), where))
+    if widest := collectives.widest(report.sweeps):
+        cards.append((words.say("card.busbw"), words.number(widest[0], "GB/s"), _where(*widest[1:], words)))
+    return cards
+
+
+def _where(workload: str, backend: str, layout: tuple[int, int], words: Words) -> str:
+    return words.say(
+        "card.where", name=workload, backend=words.backend(backend), layout=words.layout(*layout)
+    )
+
+
+def _findings(report: Report, words: Words) -> list[str]:
+    """Return the findings, a sentence each: the answer first."""
+    run, only = report.data.head, answer.alone(report.data)
+    texts = [one.sentence(words) for one in report.answers]
+    if not texts and only:
+        texts.append(words.say("answer.alone", backend=words.backend(only)))
+    if not report.data.records:
+        texts.append(words.say("finding.empty"))
+    if run.failed:
+        texts.append(words.say("finding.failed", ok=run.ok, all=run.planned, failed=run.failed))
+    if run.pending:
+        texts.append(words.say("finding.pending", all=run.planned, pending=run.pending))
+    # The largest difference between collectives: the answer says nothing of it.
+    significant = [one for one in report.judged if one.significant and one.backends.collective]
+    if significant:
+        texts.append(verdicts.sentence(max(significant, key=lambda one: one.apart), words))
+    for place in _PLACES:
+        if best := trainings.best(report.studies, place):
+            texts.append(_best(*best, place, words))
+    texts += trainings.stragglers(report.checks, words)
+    for one in report.compressed:
+        texts += [text for verdict, text in compression.remarks(one, words) if verdict == "lost"]
+    return texts
+
+
+def _best(study: trainings.Study, row: trainings.StudyRow, place: str, words: Words) -> str:
+    return words.say(
+        "finding.speedup",
+        name=words.study(study.name, study.scaling),
+        where=words.place(place),
+        backend=words.backend(row.configuration.backend),
+        speedup=words.both(row.speedup, "x"),
+        efficiency=words.middle(row.efficiency, "ratio"),
+        layout=words.layout(*row.layout),
+    )

@@ -1,0 +1,284 @@
+"""Trainings: all backends of one workload together, their curves of speed-up, and their hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hvlab.analysis import scaling
+from hvlab.analysis.model.sweep import Topology, topologies
+from hvlab.analysis.scaling import Curve, CurvePoint, HostCheck, slowdowns
+from hvlab.report import labels, spread
+from hvlab.report.data import ReportData
+from hvlab.report.labels import Value
+from hvlab.report.plots import Axis, Line, Plot, Series
+from hvlab.report.spread import Spread
+from hvlab.report.words import Words
+from hvlab.results.configurations import Configuration, Repeats
+from hvlab.statistics import ratio
+from hvlab.statistics.straggler import Straggler
+
+_LINES: Mapping[Topology, Line] = {"across": "solid", "inside": "dot", "both": "dashdot"}
+_Place = tuple[tuple[int, str], bool, str, int, int]
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """A backend on some hosts. Step time is in seconds; ``speedup`` is None without a base.
+
+    ``named`` means that another row has the same shape on other hosts, as in a search for stragglers.
+    """
+
+    configuration: Configuration
+    repeats: Repeats
+    step: Spread | None
+    throughput: Spread | None
+    speedup: Spread | None
+    efficiency: Spread | None
+    named: bool = False
+
+    @property
+    def launch(self) -> Spread | None:
+        """Return the time of a launch."""
+        return spread.of(self.repeats, "real")
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+        return self.configuration.ranks
+
+    @property
+    def compression(self) -> str:
+        """Return how the gradients were compressed: none, or how."""
+        return str(self.configuration.get("compression") or "none")
+
+    @property
+    def layout(self) -> tuple[int, int]:
+        """Return the number of servers and of ranks on each."""
+        return len(self.configuration.hosts), self.configuration.slots
+
+
+@dataclass(frozen=True)
+class Study:
+    """One workload with its parameters, weak or strong; ``params`` are without scaling and compression.
+
+    ``name`` tells it from the other trainings. ``curves`` has one for each backend, launcher and compression,
+    ``rows`` all their points.
+    """
+
+    workload: str
+    scaling: str
+    params: labels.Params
+    name: Value
+    curves: tuple[Curve, ...]
+    rows: tuple[StudyRow, ...]
+
+    @property
+    def shown(self) -> list[StudyRow]:
+        """Return the rows of the table."""
+        return [row for row in self.rows if not row.named]
+
+    @property
+    def stepped(self) -> bool:
+        """Return whether steps were timed; of a command, only the time of a launch may be known."""
+        return any(row.step for row in self.shown)
+
+    @property
+    def launched(self) -> bool:
+        """Return whether nothing but the time of a launch is known."""
+        return not self.stepped and any(row.launch for row in self.shown)
+
+    @property
+    def timed(self) -> str:
+        """Return what the table has the time of: a step, or a launch."""
+        return "launch" if self.launched else "step"
+
+    def time(self, row: StudyRow) -> Spread | None:
+        """Return that time of a row."""
+        return row.launch if self.launched else row.step
+
+    @property
+    def within(self) -> bool:
+        """Return whether an interval is over a repeat's own steps."""
+        return any(row.step is not None and row.step.within for row in self.shown)
+
+    @property
+    def without_base(self) -> bool:
+        """Return whether speed-up is missing."""
+        return self.stepped and not any(row.speedup for row in self.shown)
+
+    @property
+    def faint(self) -> list[int]:
+        """Return the rows without figures."""
+        rows = enumerate(self.shown)
+        return [place for place, row in rows if not (row.repeats.ok if self.launched else row.step)]
+
+
+def studies(data: ReportData) -> list[Study]:
+    """Return every training of the run, strong scaling after weak of the same workload."""
+    groups: dict[tuple[str, labels.Params, str], list[Curve]] = {}
+    for curve in scaling.curves(data.training):
+        params = tuple(item for item in curve.params if item[0] != "compression")
+        groups.setdefault((curve.workload, params, curve.scaling), []).append(curve)
+    names = labels.Names((workload, params) for workload, params, _ in groups)
+    unsorted = [
+        Study(
+            workload, kind, params, names.name(workload, params),
+            tuple(sorted(curves, key=lambda curve: _place(curve.points[0].configuration))),
+            _rows(curves, data),
+        )
+        for (workload, params, kind), curves in groups.items()
+    ]  # fmt: skip
+    return sorted(unsorted, key=lambda study: (study.workload, str(study.params), study.scaling != "weak"))
+
+
+def _rows(curves: list[Curve], data: ReportData) -> tuple[StudyRow, ...]:
+    """Return the rows of all curves; of rows of the same shape, the first is the usual one."""
+    points = [(point, curve.base) for curve in curves for point in curve.points]
+    points.sort(key=lambda item: _place(item[0].configuration))
+    shapes: set[tuple[object, ...]] = set()
+    rows = []
+    for point, base in points:
+        one = point.configuration
+        shape = one.backend, one.launcher, str(one.get("compression")), len(one.hosts), one.slots
+        rows.append(_row(point, base, data.configurations[one], named=shape in shapes))
+        shapes.add(shape)
+    return tuple(rows)
+
+
+def _place(configuration: Configuration) -> _Place:
+    compression = str(configuration.get("compression") or "none")
+    order = labels.order(configuration.backend), compression != "none", compression
+    return *order, len(configuration.hosts), configuration.slots
+
+
+def _row(point: CurvePoint, base: Configuration | None, repeats: Repeats, *, named: bool) -> StudyRow:
+    throughput = spread.of(repeats, "throughput")
+    own = _relative(throughput) if point.configuration == base else None
+    return StudyRow(
+        point.configuration,
+        repeats,
+        step=spread.of(repeats, "step_time"),
+        throughput=throughput,
+        speedup=own or spread.from_interval(point.speedup),
+        efficiency=own or spread.from_interval(point.efficiency),
+        named=named,
+    )
+
+
+def _relative(figure: Spread | None) -> Spread | None:
+    """Return a figure over its own median: 1, with its interval. That of the base is otherwise not shown."""
+    return figure.times(1 / figure.mid) if figure and figure.mid > 0 else None
+
+
+def best(studied: Sequence[Study], place: str) -> tuple[Study, StudyRow] | None:
+    """Return the highest speed-up on several ranks, without compression, inside one server or across."""
+    rows = [
+        (row.speedup.mid, study, row)
+        for study in studied
+        for row in study.rows
+        if row.speedup and row.ranks > 1 and getattr(row.configuration, place) and row.compression == "none"
+    ]
+    return max(rows, key=lambda item: item[0])[1:] if rows else None
+
+
+def curves(data: ReportData, studied: Sequence[Study], words: Words) -> list[Plot]:
+    """Return the curves of speed-up of all trainings."""
+    named = [(study, words.study(study.name, study.scaling)) for study in studied]
+    plots = (curve(data, study, name, number, words) for number, (study, name) in enumerate(named, 1))
+    return [plot for plot in plots if plot]
+
+
+def curve(data: ReportData, study: Study, name: Value, number: int, words: Words) -> Plot | None:
+    """Return the speed-up of a training over ranks with the ideal line; None at one number of ranks."""
+    lines = list(_lines(data, study, words))
+    if not lines:
+        return None
+    ranks = sorted({value for line in lines for value in line.x})
+    over = Axis(words.say("axis.ranks"), ticks=tuple((value, f"{value:g}") for value in ranks))
+    ends = (1.0, ranks[-1])
+    ideal = Series(words.say("scaling.ideal"), "ideal", ends, ends, line="dash", marks=False)
+    title, scale = words.say("scaling.plot", name=name), Axis(words.say("axis.speedup"), zero=True)
+    return Plot(f"speedup-{number}", title, over, scale, (ideal, *lines))
+
+
+def _lines(data: ReportData, study: Study, words: Words) -> Iterator[Series]:
+    rows = {row.configuration: row for row in study.shown if row.speedup}
+    for one in study.curves:
+        own = [rows[point.configuration] for point in one.points if point.configuration in rows]
+        for kind, slots in _places(own):
+            there = [row for row in own if _stands(row.configuration, kind, slots)]
+            points = _points(data, one, there)
+            if len(points) > 1:
+                row = there[0]
+                backend = words.variant(row.configuration)
+                name = words.say(f"scaling.line_{kind}", backend=backend, slots=slots)
+                tone = row.configuration.backend if row.compression == "none" else row.compression
+                yield spread.series(name, tone, points, line=_LINES[kind])
+
+
+def _places(rows: Sequence[StudyRow]) -> list[tuple[Topology, int]]:
+    """Return what has a line of its own; servers with several ranks each have one for each such number."""
+    several = sorted({row.configuration.slots for row in rows if "both" in topologies(row.configuration)})
+    return [("across", 1), ("inside", 0), *(("both", slots) for slots in several)]
+
+
+def _stands(configuration: Configuration, kind: Topology, slots: int) -> bool:
+    """Return whether a configuration is on a line; one server is the first of several with as many ranks."""
+    return configuration.slots == slots if kind == "both" else kind in topologies(configuration)
+
+
+def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tuple[float, Spread]]:
+    """Return speed-up over ranks; at one rank it is 1, with the interval of whatever that was measured on."""
+    points = sorted(((float(row.ranks), row.speedup) for row in rows if row.speedup), key=lambda one: one[0])
+    if points and points[0][0] > 1 and one.base is not None:
+        start = _relative(spread.of(data.configurations[one.base], "throughput"))
+        return [*([(1.0, start)] if start else []), *points]
+    return points
+
+
+def remarks(data: ReportData, studied: Sequence[Study], words: Words) -> list[str]:
+    """Return where a step slows down more, inside one server or across servers, with enough repeats."""
+    # In strong scaling each rank has less to do: the same split would say little new.
+    found = [
+        (study, one, slowdown)
+        for study in studied
+        if study.scaling == "weak"
+        for one in study.curves
+        for slowdown in slowdowns(one, data.configurations)
+    ]
+    texts = []
+    for study, one, slowdown in found:
+        inside, between = slowdown.inside, slowdown.between
+        if slowdown.repeats < ratio.ENOUGH or not inside or not between:
+            continue
+        if inside.low > between.high or between.low > inside.high:
+            larger = "inside" if inside.mid > between.mid else "between"
+            texts.append(words.say(
+                f"split.larger_{larger}", name=study.name, ranks=slowdown.ranks,
+                backend=words.variant(one.points[0].configuration),
+                inside=words.number(inside.mid, "times"), between=words.number(between.mid, "times"),
+            ))  # fmt: skip
+    return texts
+
+
+def stragglers(checks: Sequence[HostCheck], words: Words) -> list[str]:
+    """Return a sentence for each straggler, once."""
+    named: dict[str, str] = {}
+    for check in checks:
+        for one in check.stragglers:
+            why = words.say(f"hosts.why_{check.source}")
+            named.setdefault(
+                one.host, words.say("hosts.named", host=one.host, ratio=slower(one, words), why=why)
+            )
+    return list(named.values())
+
+
+def slower(straggler: Straggler, words: Words) -> str:
+    """Return how many times as long as the others a host takes."""
+    return words.both(spread.from_interval(straggler.slower), "times")
+
+
+def outcome(check: HostCheck) -> str:
+    """Return whether hosts have a straggler: few where it cannot be told."""
+    return "few" if not check.decided else "slow" if check.stragglers else "fine"
