@@ -126,7 +126,7 @@ _ESCAPED = re.compile(r"\\.")
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
 _GROUP = re.compile(r"\([^()]*\)")
 _FIRST = re.compile(r"[\0^]*\*?\(\?:([^()]*)\)(?![*+?{])")
-_REPEATED = re.compile(r".(?:[*+?]|\{\d*,?\d*\})\??")
+_REPEATED = re.compile(r".(?:[*+?]|\{\d*,?\d*\})[?+]?")
 _OTHER = re.compile(r"[\0 .^$]+")
 
 
