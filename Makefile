@@ -143,7 +143,7 @@ test-repositories: install  ## the GPU roles on apt and dnf, with a repository o
 	@$(TESTS_AS_ROOT) env HVLAB_TEST_SLOW=1 pytest tests/vlab/test_4_repository.py tests/vlab/test_5_driver.py \
 		tests/vlab/test_6_cuda.py -m vlab -v -k "not debians_own"
 
-FUZZED := $(addprefix tests/unit/test_,answers.py answers_hosts.py hostile_files.py preflight.py)
+FUZZED := $(addprefix tests/unit/test_,answers.py answers_hosts.py hostile_files.py preflight.py doctor_time.py)
 
 test-fuzz: install  ## made-up answers of hosts, facts, files and logs: more than 10,000, some minutes
 	@HVLAB_FUZZ_INPUTS=400 pytest $(FUZZED) -q --numprocesses=2 --dist=worksteal
