@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import locale
 import os
 import sys
 
@@ -12,7 +11,7 @@ from hvlab.base import sudo
 def main() -> None:
     """Run the command line; say what to do when hvlab's own packages are missing."""
     _open_streams()
-    _use_utf8()
+    _speak_english()
     sudo.spare_home()
     try:
         # The imports are what is being tried.
@@ -40,17 +39,9 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
 
 
-def _use_utf8() -> None:
-    """Give what is started UTF-8 where the locale has another encoding or is unknown: Ansible refuses it."""
-    before = locale.setlocale(locale.LC_ALL)
-    try:
-        locale.setlocale(locale.LC_ALL, "")
-        encoding = locale.nl_langinfo(locale.CODESET)
-    except locale.Error:
-        encoding = ""
-    locale.setlocale(locale.LC_ALL, before)
-    if encoding.upper() != "UTF-8":
-        os.environ["LC_ALL"] = "C.UTF-8"
+def _speak_english() -> None:
+    """Have what is started speak English, which doctor reads, in UTF-8, which Ansible wants."""
+    os.environ["LC_ALL"] = "C.UTF-8"
 
 
 if __name__ == "__main__":

@@ -111,9 +111,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _ended(match: re.Match[str]) -> str:
     atom, times = match.groups()
-    if atom == " " and times in ("", "?"):
-        times = {"": "+", "?": "*"}[times]
-    if atom == " " or atom.startswith("["):
+    if atom == " ":
+        # Possessive: else what stands before and after a long gap is tried with every share of it.
+        return rf"\s{{{int(times in ('', '+'))},{_MOST}}}+"
+    if atom.startswith("["):
         atom = atom.replace(" ", r"\s")
     if times in ("", "?"):
         return atom + times
@@ -125,7 +126,7 @@ _ESCAPED = re.compile(r"\\.")
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
 _GROUP = re.compile(r"\([^()]*\)")
 _FIRST = re.compile(r"[\0^]*\*?\(\?:([^()]*)\)(?![*+?{])")
-_REPEATED = re.compile(r".(?:[*+?]|\{\d*,?\d*\})\??")
+_REPEATED = re.compile(r".(?:[*+?]|\{\d*,?\d*\})[?+]?")
 _OTHER = re.compile(r"[\0 .^$]+")
 
 

@@ -18,6 +18,15 @@ _WIDTH = 300
 _REMEDY = "what to do:"
 # Seconds of processor time for each MiB of a text: hosts may write text that is slow to search.
 _MOST_S = 5.0
+# Takes the place of a root cause where the search ended before one was found.
+STOPPED = Cause(
+    "search-stopped",
+    title="this output takes too long to search, so known causes were not looked for",
+    why="Some texts nearly match many patterns. The search is stopped so that nothing has to wait for it.",
+    remedy="Give `hvlab doctor --log` the part around the first error.",
+    source="https://docs.python.org/3/library/re.html",
+    weight=WEIGHTS["crash"],
+)
 
 
 @dataclass(frozen=True)
@@ -77,9 +86,14 @@ def _matched(
 
 
 def root(raw: Iterable[str]) -> Recognised | None:
-    """Return the cause nearest to the root; None where nothing is known but symptoms."""
-    nearest = next(iter(diagnose(raw).causes), None)
-    return nearest if nearest and nearest.cause.weight < WEIGHTS["symptom"] else None
+    """Return the cause nearest to the root, STOPPED if time was up first; None if only symptoms are known."""
+    diagnosis = diagnose(raw)
+    nearest = next(iter(diagnosis.causes), None)
+    # Lighter ones are searched first: where anything was found, time was not up before them.
+    if nearest:
+        return nearest if nearest.cause.weight < WEIGHTS["symptom"] else None
+    left = f"{diagnosis.stopped} known causes were not looked for"
+    return Recognised(STOPPED, ((0, left),), 1) if diagnosis.stopped else None
 
 
 def cause_of(failure: str) -> Recognised | None:

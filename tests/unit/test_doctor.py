@@ -416,7 +416,8 @@ def test_every_repeat_of_every_pattern_has_an_end():
         for sign in (*entry.patterns, *entry.needed, *entry.excluded):
             # Taken out: escapes, then classes.
             plain = re.sub(r"\[[^\]]+\]", "_", re.sub(r"\\.", "_", sign.pattern.pattern))
-            assert not re.search(r"[+*]|\{\d+,\}", plain), (entry.id, sign.pattern.pattern)
+            # The + after an end gives nothing back.
+            assert not re.search(r"(?<!\})[+*]|\{\d+,\}", plain), (entry.id, sign.pattern.pattern)
             ends = map(int, re.findall(r",(\d+)\}", plain))
             # What begins with the text is tried once.
             assert max(ends, default=0) <= 6000 or r"\A" in sign.pattern.pattern, entry.id

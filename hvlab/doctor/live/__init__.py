@@ -17,7 +17,7 @@ from hvlab.doctor.live.replies import HostReplies
 from hvlab.doctor.live.site import Site
 
 _SUBJECTS = (names, ssh, network, machine, folders, open_mpi, python, environments, gpu, cuda)
-ENTRIES: Mapping[str, Cause] = {cause.id: cause for cause in knowledge.CAUSES}
+ENTRIES: Mapping[str, Cause] = {cause.id: cause for cause in (*knowledge.CAUSES, reading.STOPPED)}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
