@@ -21,7 +21,7 @@ from tests.unit.near_matches import near_match
 
 FAILURE = "something new"
 SIZE = 8 * 1024
-# Texts made of each pattern: 4, or 26 in `make test-fuzz`.
+# Texts made of each pattern: 4, or 26 with the profile fuzz.
 TEXTS = QUICK.max_examples // 15
 SIGNS = [
     (entry.id, sign.pattern)
