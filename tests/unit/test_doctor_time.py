@@ -19,6 +19,7 @@ from tests.unit import labs
 from tests.unit.fuzzing import QUICK
 from tests.unit.near_matches import near_match
 
+pytestmark = pytest.mark.fuzz
 FAILURE = "something new"
 SIZE = 8 * 1024
 # Texts made of each pattern: 4, or 26 with the profile fuzz.
