@@ -13,6 +13,7 @@ from tests.unit.labs import lab
 from tests.vlab.test_9_benchmarks import ON_HOSTS
 
 SMALL = {
+    "doctor": "tests/data/doctor/recorded.yml",
     "baseline": "--hour 0.02 --cells 2 --checks 3",
     "bisect": "--searches 1",
     "find_slow": "--noise quiet --fault up --hosts 4 --searches 1",

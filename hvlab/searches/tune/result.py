@@ -126,7 +126,10 @@ class TuneResult:
                 f"| {name} | {100 * share.mid:.0f} % | {100 * share.low:.0f} to {100 * share.high:.0f} % |"
                 for name, share in self.shares.items()
             ]
-            lines += ["", "Shares by fANOVA (Optuna); the intervals from bootstrap samples of the settings."]
+            lines += [
+                "",
+                "Shares in what sets the best fifth apart (Optuna's PED-ANOVA), with bootstrap intervals.",
+            ]
         else:
             lines.append(f"Too few settings ran to say which one mattered: it takes {FEWEST}.")
         return "\n".join(lines) + "\n"
