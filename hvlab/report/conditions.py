@@ -16,7 +16,7 @@ from hvlab.results.configurations import Configuration
 from hvlab.workloads import contention
 
 Facts = Mapping[str, Any]
-# The rows of the lab sheet: their words, and which cells of hvlab.environment fill them.
+# Rows of the environment table: their phrases, and the cells of hvlab.lab.environment that fill them.
 SHEET: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("hardware", "nic", ("NIC",)),
     ("hardware", "gpu", ("GPU",)),
