@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-import yaml
-
 from hvlab.base.errors import UsageError
 from hvlab.base.paths import project_dir
+from hvlab.base.yaml_files import read_shipped
 
 _ENVIRONMENT_ROWS = 3
 # More Chinese characters than one in so many make a sheet Chinese: a name alone does not.
@@ -155,7 +154,7 @@ class _Heads:
 @cache
 def known() -> dict[str, Any]:
     """Return the words that sheets are recognised by."""
-    return dict(yaml.safe_load((project_dir() / "templates/sheet/headings.yml").read_text("utf-8")))
+    return dict(read_shipped(project_dir() / "templates/sheet/headings.yml"))
 
 
 def language(text: str) -> str:

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from hvlab.base.yaml_files import read_shipped
 from hvlab.lab.backends import BACKENDS, SERIAL
 from hvlab.report.labels import Lines, Value, plane
 
@@ -252,8 +251,7 @@ def clock(seconds: float) -> str:
 @cache
 def load(lang: str) -> Words:
     """Return the words of a language, one of LANGUAGES."""
-    text = (Path(__file__).parent / f"phrases/{lang}.yml").read_text("utf-8")
-    content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+    content = read_shipped(Path(__file__).parent / f"phrases/{lang}.yml")
     return Words(lang, dict(_flat(content["phrases"])), content["units"], content["facts"])
 
 
