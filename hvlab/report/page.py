@@ -186,11 +186,6 @@ def escaped(content: str) -> str:
     return flat.replace("<", "&lt;").replace(">", "&gt;")
 
 
-def markdown_text(value: Value | None, words: Words) -> str:
-    """Return a value as Markdown that keeps to its line."""
-    return _show(_Markdown(words), value)
-
-
 def _show(skin: _Skin, value: Value | None) -> Markup:
     """Return a value as a page has it; what a host says stays text."""
     if isinstance(value, Markup):
