@@ -30,7 +30,7 @@ from hvlab.statistics.interval import mean
 from hvlab.statistics.sequential import holds
 from hvlab.statistics.verdict import Pair
 
-# Lab sheets measure this training; another is taken where it was not measured.
+# The training of lab sheets; if it was not measured, another one is taken.
 _TRAINING = "mnist"
 _TITLES = {name: backend.title for name, backend in BACKENDS.items() if name != SERIAL}
 # Rows of the sheet's environment: the row of hvlab's table, and the key of a record's stack.
@@ -40,13 +40,13 @@ _ENVIRONMENT = {
     "framework": ("Frameworks", "torch"), "cuda": ("CUDA", "cuda"), "nccl": ("NCCL", "nccl"),
 }  # fmt: skip
 _HOSTS = 12
-# How many of a figure's unit there are in the units that the head of a column may name.
+# Factors from a figure's unit to the units that a column's head may name.
 _PER: Mapping[str, Mapping[str, float]] = {
     "s": {"s": 1, "ms": 1e3, "us": 1e6, "min": 1 / 60},
     "ratio": {"%": 100},
 }
 _PARTS = ("waiting", "latency", "bandwidth", "communication", "other")
-# Below this share of a step, it does not matter what is lost beside compute.
+# Losses below this share of a step do not matter.
 _SMALL_LOSS = 0.1
 Trained = Mapping[Configuration, Repeats]
 
@@ -146,7 +146,7 @@ def _paragraphs(text: str, lang: str) -> list[str]:
 
 
 def _name(study: Study) -> tuple[str, ...]:
-    """Return what a training is called by: its workload, and its model."""
+    """Return the names of a training: its workload, and its model."""
     return tuple(str(name) for name in (study.workload, dict(study.params).get("model")) if name)
 
 
@@ -177,7 +177,7 @@ def _environment(data: ReportData, words: Any, said: Words) -> dict[str, str]:
 
 def _figure(value: float, unit: str, said: Words, text: str = "") -> Figure:
     """Return a figure with its unit or as ``text`` says it, and as a bare number in the units of heads."""
-    # What a command of the user's own counts may be called an image in the head, too.
+    # A column's head may call the samples of a user's own command images.
     per = _PER.get(unit) or {unit_of(f"({unit})") or unit: 1}
     plain = {name: f"{value:.2f}" if unit == "%" else shown(value * factor) for name, factor in per.items()}
     return {**plain, "": text or said.number(value, unit)}
@@ -219,7 +219,7 @@ def _compressed(compared: Trained, said: Words) -> list[Values]:
 
 
 def _changes(compared: Trained) -> Iterator[dict[str, Any]]:
-    """Yield what each compression does to time and accuracy, against the same ranks without."""
+    """Yield the effect of each compression on time and accuracy, against the same ranks without."""
     named = [(compression.written(one), one, own) for one, own in compared.items()]
     whole = {(one.backend, one.hosts, one.slots): own for name, one, own in named if name == "none"}
     last = {name: (one, own) for name, one, own in named if own.ok}
@@ -236,7 +236,7 @@ def _changes(compared: Trained) -> Iterator[dict[str, Any]]:
 
 
 def _backends(data: ReportData, study: Study) -> tuple[list[Any], list[list[str]], bool]:
-    """Return what the measurements say of the backends, inside one server and across, and of the cores."""
+    """Return the figures of the backends inside one server and across, and of the cores."""
     good = [fit for fit in fits(data.configurations, virtual=data.virtual) if isinstance(fit, Fit)]
     places = []
     for across in (False, True):
@@ -258,7 +258,7 @@ def _backends(data: ReportData, study: Study) -> tuple[list[Any], list[list[str]
 
 
 def _versus(data: ReportData, rows: Mapping[str, StudyRow]) -> dict[str, Any] | None:
-    """Return how the fastest backend at the largest number of ranks stands to the one next to it."""
+    """Return the fastest backend at the largest number of ranks beside the second fastest."""
     most = max(row.ranks for row in rows.values())
     alike = [row for row in rows.values() if row.ranks == most]
     best, *others = sorted(alike, key=lambda row: row.step.mid if row.step else 0.0)
@@ -272,7 +272,7 @@ def _versus(data: ReportData, rows: Mapping[str, StudyRow]) -> dict[str, Any] | 
 
 
 def _parts(data: ReportData, study: Study, good: list[Fit], *, across: bool) -> Iterator[dict[str, Any]]:
-    """Yield what the largest step over each backend is made of."""
+    """Yield the parts of the largest step over each backend."""
     measured = (one for one in trainings(data.configurations) if one.steps)
     plain, asked = {"compression": "none"}, (study.workload, study.scaling, across)
     known = {

@@ -26,7 +26,7 @@ from hvlab.report.words import LANGUAGES, Words, load
 
 _TEMPLATES = project_dir() / "templates/report"
 _NAMES = {"en": "English", "zh": "中文"}
-# What a template writes before a cell, and between its kind, head and text.
+# The marks of a template before a cell, and between its kind, head and text.
 _CELL, _PART = "\x1e", Markup("\x1f")
 
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from hvlab.base.yaml_files import read_shipped
 from hvlab.doctor.cause import WEIGHTS, Cause
 
-# Of two causes of one weight that a line shows, the one of the earlier family comes first.
+# If a line shows two causes of the same weight, the one from the earlier family comes first.
 FILES = (
     "ssh",
     "hosts",
