@@ -81,8 +81,10 @@ def provisioning_dir(lab: str) -> Path:
     return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "provisioning" / lab
 
 
-def results_dir() -> Path:
-    """Return where the results go unless an option says otherwise (``HVLAB_RESULTS``, or ``./results``)."""
+def results_dir(asked: Path | None = None) -> Path:
+    """Return the folder of results: ``asked``, else ``HVLAB_RESULTS``, else ``./results``."""
+    if asked:
+        return asked.absolute()
     chosen = os.environ.get("HVLAB_RESULTS")
     place = Path(chosen) if chosen else _of_the_caller(Path("results"), "--results or HVLAB_RESULTS")
     return place.resolve()

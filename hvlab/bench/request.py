@@ -1,4 +1,4 @@
-"""What ``hvlab bench`` is asked: one frozen request, made once of the options, and what that is on a lab."""
+"""The request to ``hvlab bench``: its options as one frozen object, and the specification of it on a lab."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AUTO = 0
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What a user asks to measure; what is None, empty or False was not asked for.
+    """What a user asks to measure; None, empty or False where nothing was asked.
 
     ``workload``, ``backend`` and ``framework`` are names separated by commas, ``hosts`` and ``slots`` counts
     or words. ``short`` holds values by parameter, ``sets`` texts NAME=VALUE. ``ab`` is two texts of
@@ -74,7 +74,7 @@ def one_configuration(request: BenchRequest, lab: Lab) -> BenchRequest:
 
 
 def specify(request: BenchRequest, lab: Lab, store: Store) -> Spec:
-    """Return what is requested: one side, or two that are measured in turn. Raises UsageError."""
+    """Return the specification of a request: one side, or two measured in turn. Raises UsageError."""
     spec = _against(request, lab, store) if request.against else _spec(request, lab)
     if request.time_limit and not spec.auto:
         raise UsageError("--time-limit is for --repeats auto", remedy="write --repeats auto")
@@ -128,7 +128,7 @@ def _against(request: BenchRequest, lab: Lab, store: Store) -> Spec:
 
 
 def _spec(request: BenchRequest, lab: Lab) -> Spec:
-    """Return what the options and the suite ask for."""
+    """Return the specification of the options and the suite."""
     named = own.backends(
         _names(request.backend, "--backend", BACKENDS),
         _names(request.framework, "--framework", FRAMEWORKS),
@@ -165,7 +165,7 @@ def _spec(request: BenchRequest, lab: Lab) -> Spec:
 
 
 def _number_of_repeats(request: BenchRequest, chosen: suite.Suite) -> int:
-    """Return the repeats of the request, of two sides or of the suite."""
+    """Return the number asked for, else that for two sides, else the suite's."""
     if request.repeats is not None:
         return request.repeats
     if request.ab:
@@ -174,7 +174,7 @@ def _number_of_repeats(request: BenchRequest, chosen: suite.Suite) -> int:
 
 
 def _repeats(number: int) -> dict[str, Any]:
-    """Return the fields of a specification for so many repeats; ``AUTO``: as many as its questions need."""
+    """Return the fields that say how often to repeat; with ``AUTO``, as often as the questions need."""
     return {"auto": number == AUTO, "repeats": number or LOOKS[-1].repeats}
 
 
@@ -188,7 +188,7 @@ def _names(text: str | None, option: str, known: Iterable[str]) -> tuple[str, ..
 
 
 def _sets(request: BenchRequest) -> dict[str, object]:
-    """Return what was set, by parameter."""
+    """Return the values that options set, by parameter."""
     parameters: dict[str, object] = {}
     if request.settings:
         parameters |= settings.load(request.settings).parameters

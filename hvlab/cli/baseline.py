@@ -36,7 +36,7 @@ def command() -> None:
 @options.results
 def set_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
     """Make each RUN (default: the last run) the baseline of their lab, in place of the earlier one."""
-    store = _store(folder)
+    store = Store(results_dir(folder))
     return _keep(store, [_measurements(store, run) for run in runs or (None,)], name)
 
 
@@ -46,7 +46,7 @@ def set_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> in
 @options.results
 def add_to_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
     """Add each RUN (default: the last run) to the baseline of its lab; the first ones begin it."""
-    store = _store(folder)
+    store = Store(results_dir(folder))
     measured = [_measurements(store, run) for run in runs or (None,)]
     lab = measured[0].lab
     known = baseline.load(store.folder, lab, name=name) if name in baseline.names(store.folder, lab) else ()
@@ -108,7 +108,7 @@ def check_run(
     the baseline. With fewer than five, all figures are undecided; what fails now and did not before is a
     regression.
     """
-    store = _store(folder)
+    store = Store(results_dir(folder))
     measured = _measurements(store, run)
     kept = baseline.load(store.folder, measured.lab, name=name)
     if measured.run_id in {one.run_id for one in kept}:
@@ -128,10 +128,6 @@ def check_run(
         err=True,
     )
     return 0 if checked.passed(strict=strict) else 1
-
-
-def _store(folder: Path | None) -> Store:
-    return Store(folder.absolute() if folder else results_dir())
 
 
 def _measurements(store: Store, run: str | None) -> Measurements:

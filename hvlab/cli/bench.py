@@ -281,7 +281,7 @@ def command(
         raise UsageError(
             "--output is for --export", remedy="name the folder of a run's results with --results"
         )
-    store = Store(folder.absolute() if folder else results_dir())
+    store = Store(results_dir(folder))
     if here:
         lab = context.with_resource(_job(request, given, python, store, resume or request.against))
     else:

@@ -65,7 +65,7 @@ def command(
     interrupted search.
     """
     lab = load(inventory, limit=limit)
-    store = Store(folder.absolute() if folder else results_dir())
+    store = Store(results_dir(folder))
     # These load slowly, and --help needs none of them.
     from hvlab.remote.facts import facts  # noqa: PLC0415
     from hvlab.searches.bisect import ends  # noqa: PLC0415

@@ -154,8 +154,7 @@ def causes(_context: click.Context, _incomplete: str) -> Iterator[CompletionItem
 
 
 def _results(context: click.Context) -> Path:
-    folder: Path | None = context.params.get("folder")
-    return folder.absolute() if folder else results_dir()
+    return results_dir(context.params.get("folder"))
 
 
 def _hosts_and_groups(context: click.Context) -> tuple[list[str], list[str]]:

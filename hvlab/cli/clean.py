@@ -71,7 +71,7 @@ def command(
     Without --yes it asks first; where there is no terminal, it only shows. Whenever something is added to the
     cache, the longest unused goes by itself until the rest fits $HVLAB_CACHE_LIMIT (20G).
     """
-    results = (folder or results_dir()).resolve()
+    results = results_dir(folder).resolve()
     most = None if size is None else cache.parse_size(size)
     if limit and not hosts:
         raise UsageError("--limit names hosts", remedy="add --hosts to look at them, or leave --limit out")

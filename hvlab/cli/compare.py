@@ -42,7 +42,7 @@ def command(
     perhaps only because the runs were measured at different times, and "same" may hide a difference for the
     same reason. To compare two settings, measure both in one run.
     """
-    store = Store(folder.absolute() if folder else results_dir())
+    store = Store(results_dir(folder))
     if run_b is None:
         answer = decisions.of_run(store, store.run(run_a), metric=metric, matters=matters / 100)
         decisions.show(answer, output_format)

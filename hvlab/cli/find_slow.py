@@ -74,7 +74,7 @@ def command(
     lab = inventories.load(inventory, limit=limit)
     names = [host.name for host in lab.hosts]
     console = Console(stderr=True)
-    lock = measuring((folder or results_dir()).resolve(), lab.name)
+    lock = measuring(results_dir(folder).resolve(), lab.name)
     with lock, console.status(f"reaching {len(names)} hosts") as status:
 
         def show(launch: int, steps: int) -> None:

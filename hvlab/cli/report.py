@@ -67,7 +67,7 @@ def command(
     """Write a report on RUN (default: the last run): which backend is best, tables, plots and findings."""
     if in_place and (output or not template):
         raise UsageError("--in-place changes the sheet of --fill", remedy="give --fill, and no --output")
-    store = Store(folder.absolute() if folder else results_dir())
+    store = Store(results_dir(folder))
     if history:
         if template is not None:
             raise UsageError("--fill takes the figures of one run", remedy="leave out --history")

@@ -33,7 +33,7 @@ def command() -> None:
 @options.output_format
 def list_runs(*, folder: Path | None, output_format: str) -> int:
     """List the runs, newest first: start time, number of cases, how many succeeded."""
-    rows = _store(folder).overview()
+    rows = Store(results_dir(folder)).overview()
     if not rows and output_format == "table":
         click.echo("no runs yet: start one with `hvlab bench`", err=True)
         return 0
@@ -47,7 +47,7 @@ def list_runs(*, folder: Path | None, output_format: str) -> int:
 @options.output_format
 def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int:
     """Show RUN (default: the last run): a short table, or all fields of all records as json or csv."""
-    store = _store(folder)
+    store = Store(results_dir(folder))
     chosen = store.run(run)
     records = store.records(chosen.run_id)
     if output_format != "table":
@@ -72,7 +72,7 @@ def show_samples(*, run: str | None, folder: Path | None, output_format: str) ->
     """
     from hvlab.analysis.compare.names import case_names  # noqa: PLC0415 - it takes long, and `list` must not
 
-    store = _store(folder)
+    store = Store(results_dir(folder))
     chosen = store.run(run)
     sampled = samples.samples_of(store, store.records(chosen.run_id))
     if not sampled and output_format == "table":
@@ -111,7 +111,7 @@ def export_run(
     a line of its own. csv and jsonl contain every record, junit a test for each case, and prometheus gauges
     in seconds and bytes.
     """
-    store = _store(folder)
+    store = Store(results_dir(folder))
     chosen = store.run(run)
     records = store.records(chosen.run_id)
     missing = set(cases) - {record.case_id for record in records}
@@ -144,7 +144,7 @@ def rebuild_store(*, folder: Path | None) -> int:
     The damaged one is kept under another name. What it still says of runs whose raw files are gone is taken
     over.
     """
-    place = folder.absolute() if folder else results_dir()
+    place = results_dir(folder)
     rebuilt = rebuild(place)
     click.echo(f"{place / 'hvlab.db'} is new: {rebuilt.runs} runs, {rebuilt.records} records")
     if rebuilt.kept:
@@ -192,7 +192,7 @@ def import_files(
     the same configuration become its repeats; the settings that a file states belong to the configuration.
     A row that cannot be right becomes a failure with its line, and columns without a metric are named.
     """
-    store = _store(folder)
+    store = Store(results_dir(folder))
     overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots)
     run_id, records = importing.import_files(store, files, overrides, reader=reader, lab=lab)
     cases = dict.fromkeys(record.case_id for record in records)
@@ -220,10 +220,6 @@ def _show(records: Sequence[Record]) -> None:
         click.echo(tables.render(section.rows, section.columns, "table"))
     for case, error in failures(records).items():
         click.echo(f"failed: {case}: {error}")
-
-
-def _store(folder: Path | None) -> Store:
-    return Store(folder.absolute() if folder else results_dir())
 
 
 def _hosts(text: str | None) -> tuple[str, ...] | None:

@@ -117,7 +117,7 @@ def command(
     answer. To resume an interrupted or open search, run the same command again.
     """
     lab = load(inventory, limit=limit)
-    store = Store(folder.absolute() if folder else results_dir())
+    store = Store(results_dir(folder))
     if host_settings and space_file:
         raise UsageError("--host-settings has a space of its own", remedy="leave --space or it out")
     put_back = _put_back(inventory, lab, store)

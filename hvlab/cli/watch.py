@@ -45,7 +45,7 @@ def command(*, run: str | None, once: bool, folder: Path | None) -> int:
     run: exit code 0 if the run finished, 1 if cases failed or it did not finish, 130 after Ctrl-C. A search
     gives 0 if it came to its result, else 1.
     """
-    store = Store(folder.absolute() if folder else results_dir())
+    store = Store(results_dir(folder))
     watch = named(store, run) if run else current(store)
     console = Console(highlight=False)
     try:

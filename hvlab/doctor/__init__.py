@@ -1,6 +1,6 @@
-"""What is known of failures, and what a log shows of them. Pure; imports nothing of hvlab but its errors.
+"""What is known of failures, and what a log shows of them. Pure.
 
-``cause`` says what an entry is, ``known`` holds the entries by family, ``text`` turns a log into lines that
-can be searched, ``reading`` searches them and ranks what is there. What hosts answer when they are asked
-belongs beside ``reading``: the entries serve both.
+Read ``cause`` first: what an entry of ``knowledge`` is. ``text`` turns a log into lines that can be searched,
+``reading`` searches them and ranks what is found. ``live`` finds the same causes in what hosts answer, and
+``proofs`` says how to put a cause into hosts.
 """

@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 
 from hvlab.doctor.text import LogText
 
-# How near to the root a cause is; of several in a log the smallest comes first.
+# How near to the root a cause is: in a log, the smallest comes first.
 WEIGHTS = {
     "harmless": 0,
     "fact": 1,  # the line names the very thing that is wrong: a key, a file, a full disk, a dead GPU
@@ -23,7 +23,7 @@ WEIGHTS = {
     "end": 8,  # the last words of a launcher, of a pod, of a build
     "unknown": 9,  # that something failed, and no more
 }
-# So many characters rule out most texts.
+# Shorter words are in too many texts to rule one out.
 _LONG = 3
 
 
@@ -31,11 +31,10 @@ _LONG = 3
 class Cause:
     """One thing that goes wrong, or noise that looks like it (``weight`` is that of ``harmless``).
 
-    ``signs`` are patterns; one of them in a log is enough; what has
-    none is seen only when hosts are asked (``live``). A blank in a pattern stands for any blanks, the
-    end of a wrapped line among them. All of ``needs`` have to be somewhere in the log as well, and none of
-    ``unless``. ``examples`` are texts that show it, the first ``seen_in`` another place than ``source``;
-    ``near`` looks like it and does not show it.
+    ``signs`` are patterns, one of which in a log is enough; a cause without any is recognised only when
+    hosts are asked (``live``). A blank in a pattern stands for any blanks, the end of a wrapped line among
+    them. The log must also match all of ``needs`` and none of ``unless``. ``examples`` are texts that show
+    the cause, the first from ``seen_in``, or from ``source``; ``near`` looks like one but is not.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -102,7 +101,7 @@ _MOST, _MOST_GROUPS = 200, 20
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return it ready to search, with an end to all that could go on and on: time grows with the text only.
+    """Return the pattern with every repetition bounded, so that time grows with the text only.
 
     A blank that may be absent (``?``, ``*``) may still be any blanks.
     """

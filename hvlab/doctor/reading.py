@@ -11,7 +11,7 @@ from hvlab.doctor import knowledge, text
 from hvlab.doctor.cause import WEIGHTS, Cause
 from hvlab.doctor.text import LogText, WrittenLine
 
-# So many lines of an entry are kept, each cut to so many characters.
+# Maximum lines shown per entry, and their maximum width.
 _SHOWN = 4
 _WIDTH = 300
 # What hvlab's own messages put before a remedy.
@@ -56,7 +56,7 @@ class Diagnosis:
 
 
 def diagnose(raw: Iterable[str], entries: Sequence[Cause] = knowledge.CAUSES) -> Diagnosis:
-    """Return what the lines of a log show of what is known."""
+    """Return the known causes that a log shows."""
     log = text.read(raw)
     end = time.thread_time() + _MOST_S * (1 + len(log.text) // 2**20)
     noise = [entry for entry in entries if entry.harmless]
@@ -64,7 +64,7 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] = knowledge.CAUSES) ->
     harmless, left = _matched(noise, log, end)
     rest = log.without({line for _, lines in harmless for line in lines})
     causes, more_left = _matched(faults, rest, end)
-    # That something failed is worth a line only where nothing says more.
+    # The bare news that something failed is shown only if nothing says more.
     causes = [pair for pair in causes if pair[0].weight < WEIGHTS["unknown"]] or causes
     causes.sort(key=lambda pair: (pair[0].weight, min(line.number for line in pair[1])))
     shown, quiet = (tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless))

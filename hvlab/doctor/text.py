@@ -17,11 +17,11 @@ _ALIKE = 12
 _SAME = 100
 _LONGEST = 64 * 1024
 _SEARCHED = 4 * 1024
-# So much of lines that differ is searched, from the beginning and up to the end.
+# How much is searched of the beginning and of the end of a large log.
 _HEAD, _TAIL = 1024 * 1024, 2 * 1024 * 1024
 # Compilers quote as the language of the shell does; some terminals then show three other characters.
 _QUOTES = re.compile("[\u2018\u2019]|\u00e2\u20ac[\u02dc\u2122]")
-# A header that is not there, in the words of clang, nvcc and Microsoft's compiler; patterns know gcc's.
+# A missing header as clang, nvcc and Microsoft's compiler report it; patterns know gcc's words.
 _HEADER = re.compile(
     r"'([\w./+-]{1,200})' file not found|cannot open source file \"([\w./+-]{1,200})\""
     r"|Cannot open include file: '([\w./+-]{1,200})'"
@@ -29,7 +29,7 @@ _HEADER = re.compile(
 # Ansible writes what a program printed as one line of JSON.
 _ESCAPED_END = re.compile(r"(?:\\r)?\\n|\\r(?=\\n)")
 _DIGITS = re.compile(r"\d+|0x[0-9a-f]+")
-# A terminal's width: lines cut at it go on in the next one.
+# Widths of terminals, which wrap longer lines.
 _NARROWEST, _WIDEST = 78, 250
 _USUAL = (80, 100, 120, 132)
 _RULE = re.compile(r"(\W)\1{9}\s*$")
@@ -49,7 +49,7 @@ _WRITER = re.compile(
 _AGAIN = re.compile(r"(\[\d+(?:,\d+)?\])<std(?:out|err|diag)>:")
 # pdsh, clush: the host, before every line.
 _HOST = re.compile(r"([A-Za-z][\w.-]{0,60}\d[\w.-]{0,60}): ")
-# When and by what: it says nothing of who writes.
+# Time and program: they do not say which rank writes.
 _STAMP = re.compile(
     r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:? *"
     r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?"
@@ -57,7 +57,7 @@ _STAMP = re.compile(
     r"|\[ *\d{1,10}\.\d{4,6}\] *|[EWIF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ \S{1,80}\] *|std(?:out|err) [FP] "
     r"|#\d+ \d+\.\d+ |>> \d{1,7} +(?=\S)|> |\| (?=\S)"
 )
-# What a line that was cut does not go on with: ranks, times, NCCL's own, a program's name, what ssh says.
+# Never the rest of a wrapped line: ranks, times, NCCL's prefix, a program's name, ssh's own words.
 _BEGUN = re.compile(
     rf"\[[\w.@:-]{{0,80}}\d[\],]|{_STAMP.pattern}|\S{{1,80}}:\d+:\d+ \[\d+\] "
     r"|(?:sbatch|srun|salloc|sinfo|slurm\w{1,8}): (?:error|fatal|warning): "

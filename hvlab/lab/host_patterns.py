@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from ansible.parsing.utils.addresses import parse_address
 from ansible.plugins.inventory import detect_range, expand_hostname_range
 
 from hvlab.base.errors import UsageError
+from hvlab.lab.inventory_rules import is_address
 
 # More is a range with a zero too many: each host costs a program and a login.
 _MOST = 4096
@@ -48,7 +48,7 @@ def expand(text: str) -> list[ListedHost]:
         name for number in range(1, len(names) + len(hosts) + 1) if (name := f"node{number}") not in names
     )
     return [
-        ListedHost(next(numbered), host.target, host.port) if _is_address(host.name) else host
+        ListedHost(next(numbered), host.target, host.port) if is_address(host.name) else host
         for host in hosts
     ]
 
@@ -106,11 +106,3 @@ def _size(first: str, last: str, step: str) -> int:
     if not (first.isdecimal() and last.isdecimal()):
         return 1
     return max(1, (int(last) - int(first)) // each + 1)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -1,6 +1,6 @@
 """A program of its own: ``ansible-inventory --list`` with the values that hvlab reads evaluated.
 
-hvlab.inventory runs it with ansible-inventory's options, then ``--`` and the project's files of variables.
+``inventory`` runs it with ansible-inventory's options, then ``--`` and the project's files of variables.
 """
 
 from __future__ import annotations

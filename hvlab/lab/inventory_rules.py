@@ -87,11 +87,12 @@ def valid_name(name: str) -> bool:
     return (
         len(name) <= _NAME_LENGTH
         and all(_LABEL.fullmatch(label) for label in name.split("."))
-        and not _address(name)
+        and not is_address(name)
     )
 
 
-def _address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -107,14 +108,14 @@ def _name_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
     if "hvlab_prefix" in variables and _NODE.fullmatch(host):
         return []
     problems = []
-    if _address(host):
+    if is_address(host):
         remedy = f"give the host a name and write ansible_host: {host} for it"
         problems.append(Problem(host, "the host's name is an address", remedy))
     elif not valid_name(host):
         remedy = "use letters, digits and hyphens (no underscore, no hyphen at either end, 63 in a part)"
         problems.append(Problem(host, "not a valid host name (RFC 1123)", remedy))
     address = variables.get("ansible_host", host)
-    if not _template(address) and not _address(str(address)) and not valid_name(str(address)):
+    if not _template(address) and not is_address(str(address)) and not valid_name(str(address)):
         observed = f"ansible_host is {address!r}, neither an address nor a host name"
         if address != host:
             problems.append(Problem(host, observed, "write the host's IP address or its name"))
@@ -171,7 +172,7 @@ def _network_problems(host: str, variables: Mapping[str, Any], *, virtual: bool)
     if "/" not in str(value):
         return [Problem(host, f"lab_network is {value!r}: it has no prefix length", remedy)]
     address = str(variables.get("ansible_host", host))
-    if virtual and _address(address) and ipaddress.ip_address(address) not in network:
+    if virtual and is_address(address) and ipaddress.ip_address(address) not in network:
         observed = f"its address {address} is not in lab_network {value}"
         return [Problem(host, observed, "change ansible_host or lab_network: virtual hosts are booted on it")]
     return []

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hvlab.base.errors import Problem
 from hvlab.base.masking import masked
+from hvlab.base.yaml_files import read_shipped
 
 # Types for which text is refused, and how to write a value: Ansible splits text at commas, loops at letters.
 # Switches and numbers may be texts, as `-e name=false` and INI give them: roles say `| bool`.
@@ -38,7 +37,7 @@ def _options(role: Path) -> Options:
 
 
 def _mapping(file: Path) -> dict[str, Any]:
-    return yaml.safe_load(file.read_text("utf-8")) or {}
+    return read_shipped(file) or {}
 
 
 def argument_problems(host: str, variables: Mapping[str, Any], options: Options) -> Iterator[Problem]:

@@ -16,9 +16,9 @@ from hvlab.statistics.power import repeats_to_decide
 from hvlab.statistics.sequential import decided, holds, narrow
 from hvlab.statistics.verdict import Pair, Verdict
 
-# Where most labs are about comes first.
+# Most labs ask about the first.
 _PLACES = ("across", "inside")
-# Figures of different times may be equal by chance, too.
+# Figures measured at different times may also be equal by chance.
 _IMPORTED = {"unclear": "alike", "too_few": "alike", "same": "even"}
 
 

@@ -21,10 +21,10 @@ Layout = tuple[int, int]
 _TICK_STEP = 4
 # The hosts of a pair, in the order of their names.
 _Pair: TypeAlias = tuple[str, str]
-# Workload, parameters, backend and slots: what only the pair differs in.
+# Workload, parameters, backend and slots, which all pairs of a map share.
 _Key: TypeAlias = tuple[str, labels.Params, str, int]
 _TWO, _FEWEST = 2, 3
-# From how many times the usual on a cell of a heat map is shaded more.
+# Ratios to the median from which a cell of a heat map is shaded darker.
 _HEAT = (1.2, 1.5, 2.5, 5.0)
 
 

@@ -84,7 +84,7 @@ class Split:
 
 
 def steps(trainings: Iterable[Training], fits: Sequence[Fit]) -> list[Split]:
-    """Return what the largest measured step of each training is made of."""
+    """Return the parts of the largest measured step of each training."""
     stepped = sorted((training for training in trainings if training.steps), key=_order)
     names = labels.Names((training.workload, training.params) for training in stepped)
     splits = []
@@ -102,7 +102,7 @@ def _order(training: Training) -> tuple[str, str, str, str, tuple[int, str]]:
 
 
 def collectives(fits: Sequence[Fit]) -> list[Split]:
-    """Return what the smallest and the largest message of each sweep is made of, as the model has it."""
+    """Return the parts of the smallest and the largest message of each sweep, by the model."""
     names = labels.Names((fit.sweep.collective, fit.sweep.params) for fit in fits)
     return [
         Split(
@@ -155,7 +155,7 @@ class CarriedCases:
 
 
 def proofs(data: ReportData) -> list[CarriedCases]:
-    """Return what was shown of every case that was run."""
+    """Return the carriers that the timelines of all launched cases show."""
     cases: dict[tuple[str, str], set[str]] = {}
     for record in data.records:
         if record.status != "skipped":

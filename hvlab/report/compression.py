@@ -55,7 +55,7 @@ def comparisons(data: ReportData) -> list[CompressionStudy]:
 
 
 def remarks(one: CompressionStudy, words: Words) -> list[tuple[str, str]]:
-    """Return what each compression does to accuracy: kept, lost, gained or open, with a sentence."""
+    """Return the effect of each compression on accuracy (kept, lost, gained or open), with a sentence."""
     changes: dict[tuple[str, str], list[tuple[Configuration, Interval]]] = {}
     for configuration, repeats in one.rows:
         found = change(configuration, repeats, one)
@@ -100,7 +100,7 @@ def _compression(configuration: Configuration) -> str:
 
 
 def written(configuration: Configuration) -> str:
-    """Return what a lab sheet's row of a configuration is known by: serial, or its compression."""
+    """Return the key of a configuration's row in a lab sheet: serial, or its compression."""
     return SERIAL if configuration.backend == SERIAL else _compression(configuration)
 
 
@@ -130,7 +130,7 @@ def devices(configuration: Configuration, one: CompressionStudy, words: Words) -
 
 
 def times(repeats: Repeats) -> Lines | None:
-    """Return what the shell's ``time`` says of a launch; None where it was not measured."""
+    """Return the times of a launch as the shell's ``time`` prints them; None where it was not measured."""
     medians = [(name, middle(repeats, name)) for name in _TIMES]
     return Lines(Code(f"{name} {clock(seconds)}") for name, seconds in medians if seconds is not None) or None
 
@@ -151,7 +151,7 @@ def ends(repeats: Repeats, metric: str, unit: str, words: Words) -> str | None:
 
 
 def changed(configuration: Configuration, repeats: Repeats, one: CompressionStudy, words: Words) -> str:
-    """Return how accuracy changes."""
+    """Return the change of accuracy."""
     found = change(configuration, repeats, one)
     return words.signed(found.mid if found else None, "", 2)
 

@@ -1,4 +1,4 @@
-"""Under which conditions a run was made: the lab sheet's environment table, the software, the workloads."""
+"""The conditions of a run: the lab sheet's environment table, the software, the workloads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hvlab.results.configurations import Configuration
 from hvlab.workloads import contention
 
 Facts = Mapping[str, Any]
-# The rows of the lab sheet: their words, and which cells of hvlab.environment fill them.
+# Rows of the environment table: their phrases, and the cells of hvlab.lab.environment that fill them.
 SHEET: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("hardware", "nic", ("NIC",)),
     ("hardware", "gpu", ("GPU",)),
@@ -28,7 +28,7 @@ SHEET: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("software", "nccl", ("NCCL",)),
 )
 _PARTS = {"GPU driver": "environment.of_gpu", "NIC driver": "environment.of_nic"}
-# Which part of a record's stack stands for a missing fact.
+# The part of a record's stack that stands in for a missing fact.
 _IN_RECORDS = {
     "NIC": "nics", "GPU": "gpus", "GPU link": "link", "OS": "os", "GPU driver": "driver",
     "NIC driver": "nic_driver", "CUDA": "cuda", "NCCL": "nccl", "MPI": "openmpi", "Horovod": "horovod",
@@ -53,7 +53,7 @@ def sheet(data: ReportData, words: Words) -> list[tuple[str, str, Value]]:
 
 
 def software(data: ReportData, words: Words) -> list[tuple[Value, Value]]:
-    """Return what else is there of hardware and software: MPI, Horovod, processors."""
+    """Return the rest of hardware and software: MPI, Horovod, processors."""
     machine = _grouped(data.facts, partial(_machine, data, words), words)
     rows: list[tuple[Value, Value]] = [(words.say("environment.machine"), machine)]
     rows += [(name, _recorded(data, name, words)) for name in _MORE]
@@ -65,15 +65,15 @@ def software(data: ReportData, words: Words) -> list[tuple[Value, Value]]:
 
 
 def warnings(data: ReportData, words: Words) -> list[str]:
-    """Return what to bear in mind of all figures of a run."""
+    """Return the warnings that concern every figure of a run."""
     virtual = [words.say("environment.virtual")] if data.virtual else []
     return virtual + [text for disturbed, text in cores(data, words) if disturbed]
 
 
 def cores(data: ReportData, words: Words) -> Iterator[tuple[bool, str]]:
-    """Yield whether the hosts had cores of their own, which cases lacked some, and what others took.
+    """Yield remarks on the hosts' cores: their own, too few for a case, or taken by others.
 
-    It begins with whether the figures are not those of a lab at rest.
+    The first value of each says whether that disturbed the figures.
     """
     if data.own_cores:
         yield False, words.say("environment.own_cores")

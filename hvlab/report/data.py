@@ -29,7 +29,7 @@ _BADNESS = ("ok", "skipped", "failed")
 
 # The facts of a thousand hosts are in one file.
 _LIMIT = 16 * answers.LIMIT
-# Stands for a case's name in a command that several cases share.
+# Placeholder for the case's name in a command that several cases share.
 _SHARED = "<case>"
 _SEED = "<seed>"
 
@@ -49,7 +49,7 @@ class Head:
 
     @property
     def pending(self) -> int:
-        """Return how many cases have not been run."""
+        """Return the number of cases not run yet."""
         return max(0, self.planned - self.ok - self.failed - self.skipped)
 
 

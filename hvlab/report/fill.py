@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -19,18 +18,19 @@ from hvlab.base.errors import HvlabError
 from hvlab.base.paths import project_dir
 from hvlab.lab import environment
 from hvlab.lab.backends import BACKENDS, SERIAL
+from hvlab.report import compression
 from hvlab.report.data import ReportData
 from hvlab.report.page import escaped, picture
 from hvlab.report.plots import Plot
 from hvlab.report.sheet import Content, Figure, Filled, SheetTraining, Values, fill_in, unit_of
 from hvlab.report.trainings import Study, StudyRow, curve, studies
-from hvlab.report.words import clock, load, scaled, shown
+from hvlab.report.words import Words, load, shown
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics.interval import mean
 from hvlab.statistics.sequential import holds
 from hvlab.statistics.verdict import Pair
 
-# Lab sheets measure this training; another is taken where it was not measured.
+# The training of lab sheets; if it was not measured, another one is taken.
 _TRAINING = "mnist"
 _TITLES = {name: backend.title for name, backend in BACKENDS.items() if name != SERIAL}
 # Rows of the sheet's environment: the row of hvlab's table, and the key of a record's stack.
@@ -40,14 +40,13 @@ _ENVIRONMENT = {
     "framework": ("Frameworks", "torch"), "cuda": ("CUDA", "cuda"), "nccl": ("NCCL", "nccl"),
 }  # fmt: skip
 _HOSTS = 12
-# How many of a figure's unit there are in the units that the head of a column may name.
+# Factors from a figure's unit to the units that a column's head may name.
 _PER: Mapping[str, Mapping[str, float]] = {
     "s": {"s": 1, "ms": 1e3, "us": 1e6, "min": 1 / 60},
     "ratio": {"%": 100},
 }
-_COMPRESSIONS = (SERIAL, "none", "naive8", "8bit", "fp16", "bf16")
 _PARTS = ("waiting", "latency", "bandwidth", "communication", "other")
-# Below this share of a step, it does not matter what is lost beside compute.
+# Losses below this share of a step do not matter.
 _SMALL_LOSS = 0.1
 Trained = Mapping[Configuration, Repeats]
 
@@ -78,17 +77,18 @@ def curves(data: ReportData, lang: str) -> list[tuple[str, Plot]]:
 
 
 def _content(data: ReportData, lang: str, pictures: str) -> Content:
-    words = _words(lang)
+    words, said = _words(lang), load(lang)
     ordered = sorted(studies(data), key=lambda one: (one.workload != _TRAINING, one.scaling != "weak"))
-    compared = {_named(*group): group for group in reversed(_compressions(data))}
+    groups = [dict(study.rows) for study in compression.comparisons(data)]
+    compared = {_named(*group): group for group in reversed(groups)}
     by_name = {_name(study): study for study in reversed(ordered)}
     names = sorted(dict.fromkeys([*map(_name, ordered), *compared]), key=lambda name: name[0] != _TRAINING)
     epochs = {str(one.get("epochs", "")) for one in data.training if names and _named(one) == names[0]}
     counted = epochs.pop() if len(epochs) == 1 else ""
     rows = {
         name: {
-            **_speedups(by_name.get(name), words),
-            "compression": _compressed(compared.get(name, {}), words),
+            **_speedups(by_name.get(name), said),
+            "compression": _compressed(compared.get(name, {}), said),
         }
         for name in names
     }
@@ -108,7 +108,7 @@ def _content(data: ReportData, lang: str, pictures: str) -> Content:
         return [*links, *_paragraphs(text, lang)]
 
     return Content(
-        environment=_environment(data, words) if data.records else {},
+        environment=_environment(data, words, said) if data.records else {},
         trainings=[SheetTraining(name, kinds) for name, kinds in rows.items()],
         names={**words.names, **_TITLES},
         answer=answer,
@@ -120,6 +120,7 @@ def _content(data: ReportData, lang: str, pictures: str) -> Content:
 @cache
 def _words(lang: str) -> Any:
     """Return the template of a language as a module: its words and macros by name."""
+    said = load(lang)
     jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_dir() / "templates/sheet"),
         undefined=jinja2.StrictUndefined,
@@ -132,8 +133,8 @@ def _words(lang: str) -> Any:
         "number": shown,
         "escaped": escaped,
         "percent": lambda share: f"{100 * share:.0f}%",
-        "time": lambda seconds: _shown(seconds, "s", {}),
-        "bytes": lambda size: _shown(size, "B", {}),
+        "time": lambda seconds: said.number(seconds, "s"),
+        "bytes": lambda size: said.number(size, "B"),
     }
     return jinja.get_template(f"{lang}.md.j2").module
 
@@ -145,7 +146,7 @@ def _paragraphs(text: str, lang: str) -> list[str]:
 
 
 def _name(study: Study) -> tuple[str, ...]:
-    """Return what a training is called by: its workload, and its model."""
+    """Return the names of a training: its workload, and its model."""
     return tuple(str(name) for name in (study.workload, dict(study.params).get("model")) if name)
 
 
@@ -153,13 +154,11 @@ def _named(one: Configuration, *_: Configuration) -> tuple[str, ...]:
     return tuple(str(name) for name in (one.workload, one.get("model")) if name)
 
 
-def _environment(data: ReportData, words: Any) -> dict[str, str]:
+def _environment(data: ReportData, words: Any, said: Words) -> dict[str, str]:
     """Return the rows of the environment table; without facts, what the records say."""
 
-    def said(text: str) -> str:
-        for old, new in words.facts.items():
-            text = text.replace(old, new)
-        return escaped(text)
+    def fact(text: str) -> str:
+        return escaped(said.fact(text))
 
     table = {row.name: row.values for row in environment.table(data.facts)}
     hosts = list(data.facts) or sorted({host for record in data.records for host in record.hosts})
@@ -167,30 +166,24 @@ def _environment(data: ReportData, words: Any) -> dict[str, str]:
     for name, (row, key) in _ENVIRONMENT.items():
         recorded, several = data.stack.get(key), table[row]
         if isinstance(recorded, str) and (not data.facts or key == "nccl"):
-            values[name] = said(f"torch {recorded}" if key == "torch" else recorded)
+            values[name] = fact(f"torch {recorded}" if key == "torch" else recorded)
         elif len(several) > 1:
-            own = (words.among(said(value), map(escaped, hosts)) for value, hosts in several.items())
+            own = (words.among(fact(value), map(escaped, hosts)) for value, hosts in several.items())
             values[name] = "<br>".join(own)
         else:
-            values[name] = "".join(map(said, several))
+            values[name] = "".join(map(fact, several))
     return {**values, "driver": words.driver(values["driver"], values.pop("nic_driver"))}
 
 
-def _shown(value: float, unit: str, units: Mapping[str, str]) -> str:
-    factor, name = scaled(value, unit)
-    count = f"{value / factor:.2f}" if unit == "%" else shown(value / factor)
-    return f"{count}{'' if name in ('', '%') else chr(0xA0)}{units.get(name, name)}"
-
-
-def _figure(value: float, unit: str, words: Any, text: str = "") -> Figure:
+def _figure(value: float, unit: str, said: Words, text: str = "") -> Figure:
     """Return a figure with its unit or as ``text`` says it, and as a bare number in the units of heads."""
-    # What a command of the user's own counts may be called an image in the head, too.
+    # A column's head may call the samples of a user's own command images.
     per = _PER.get(unit) or {unit_of(f"({unit})") or unit: 1}
     plain = {name: f"{value:.2f}" if unit == "%" else shown(value * factor) for name, factor in per.items()}
-    return {**plain, "": text or _shown(value, unit, words.units)}
+    return {**plain, "": text or said.number(value, unit)}
 
 
-def _speedups(study: Study | None, words: Any) -> dict[str, list[Values]]:
+def _speedups(study: Study | None, said: Words) -> dict[str, list[Values]]:
     """Return a row for each backend, number of servers and of ranks; those of one server are of one host."""
     rows = [row for row in study.rows if row.step or row.throughput] if study else []
     alone = Counter(row.configuration.hosts for row in rows if row.configuration.inside).most_common(1)
@@ -203,66 +196,47 @@ def _speedups(study: Study | None, words: Any) -> dict[str, list[Values]]:
             "step": (row.step, "s"), "throughput": (row.throughput, row.configuration.unit("throughput")),
             "speedup": (row.speedup, "x"), "efficiency": (row.efficiency, "ratio"),
         }  # fmt: skip
-        cells = {name: _figure(one.mid, unit, words) for name, (one, unit) in figures.items() if one}
+        cells = {name: _figure(one.mid, unit, said) for name, (one, unit) in figures.items() if one}
         values.setdefault(place, {**dict(zip(("backend", "servers", "slots"), place, strict=True)), **cells})
     inside = [one for one in values.values() if one["servers"] == "1"]
     return {"inside": inside, "across": [one for one in values.values() if one["slots"] in slots]}
 
 
-def _written(one: Configuration) -> str:
-    """Return what a row of the table of compressions is known by."""
-    return SERIAL if one.backend == SERIAL else str(one.get("compression") or "none")
-
-
-def _compressions(data: ReportData) -> list[Trained]:
-    """Return every group of trainings in which more than one compression was tried."""
-    groups: dict[Any, dict[Configuration, Repeats]] = {}
-    order = {name: place for place, name in enumerate(_COMPRESSIONS)}
-    for one in sorted(data.training, key=lambda one: (order.get(_written(one), len(order)), one.ranks)):
-        key = one.workload, one.without("compression", "scaling", "batch")
-        groups.setdefault(key, {})[one] = data.training[one]
-    return [group for group in groups.values() if len({one.get("compression", "none") for one in group}) > 1]
-
-
-def _compressed(compared: Trained, words: Any) -> list[Values]:
+def _compressed(compared: Trained, said: Words) -> list[Values]:
     values: dict[tuple[str, int], Values] = {}
     for one, repeats in compared.items():
-        times = {
-            name: statistics.median(own) for name in ("real", "user", "sys") if (own := repeats.of(name))
-        }
-        text = "<br>".join(f"{name} {clock(seconds)}" for name, seconds in times.items())
+        real, accuracy = (compression.middle(repeats, metric) for metric in ("real", "accuracy"))
         cells: dict[str, Figure] = {}
-        if "real" in times:
-            cells["time"] = _figure(times["real"], "s", words, text)
-        if accuracy := repeats.of("accuracy"):
-            cells["accuracy"] = _figure(statistics.median(accuracy), "%", words)
+        if real is not None:
+            cells["time"] = _figure(real, "s", said, "<br>".join(map(str, compression.times(repeats) or ())))
+        if accuracy is not None:
+            cells["accuracy"] = _figure(accuracy, "%", said)
         devices = "" if one.backend == SERIAL else f"Device# == {one.ranks}"
         if cells:
-            row: Values = {"algorithm": _written(one), "devices": devices, **cells}
-            values.setdefault((_written(one), one.ranks), row)
+            row: Values = {"algorithm": compression.written(one), "devices": devices, **cells}
+            values.setdefault((compression.written(one), one.ranks), row)
     return [*values.values()]
 
 
 def _changes(compared: Trained) -> Iterator[dict[str, Any]]:
-    """Yield what each compression does to time and accuracy, against the same ranks without."""
-    whole = {
-        (one.backend, one.hosts, one.slots): own for one, own in compared.items() if _written(one) == "none"
-    }
-    last = {_written(one): (one, own) for one, own in compared.items() if own.ok}
+    """Yield the effect of each compression on time and accuracy, against the same ranks without."""
+    named = [(compression.written(one), one, own) for one, own in compared.items()]
+    whole = {(one.backend, one.hosts, one.slots): own for name, one, own in named if name == "none"}
+    last = {name: (one, own) for name, one, own in named if own.ok}
     for name, (one, own) in last.items():
         base = whole.get((one.backend, one.hosts, one.slots))
         if base is None or base is own:
             continue
         mine, theirs = own.values.get("accuracy", {}), base.values.get("accuracy", {})
         changes = [mine[repeat] - theirs[repeat] for repeat in sorted(mine.keys() & theirs.keys())]
-        real = [statistics.median(each.of("real")) for each in (own, base) if each.of("real")]
-        times = real[0] / real[1] if len(real) > 1 else None
+        real, whole_real = (compression.middle(each, "real") for each in (own, base))
+        times = real / whole_real if real is not None and whole_real else None
         change = mean(changes) if changes else None
         yield {"name": name, "ranks": one.ranks, "times": times, "change": change, "repeats": len(changes)}
 
 
 def _backends(data: ReportData, study: Study) -> tuple[list[Any], list[list[str]], bool]:
-    """Return what the measurements say of the backends, inside one server and across, and of the cores."""
+    """Return the figures of the backends inside one server and across, and of the cores."""
     good = [fit for fit in fits(data.configurations, virtual=data.virtual) if isinstance(fit, Fit)]
     places = []
     for across in (False, True):
@@ -284,7 +258,7 @@ def _backends(data: ReportData, study: Study) -> tuple[list[Any], list[list[str]
 
 
 def _versus(data: ReportData, rows: Mapping[str, StudyRow]) -> dict[str, Any] | None:
-    """Return how the fastest backend at the largest number of ranks stands to the one next to it."""
+    """Return the fastest backend at the largest number of ranks beside the second fastest."""
     most = max(row.ranks for row in rows.values())
     alike = [row for row in rows.values() if row.ranks == most]
     best, *others = sorted(alike, key=lambda row: row.step.mid if row.step else 0.0)
@@ -298,7 +272,7 @@ def _versus(data: ReportData, rows: Mapping[str, StudyRow]) -> dict[str, Any] | 
 
 
 def _parts(data: ReportData, study: Study, good: list[Fit], *, across: bool) -> Iterator[dict[str, Any]]:
-    """Yield what the largest step over each backend is made of."""
+    """Yield the parts of the largest step over each backend."""
     measured = (one for one in trainings(data.configurations) if one.steps)
     plain, asked = {"compression": "none"}, (study.workload, study.scaling, across)
     known = {
@@ -341,7 +315,7 @@ def _why(data: ReportData, kind: str, group: str | None, place: Mapping[str, str
     own = {
         one: repeats
         for one, repeats in data.training.items()
-        if group == (_written(one) if compressed else one.backend)
+        if group == (compression.written(one) if compressed else one.backend)
     }
     if group is None:
         return f"this is no {what} that hvlab knows"

@@ -17,7 +17,7 @@ from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import Record, Run, Store
 
 _SEVERAL = 2
-# So many dates fit under a plot.
+# Maximum number of dates under a plot.
 _LABELS = 8
 # A stack may hold tables, such as a host's devices; a change of those is no line of text.
 _PLAIN = (str, int, float, bool)

@@ -16,15 +16,15 @@ class Code(str):
 
 
 class Lines(tuple["Value", ...]):
-    """Values that stand each on a line of its own."""
+    """Values, each on a line of its own."""
 
     __slots__ = ()
 
 
-# What stands in a cell: a text, a number, or several, one after another.
+# The content of a cell: a text, a number, or several.
 Value: TypeAlias = "str | int | tuple[Value, ...]"
 Params = tuple[tuple[str, Param], ...]
-# What a person calls a training by.
+# The parameters that name a training.
 _NAMING = ("model", "data", "command")
 
 
@@ -36,7 +36,7 @@ def plane(configuration: Configuration) -> str:
 
 
 def tone(name: str) -> str:
-    """Return what names the colour of a backend or plane."""
+    """Return the name of the colour of a backend or plane."""
     return name.partition("/")[0]
 
 

@@ -26,7 +26,7 @@ from hvlab.report.words import LANGUAGES, Words, load
 
 _TEMPLATES = project_dir() / "templates/report"
 _NAMES = {"en": "English", "zh": "中文"}
-# What a template writes before a cell, and between its kind, head and text.
+# The marks of a template before a cell, and between its kind, head and text.
 _CELL, _PART = "\x1e", Markup("\x1f")
 
 
@@ -184,11 +184,6 @@ def escaped(content: str) -> str:
     for letter in "\\`*_[]|":
         flat = flat.replace(letter, f"\\{letter}")
     return flat.replace("<", "&lt;").replace(">", "&gt;")
-
-
-def markdown_text(value: Value | None, words: Words) -> str:
-    """Return a value as Markdown that keeps to its line."""
-    return _show(_Markdown(words), value)
 
 
 def _show(skin: _Skin, value: Value | None) -> Markup:

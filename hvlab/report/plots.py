@@ -47,8 +47,8 @@ _OTHERS = ("#56B4E9", "#E69F00", "#B8A900", "#8C564B", "#6A51A3")
 _MARKS = ("star", "hexagon", "triangle-down", "pentagon", "cross")
 _DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dashdot", "none": "solid"}
 _ROOM = 0.04
-# By what part of an axis the intervals of two series at the same place stand apart, and what part of the gap
-# between places all of them take at most.
+# The distance between the intervals of two series at the same place, as a share of the axis; the largest
+# share of the gap between two places that all of them take.
 _APART, _OF_GAP = 0.018, 0.3
 
 

@@ -179,7 +179,7 @@ def fitted(fits: Sequence[Fit]) -> list[Fitted]:
 
 
 def caveats(fits: Sequence[Fitted], words: Words) -> list[str]:
-    """Return what the fits cannot say, once what they all have in common."""
+    """Return the limits of the fits; those that all share, once."""
     shared = common([one.fit.warnings for one in fits])
     own = [(one, doubts(one.fit.warnings, words, shared)) for one in fits]
     lines = [words.say("comparison.line", about=one.called(words), reason=text) for one, text in own if text]

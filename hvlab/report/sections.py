@@ -343,7 +343,7 @@ def _findings(report: Report, words: Words) -> list[str]:
         texts.append(words.say("finding.failed", ok=run.ok, all=run.planned, failed=run.failed))
     if run.pending:
         texts.append(words.say("finding.pending", all=run.planned, pending=run.pending))
-    # The largest difference between collectives: the answer says nothing of it.
+    # The largest difference between collectives, which the answer does not mention.
     significant = [one for one in report.judged if one.significant and one.backends.collective]
     if significant:
         texts.append(verdicts.sentence(max(significant, key=lambda one: one.apart), words))

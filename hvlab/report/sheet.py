@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-import yaml
-
 from hvlab.base.errors import UsageError
 from hvlab.base.paths import project_dir
+from hvlab.base.yaml_files import read_shipped
 
 _ENVIRONMENT_ROWS = 3
-# More Chinese characters than one in so many make a sheet Chinese: a name alone does not.
+# A sheet is Chinese if more than one character in this many is: a name alone is not enough.
 _CHINESE = 50
 _BEFORE = re.compile(r"\s*(?:>\s*)*\|?")
 _PIPE = re.compile(r"(?<!\\)\|")
@@ -155,7 +154,7 @@ class _Heads:
 @cache
 def known() -> dict[str, Any]:
     """Return the words that sheets are recognised by."""
-    return dict(yaml.safe_load((project_dir() / "templates/sheet/headings.yml").read_text("utf-8")))
+    return dict(read_shipped(project_dir() / "templates/sheet/headings.yml"))
 
 
 def language(text: str) -> str:
@@ -213,7 +212,7 @@ def fill_in(text: str, content: Content) -> Filled:
 
 
 def plain(cell: str) -> str:
-    """Return what a cell says without blanks, marks and letter case."""
+    """Return the text of a cell without blanks, marks and letter case."""
     text = re.sub(r"<[^<>]*>|[*_`~\\]", "", html.unescape(cell).replace("\\|", "|"))
     return "".join(_folded(text).split())
 
@@ -305,7 +304,7 @@ def _find_heads(rows: Sequence[_Row]) -> _Heads | None:
 
 
 def _asked(row: _Row) -> tuple[str | None, int]:
-    """Return what a row of the environment table asks for, and the place of its name."""
+    """Return the key of a row of the environment table, and the place of its name."""
     names = ((_first(known()["environment"], word), place) for place, word in enumerate(row.words[:-1]))
     return next((each for each in names if each[0]), (None, 0))
 
@@ -462,7 +461,7 @@ class _Filling:
         if values is not None:
             self.count += 1
             for head, value in values.items():
-                # Words in which a row gives its place stay, such as Device# == 2.
+                # Words such as Device# == 2, by which a row gives its place, stay.
                 stays = head in given and not str(value).isdigit()
                 if head in self.heads.columns and head != self.heads.group and not stays:
                     unit = self.heads.units.get(head, "")

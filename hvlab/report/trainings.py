@@ -90,7 +90,7 @@ class Study:
 
     @property
     def timed(self) -> str:
-        """Return what the table has the time of: a step, or a launch."""
+        """Return whose time the table has: a step's, or a launch's."""
         return "launch" if self.launched else "step"
 
     def time(self, row: StudyRow) -> Spread | None:
@@ -218,7 +218,7 @@ def _lines(data: ReportData, study: Study, words: Words) -> Iterator[Series]:
 
 
 def _places(rows: Sequence[StudyRow]) -> list[tuple[Topology, int]]:
-    """Return what has a line of its own; servers with several ranks each have one for each such number."""
+    """Return the lines: for servers with several ranks each, one line for each such number."""
     several = sorted({row.configuration.slots for row in rows if "both" in topologies(row.configuration)})
     return [("across", 1), ("inside", 0), *(("both", slots) for slots in several)]
 
@@ -275,10 +275,10 @@ def stragglers(checks: Sequence[HostCheck], words: Words) -> list[str]:
 
 
 def slower(straggler: Straggler, words: Words) -> str:
-    """Return how many times as long as the others a host takes."""
+    """Return the time of a host over that of the others."""
     return words.both(spread.from_interval(straggler.slower), "times")
 
 
 def outcome(check: HostCheck) -> str:
-    """Return whether hosts have a straggler: few where it cannot be told."""
+    """Return the verdict on hosts: slow (there is a straggler), fine, or few (too few launches)."""
     return "few" if not check.decided else "slow" if check.stragglers else "fine"

@@ -30,7 +30,7 @@ class Tried(_Part):
 
     @property
     def change(self) -> float:
-        """Return how much longer they take, as a part of today's time."""
+        """Return how much longer they take, as a share of today's time."""
         return math.expm1(statistics.fmean(self.log_ratios))
 
 

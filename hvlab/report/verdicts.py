@@ -110,7 +110,7 @@ def sentence(judged: BackendVerdict, words: Words) -> str:
 
 
 def times(ratio: Interval | None) -> spread.Spread | None:
-    """Return how many times as fast the first is; the ratio of a verdict is of times."""
+    """Return how many times as fast the first is: the inverse of a verdict's ratio of times."""
     return spread.Spread(1 / ratio.high, 1 / ratio.mid, 1 / ratio.low) if ratio else None
 
 
@@ -192,7 +192,7 @@ def _most(rows: Sequence[StudyRow]) -> list[StudyRow]:
 
 def _sides(data: ReportData) -> Iterator[BackendPair]:
     every = list(questions(data.configurations, data.sides))
-    # One rank is there for the speed-up, unless there is nothing else.
+    # Cases of one rank serve the speed-up; they are compared only if there are no others.
     asked = [(a, b) for a, b in every if a.ranks > 1] or every
     names = labels.Names((a.workload, _common(a, data)) for a, _ in asked)
     for a, b in asked:
@@ -208,7 +208,7 @@ def _sides(data: ReportData) -> Iterator[BackendPair]:
 
 
 def _side(repeats: Repeats, metric: str) -> dict[int, float]:
-    """Return what each repeat took; where throughput decides, for a sample: ratios are of times."""
+    """Return the time of each repeat; where throughput decides, that of a sample."""
     values = figures(repeats, metric)
     if METRICS[metric].better != "high":
         return values

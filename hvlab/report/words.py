@@ -1,4 +1,4 @@
-"""What a report says, in a language: its phrases, its numbers, and what it calls backends and hosts."""
+"""The words of a report in a language: its phrases, numbers, and names of backends and hosts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from hvlab.base.yaml_files import read_shipped
 from hvlab.lab.backends import BACKENDS, SERIAL
 from hvlab.report.labels import Lines, Value, plane
 
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
     from hvlab.results.configurations import Configuration, Repeats
 
 LANGUAGES = ("en", "zh")
-# How many hosts or cases are named.
+# Maximum number of hosts or cases named.
 _NAMED = 12
 _BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
-# For each unit, from the largest down: how it is called and how many of the record's unit it is.
+# For each unit of records, the units shown, from the largest down, and their factors.
 _SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "s": (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)),
     "us": (("s", 1e6), ("ms", 1e3), ("µs", 1.0)),
@@ -35,22 +34,22 @@ _SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
     ),
     "count": (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)),
 }
-# A speed-up is a bare number, a ratio in a sentence is so many times something.
+# A speed-up is a bare number; a ratio in a sentence has a sign.
 _PLAIN = {"1": "", "x": "", "times": "\N{MULTIPLICATION SIGN}"}
-# Units that stand close to their number.
+# Units without a space before them.
 _CLOSE = ("", "%", "\N{MULTIPLICATION SIGN}")
 _WHOLE, _SEEN = 9.95, 0.05
 _MINUTE = 60.0
 
 
-# What the numbers of an explanation are; a name that is not here is a share of 1.
+# Numbers of an explanation that are counts or ratios; any other is a share of 1.
 _COUNTS = ("failed", "points", "needed", "ranks", "largest", "factor", "batch", "agreeing", "pairs")
 _TIMES = ("fixed_ratio", "bandwidth_ratio", "alpha_ratio", "small_ratio", "large_ratio")
 
 
 @dataclass(frozen=True)
 class Words:
-    """One language. Where a figure is None, a dash is said."""
+    """One language. A figure that is None is a dash."""
 
     lang: str
     phrases: Mapping[str, str]
@@ -79,13 +78,13 @@ class Words:
         return self.phrases[f"list.{between}"].join(map(self.text, values))
 
     def fact(self, text: str) -> str:
-        """Return what a host says of itself; some words in it are of a language."""
+        """Return a fact of a host, its English words translated."""
         for old, new in self.replaced.items():
             text = text.replace(old, new)
         return text
 
     def number(self, value: float | None, unit: str = "", digits: int = 3) -> str:
-        """Return a quantity with its unit, as records have it, in so many significant digits."""
+        """Return a quantity, in the unit of records, with the unit that is easiest to read."""
         if value is None or not math.isfinite(value):
             return self.phrases["nothing"]
         if unit == "share":
@@ -128,7 +127,7 @@ class Words:
         return self.say(f"signed.{sign}", value=self.number(abs(value), unit, digits))
 
     def count(self, repeats: Repeats) -> str:
-        """Return how many repeats succeeded, of how many."""
+        """Return the number of repeats that succeeded, and of all."""
         return self.say("scaling.of", ok=len(repeats.ok), all=repeats.tried)
 
     def backend(self, name: str) -> str:
@@ -177,7 +176,7 @@ class Words:
         return self.say("scaling.study", name=name, scaling=kind) if kind else name
 
     def explain(self, explanation: Explanation) -> str:
-        """Return what the model explains as a phrase."""
+        """Return an explanation of the model as a phrase."""
         numbers = {name: self._explained(name, value) for name, value in explanation.numbers.items()}
         names = {name: self._called(name, value) for name, value in explanation.names.items()}
         return self.say(f"why.{explanation.key}", **numbers, **names)
@@ -213,7 +212,7 @@ class Words:
 
 
 def scaled(value: float, unit: str) -> tuple[float, str]:
-    """Return what to divide by, and the unit then, so that the value is easy to read."""
+    """Return the divisor that makes a value easy to read, and the unit it then has."""
     size = abs(value)
     if unit == "B":
         return next(((float(factor), name) for name, factor in _BYTES if size >= factor), (1.0, "B"))
@@ -228,7 +227,7 @@ def scaled(value: float, unit: str) -> tuple[float, str]:
 
 
 def shown(value: float, digits: int = 3) -> str:
-    """Return a number with so many significant digits, never with an exponent below a million."""
+    """Return a number with this many significant digits and no exponent."""
     if value == 0:
         return "0"
     magnitude = int(f"{value:.{digits - 1}e}".partition("e")[2])
@@ -238,7 +237,7 @@ def shown(value: float, digits: int = 3) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share of 1 in percent, in no more digits than shares are good for."""
+    """Return a share of 1 in percent, with one decimal place below 10."""
     percent = 100 * value
     return f"{percent:.0f}" if percent >= _WHOLE or percent < _SEEN else f"{percent:.1f}"
 
@@ -252,8 +251,7 @@ def clock(seconds: float) -> str:
 @cache
 def load(lang: str) -> Words:
     """Return the words of a language, one of LANGUAGES."""
-    text = (Path(__file__).parent / f"phrases/{lang}.yml").read_text("utf-8")
-    content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+    content = read_shipped(Path(__file__).parent / f"phrases/{lang}.yml")
     return Words(lang, dict(_flat(content["phrases"])), content["units"], content["facts"])
 
 

@@ -21,7 +21,7 @@ from hvlab.report.sections import document
 from hvlab.results.store import Store
 
 FORMATS = ("html", "md", "pdf")
-# What follows the name of a Markdown file in that of the folder with its pictures.
+# The end of the name of the folder with a Markdown file's pictures.
 FILES = "_files"
 BROWSERS = (
     "chromium",

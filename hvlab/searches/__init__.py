@@ -1,1 +1,4 @@
-"""What starts many benches to find one thing: the best settings, a slow host, or the change to blame."""
+"""What starts many benches to find one thing: the best settings, a slow host, or the change to blame.
+
+``tune``, ``slow`` and ``bisect`` know nothing of each other; each says which of its files to read first.
+"""

@@ -1,1 +1,5 @@
-"""Which versions belong on a host, why, and what it takes to install them."""
+"""Which versions belong on a host, why, and what it takes to install them.
+
+Read ``resolver`` first: it chooses among the releases of ``catalogue``. ``provision`` decides what to change
+on a host.
+"""

@@ -1,7 +1,7 @@
-"""The table of operations: all that sets one collective apart from another, for whoever runs or reads them.
+"""The table of collectives: everything that differs between them.
 
-S, the size of a measurement, is the whole buffer: of one rank for allreduce and broadcast, and where ranks
-have shares of it, of what all send one rank or one rank sends all.
+The size of a measurement is the whole buffer. Where each rank has a share of it, that is what all ranks send
+to one, or one sends to all.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def _there_and_back(ranks: int) -> float:
 
 @dataclass(frozen=True)
 class Operation:
-    """A collective of hvlab's, or of the tools whose output it reads.
+    """A collective that hvlab runs, or that a tool runs whose output it reads.
 
-    ``nccl_tests`` and ``osu`` are what nccl-tests' programs and the titles of the OSU benchmarks
-    (c/util/osu_util_mpi.c) call it. ``busbw`` gives busbw/algbw of a number of ranks (nccl-tests,
-    doc/PERFORMANCE.md). ``shared``: each rank has a share of the buffer. ``reduces``: it combines what ranks
-    hold. ``shown`` are the ends of what Horovod 0.28.1 (common/common.h) and torch 2.13
-    (torch/csrc/distributed/c10d) call it in a profile. ``mpi`` is the call of MPI that each makes
+    ``nccl_tests`` and ``osu`` are its names in nccl-tests and in the titles of the OSU benchmarks
+    (c/util/osu_util_mpi.c). ``busbw`` returns busbw/algbw for a number of ranks (nccl-tests,
+    doc/PERFORMANCE.md). ``shared``: each rank has a share of the buffer. ``reduces``: it combines the ranks'
+    elements. ``shown`` are the ends of its names in the profiles of Horovod 0.28.1 (common/common.h) and
+    torch 2.13 (torch/csrc/distributed/c10d). ``mpi`` is the MPI call that each framework makes for it
     (mpi_operations.cc, ProcessGroupMPI.cpp).
     """
 
@@ -93,7 +93,7 @@ OPERATIONS: Mapping[str, Operation] = {
             shown=("REDUCESCATTER", "reduce_scatter", "_reduce_scatter_base"),
             mpi={HOROVOD: "reduce_scatter", DDP: "reduce_scatter_block"},
         ),
-        # hvlab reads figures of these, and runs none of them.
+        # hvlab only reads figures of these.
         Operation("reduce", "reduce", "Reduce Latency", reduces=True),
         Operation("gather", "gather", "Gather Latency", _but_own, shared=True),
         Operation("scatter", "scatter", "Scatter Latency", _but_own, shared=True),

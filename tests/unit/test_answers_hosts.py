@@ -160,7 +160,6 @@ def test_a_probe_that_cannot_be_read_is_a_broken_host(gathered):
 
 
 STEPS = [ProbeStep(1), ProbeStep()]
-PLAN = {"names": ["n1", "n2", "n3"], "steps": [step.content() for step in STEPS], "mark": "m", "limit_s": 9}
 READ = {"steps": [[1e9, 2e9, None], [[5.0, 1.0]] * 3]}
 
 

@@ -17,8 +17,6 @@ from hvlab.stack.resolver.entries import OperatingSystem
 from tests.contract import tree
 from tests.unit.test_container_runtime import trusted
 
-# A version of each way of naming, and a CUDA release for it.
-CUDNN = {"7.6.5.32": "10.2", "8.9.7.29": "12.2", "9.1.0.70": "12.4", "9.13.0.50": "13.0"}
 SYSTEMS = load().systems
 
 

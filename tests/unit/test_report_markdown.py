@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from matplotlib import font_manager
 
-from hvlab.report import images
+from hvlab.report import images, page
 from hvlab.report.labels import Code, Lines
-from hvlab.report.page import markdown, markdown_text
+from hvlab.report.page import markdown
 from hvlab.report.words import load
 from hvlab.report.write import write, write_page
 from hvlab.results.configurations import gather
@@ -69,7 +69,7 @@ def test_what_repeats_is_left_out_below():
     ],
 )
 def test_data_keep_to_their_cell_and_stay_data(value, text):
-    assert markdown_text(value, ENGLISH) == text
+    assert page._show(page._Markdown(ENGLISH), value) == text
 
 
 def test_an_error_of_several_lines_keeps_to_its_cell():

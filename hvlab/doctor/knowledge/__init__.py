@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import TypeAdapter
 
+from hvlab.base.yaml_files import read_shipped
 from hvlab.doctor.cause import WEIGHTS, Cause
 
-# Of two causes of one weight that a line shows, the one of the earlier family comes first.
+# If a line shows two causes of the same weight, the one from the earlier family comes first.
 FILES = (
     "ssh",
     "hosts",
@@ -42,8 +41,7 @@ _FAMILY: TypeAdapter[tuple[Cause, ...]] = TypeAdapter(tuple[Cause, ...])
 
 def _read(name: str) -> tuple[str, tuple[Cause, ...]]:
     """Return a family's title and its causes. Raises ValidationError."""
-    text = Path(__file__).with_name(f"{name}.yml").read_text("utf-8")
-    family: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    family = read_shipped(Path(__file__).with_name(f"{name}.yml"))
     entries = [{**entry, "weight": WEIGHTS[entry.get("weight", "setting")]} for entry in family["causes"]]
     return family["family"], _FAMILY.validate_python(entries)
 

@@ -39,8 +39,9 @@ class MeasuredRun:
 class LaunchRow:
     """One size of a launch, in place or out of place; ``in_place`` is None where nobody says which.
 
-    ``size`` is in bytes as nccl-tests counts them; ``values`` are by metric, in the units of hvlab.metrics;
-    ``checked`` is whether the program looked at what the ranks received, ``place`` is its line in the file.
+    ``size`` is in bytes as nccl-tests counts them; ``values`` are by metric, in the units of
+    hvlab.workloads.metrics; ``checked`` is whether the program looked at what the
+    ranks received, ``place`` is its line in the file.
     """
 
     size: int

@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from hvlab.base import paths
+from hvlab.base.yaml_files import read_shipped
 from hvlab.stack.resolver import own, versions
 from hvlab.stack.resolver.entries import (
     Catalogue,
@@ -68,7 +67,7 @@ def files(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
         path = folder / f"{name}.yml"
         if not path.is_file():
             raise CatalogueError(f"the catalogue lacks {path}", remedy="install hvlab again: `make install`")
-        data[name] = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
+        data[name] = read_shipped(path)
     return data
 
 
@@ -79,9 +78,6 @@ def _load(path: Path | None, _changed: int) -> Catalogue:
     extra = own.read(path)
     known = build(own.merged(files(), extra, path))
     return replace(known, own={entry: str(path) for entry in own.added(extra)})
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.base.paths import cache_dir
+from hvlab.base.yaml_files import read_shipped
 from hvlab.workloads.datasets import digits, idx, own_folder
 from hvlab.workloads.datasets.mirrors import Patience, RemoteFile, fetch
 from hvlab.workloads.datasets.shelf import Shelf, archive, key_of
@@ -87,10 +86,8 @@ def prepare(
 
 @once
 def _sets() -> Mapping[str, Mapping[str, Any]]:
-    loaded: dict[str, dict[str, Any]] = yaml.safe_load(
-        Path(__file__).with_name("sets.yml").read_text(encoding="utf-8")
-    )
-    return loaded
+    sets: Mapping[str, Mapping[str, Any]] = read_shipped(Path(__file__).with_name("sets.yml"))
+    return sets
 
 
 def _from_folder(name: str, shelf: Shelf) -> Dataset:

@@ -1,4 +1,4 @@
-"""The ranks of a case as one of them sees the others: who it is, and what they tell one another.
+"""What a rank knows of the others: its place among them, and the means to exchange data.
 
 Needs Python 3.8+.
 """
@@ -18,7 +18,7 @@ with contextlib.suppress(ImportError):  # TensorFlow's environment has none
 
 
 class UnavailableError(Exception):
-    """What connects the ranks is not part of this installation, as ``rank`` tells."""
+    """The framework that connects the ranks is not installed; ``rank`` is this one's."""
 
     def __init__(self, message: str, rank: int) -> None:
         super().__init__(message)
@@ -26,18 +26,18 @@ class UnavailableError(Exception):
 
 
 class Alone:
-    """One process without Horovod, which is all ranks there are.
+    """A single process without Horovod.
 
-    ``hvd`` is what connects ranks: Horovod, or what has its calls.
+    ``hvd`` connects the ranks: Horovod, or a module with the same calls.
     """
 
     rank, size, local_rank = 0, 1, 0
     hvd: Any = None
-    # Whether that is torch.distributed.
+    # Whether torch.distributed connects them.
     ddp = False
 
     def gather(self, data: Any, name: str) -> list[Any]:
-        """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
+        """Return the data of every rank, in the order of the ranks; any JSON value."""
         return [data]
 
     def total(self, values: Sequence[float], name: str) -> list[float]:
@@ -65,11 +65,11 @@ class Alone:
         return {"torch": torch.__version__}
 
     def state(self) -> dict[str, Any]:
-        """Return what connects the ranks says of itself."""
+        """Return the state that Horovod reports."""
         return {"horovod": evidence.horovod_state(self.hvd) if self.hvd else {}}
 
     def leave(self) -> None:
-        """Take leave of the other ranks."""
+        """Leave the process group."""
 
 
 class Ranks(Alone):
@@ -81,7 +81,7 @@ class Ranks(Alone):
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
 
     def gather(self, data: Any, name: str) -> list[Any]:
-        """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
+        """Return the data of every rank, in the order of the ranks; any JSON value."""
         text = json.dumps(data).encode()
         lengths = self.hvd.allgather(torch.tensor([len(text)]), name=name + ".lengths").tolist()
         bytes_ = self.hvd.allgather(
@@ -100,6 +100,6 @@ class Ranks(Alone):
         self.hvd.barrier()
 
     def leave(self) -> None:
-        """Take leave of the other ranks."""
+        """Leave the process group."""
         self.hvd.barrier()
         self.hvd.shutdown()
