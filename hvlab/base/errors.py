@@ -46,7 +46,7 @@ class InterruptedRunError(HvlabError):
     exit_code = 130
 
 
-# Of many hosts, so many are named.
+# Maximum number of hosts listed in a message.
 _SHOWN = 3
 
 

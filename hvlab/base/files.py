@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# What locking says where there are no locks: Lustre without the mount option flock, NFS without lockd.
+# errno values on file systems without locks: Lustre without the mount option flock, NFS without lockd.
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 

@@ -231,13 +231,13 @@ class _Run:
         )
 
     def _mark(self, run_id: str) -> Path:
-        """Return the file that is there while processes of a run may be left on hosts."""
+        """Return the marker file: present while a run may have processes left on hosts."""
         return self.store.run_folder(run_id) / "unended"
 
     def reap(self, run_id: str, *, without: Collection[str] = ()) -> None:
         """End what a run left on the hosts, but those ``without`` an answer; report where that failed."""
         mark = self._mark(run_id)
-        # A folder that cannot be written keeps no host from being reaped.
+        # An unwritable folder must not stop the clean-up.
         with suppress(OSError):
             make_folder(mark.parent)
             mark.touch()

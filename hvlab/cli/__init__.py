@@ -98,7 +98,7 @@ def run(arguments: list[str]) -> int:
         click.echo("hvlab: interrupted", err=True)
         return 130
     except BrokenPipeError:
-        # Whoever read the output has enough of it.
+        # The reader closed the pipe.
         _drop_output()
         return HvlabError.exit_code
     except OSError as error:

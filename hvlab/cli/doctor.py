@@ -69,8 +69,8 @@ def command(
 
     With --log, it reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package
     managers, Slurm's daemons, pods and kernels, as they come: with lines of several ranks mixed, prefixes,
-    colours and wrapped lines. The cause nearest to the root comes first. What it does not know it does not
-    mention, and what only looks like a fault is listed as harmless. The exit code is 1 if a cause is
+    colours and wrapped lines. Root causes are listed first. It stays silent about anything it does not
+    recognise, and lists what only looks like a fault as harmless. The exit code is 1 if a cause is
     recognised.
 
     --list and --explain print what is known, without a log or hosts.

@@ -17,7 +17,7 @@ from hvlab.statistics.squeeze import squeezed
 from hvlab.statistics.verdict import ALPHA, MATTERS, Better, Verdict
 from hvlab.statistics.welch import holm
 
-# Of fewer runs, how much runs differ by themselves is not known well enough.
+# With fewer runs, run-to-run variation cannot be estimated.
 FEWEST = 5
 _LEVEL = 0.95
 _A_SPREAD = 2

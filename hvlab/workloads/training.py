@@ -64,7 +64,7 @@ def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
 
 
 def _set_back(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str | None:
-    """Return that the host's clock was set back while the case ran, or None."""
+    """Return an error if the host's clock went backwards during the case."""
     if result["times"]["first_step_at"] >= outcome.started_at:
         return None
     return f"{case.hosts[0]}: its clock was set back while the case ran: run it again"

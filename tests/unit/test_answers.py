@@ -136,7 +136,7 @@ def test_a_time_that_cannot_be_is_never_ok(tmp_path: Path, wrong):
     (tmp_path / "result.json").write_text(json.dumps({**RESULT, "sizes": sizes}))
     found = workloads.outcome(case(), tmp_path)
     assert found.error.startswith("n1: its result.json: ")
-    assert "run it again" in found.error
+    assert "retry; " in found.error
     assert not found.figures
 
 

@@ -94,7 +94,7 @@ def step(training: Training, largest: Step, fit: Fit | None) -> Explanation | No
 
 
 def startup(training: Training) -> Explanation | None:
-    """Return what start-up is of a run at the largest number of ranks; None where it was not measured."""
+    """Return the share of start-up in the largest run; None where it was not measured."""
     largest = training.steps[-1] if training.steps else None
     if largest is None or not largest.startup_s or not largest.training_s:
         return None

@@ -177,7 +177,7 @@ def write_manifest(root: str, entries: dict[str, list[Any]]) -> None:
     path = manifest(root)
     handle, part = tempfile.mkstemp(prefix=os.path.basename(path) + "-", dir=os.path.dirname(path))
     try:
-        # Also for a root who is nobody on a shared folder.
+        # Works under root_squash, too.
         os.fchmod(handle, 0o644)
         with open(handle, "w") as file:
             json.dump({"key": read_marker(root).get("key"), "entries": entries}, file, separators=(",", ":"))

@@ -1,7 +1,7 @@
-"""The door through which what a host says comes in: JSON and text, of which nothing is believed.
+"""Validates everything received from hosts, JSON and text. Nothing is trusted.
 
-JSON is limited in size and depth, holds finite numbers only, and has the shape that its reader says: a type
-that pydantic checks, see ``shapes``. Texts lose what would steer a terminal or turn a page around.
+JSON is limited in size and depth, holds finite numbers only, and has the shape that its reader asks for: a
+type that pydantic checks (``shapes``). Control sequences for terminals are removed from texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEPTH = 64
 _MIB = 2**20
 _SHOWN = 40
 _LONG = 10**_SHOWN
-_REMEDY = "run it again; where it comes again, `hvlab provision` puts the programs there anew"
+_REMEDY = "retry; if it happens again, `hvlab provision` reinstalls the programs"
 
 # ECMA-48: control sequences, control strings up to their end or the line's, other escapes.
 _ESCAPES = re.compile(

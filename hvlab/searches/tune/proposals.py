@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial
 from hvlab.searches.tune.space import Candidate, Space
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-# So many settings are drawn at random first, and asked for in vain before a search has seen them all.
+# Random trials before the model takes over; failed proposals before the search counts as exhausted.
 _RANDOM, _ASKED = 8, 30
 
 

@@ -18,7 +18,7 @@ ADASUM_ERROR = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-5, "float64": 1
 
 
 def base_for(ranks: int, dtype: str) -> int:
-    """Return how many different numbers tables may hold, so that ``dtype`` holds sums over all ranks."""
+    """Return the largest value range whose sum over all ranks still fits ``dtype``."""
     largest = LARGEST.get(dtype, 2**24)
     return next((base for base in BASES if ranks * (base - 1) <= largest), BASES[-1])
 

@@ -177,7 +177,7 @@ class Ranks(ranks.Ranks):
         return {"torch": torch.__version__}
 
     def leave(self) -> None:
-        """Take leave of the other ranks; one that was faster may have closed its connections already.
+        """Leave the process group; a rank that was faster may have closed its connections already.
 
         The group is destroyed then, too: threads of it that are left end the interpreter with an abort.
         """

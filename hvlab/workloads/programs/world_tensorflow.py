@@ -77,6 +77,6 @@ class Ranks(Alone):
         self.total([1], "barrier")
 
     def leave(self) -> None:
-        """Take leave of the other ranks."""
+        """Leave the process group."""
         self.barrier()
         self.hvd.shutdown()
