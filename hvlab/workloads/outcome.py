@@ -47,7 +47,7 @@ _TELLING = (
     (_LAST, re.compile(r"srun: error: (Node failure on .*|Unable to .*)")),
     (_FIRST, re.compile(r"srun: error: (Task launch for \S+ failed on node .*)")),
     (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: (?!Terminated|Killed|Exited).*)")),
-    (_LAST, re.compile(r"(?:\w{1,40}+\.){0,5}(\w{0,40}(?:Error|Exception|Interrupt)\b.*)")),
+    (_LAST, re.compile(r"\b(?:\w{1,40}+\.){0,5}(\w{0,40}(?:Error|Exception|Interrupt)\b.*)")),
     (_FIRST, re.compile(r"Process \d+ exit with status code .*")),
     (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)")),
     (_LAST, re.compile(r"srun: (First task exited \d+s ago)")),
