@@ -7,7 +7,6 @@ other settings of Ansible, or has programs, gets a process of its own.
 from __future__ import annotations
 
 import atexit
-import gc
 import json
 import os
 import select
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from hvlab.base import process
 from hvlab.lab import inventory
+from tests.unit.forks import become, serve
 
 ORIGINAL = process.run
 SECONDS = inventory._SECONDS
@@ -78,41 +78,22 @@ def _server():
 
 
 def read(argv, cwd, env, folder):
-    """Become hvlab.lab.inventory_reader, which prints into the files stdout and stderr of the folder."""
+    """Become hvlab.lab.inventory_reader."""
     from hvlab.lab.inventory_reader import InventoryReader  # noqa: PLC0415 - imported before the fork
 
-    sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 - until the end of the process
-    os.dup2(sys.stdin.fileno(), 0)
-    for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT), descriptor)
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(env)
-    split = argv.index("--")
-    InventoryReader.project_files = tuple(argv[split + 1 :])
-    sys.argv = ["ansible-inventory", *argv[:split]]
-    status = 1
-    try:
+    def run():
+        split = argv.index("--")
+        InventoryReader.project_files = tuple(argv[split + 1 :])
+        sys.argv = ["ansible-inventory", *argv[:split]]
         InventoryReader.cli_executor(sys.argv)
-        status = 0
-    except SystemExit as end:
-        status = int(end.code or 0)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+
+    become(run, cwd, env, folder)
 
 
 def main():
     import hvlab.lab.inventory_reader  # noqa: F401, PLC0415 - what takes long, once
 
-    gc.freeze()
-    for line in sys.stdin:
-        given = json.loads(line)
-        pid = os.fork()
-        if not pid:
-            read(**given)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    serve(read)
 
 
 if __name__ == "__main__":

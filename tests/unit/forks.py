@@ -1,0 +1,39 @@
+"""A process that imports once what takes long, and runs what each line of its input asks for in a fork."""
+
+import gc
+import json
+import os
+import sys
+
+
+def become(run, cwd, env, folder):
+    """End as ``run`` does, in ``cwd`` and ``env``; it prints into the files stdout and stderr of a folder."""
+    sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 - until the end of the process
+    os.dup2(sys.stdin.fileno(), 0)
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT), descriptor)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    status = 1
+    try:
+        run()
+        status = 0
+    except SystemExit as end:
+        status = int(end.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not sys.exit, which does what the parent's end is to do: remove its folder of packed modules.
+        os._exit(status)
+
+
+def serve(fork):
+    """Call ``fork`` with what each line says, in a process of its own; print its exit status."""
+    gc.freeze()
+    for line in sys.stdin:
+        given = json.loads(line)
+        pid = os.fork()
+        if not pid:
+            fork(**given)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
