@@ -61,6 +61,8 @@ demo: install  ## a complete lab: boot, provision, check, measure, report (with 
 	@echo
 	@echo "Records and raw output: $${HVLAB_RESULTS:-$(CURDIR)/results}"
 	@echo "The lab is still up: \`hvlab lab status$${ANSIBLE_INVENTORY:+ -i $$ANSIBLE_INVENTORY}\` shows it, \`make down\` removes it."
+	@echo
+	@echo "next: . .venv/bin/activate, then hvlab bench --suite lab7 (README.md, \"I have a lab sheet\")"
 
 test: check unit  ## linters, unit tests, contracts, the report in a browser, and a walk over virtual hosts (root)
 	$(call say,contract tests)

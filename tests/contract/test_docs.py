@@ -17,6 +17,7 @@ from docs.generate import PAGES, commands
 from hvlab.cli import cli
 from hvlab.health.node.xids import XIDS
 from tests.contract import tree
+from tests.contract.test_imports import LEVELS
 
 
 def test_generated_pages_hold_all_that_the_code_has() -> None:
@@ -50,17 +51,28 @@ def test_each_line_on_who_can_do_what_names_the_test_that_shows_it() -> None:
         assert f"\ndef {named[2]}(" in text, f"{named[1]} has no {named[2]}"
 
 
-@pytest.mark.parametrize("role", tree.ROLES)
-def test_readme_has_a_row_for_the_role(role: str) -> None:
-    readme = (tree.ROOT / "README.md").read_text(encoding="utf-8")
-    assert re.search(rf"^\| `{role}` \| .+ \|$", readme, re.MULTILINE), (
-        f"README.md: the table of roles lacks {role}"
-    )
+def test_readme_is_read_in_minutes() -> None:
+    for name in ("README.md", "README.zh.md"):
+        assert len((tree.ROOT / name).read_text(encoding="utf-8").split()) <= 900, name
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in (tree.ROOT / "docs").glob("*.md")))
 def test_readme_links_the_page(page: str) -> None:
     assert f"docs/{page}" in (tree.ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_imports() -> None:
+    text = (tree.ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    picture = text.partition("```text\n")[2].partition("```")[0]
+    assert [set(line.partition("#")[0].split()) for line in picture.splitlines()] == LEVELS[::-1]
+
+
+def test_places_to_add_something_exist() -> None:
+    text = (tree.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("\n## Where to add\n")[2].partition("\n## ")[0]
+    for place in re.findall(r"`([\w./-]+/[\w.-]+)`", table):
+        known = re.sub(r"/[^/]*[A-Z]{4}.*", "", place)  # up to a name that the reader chooses
+        assert any((tree.ROOT / folder / known).exists() for folder in ("", "hvlab")), place
 
 
 # At the beginning of a line or of code, up to a comment or a column.
@@ -112,7 +124,7 @@ def test_the_site_has_every_page_and_link_and_loads_nothing_from_elsewhere(tmp_p
     # Else the theme cuts off what does not fit on a line of a table.
     style = tmp_path / site.STYLE
     assert re.search(r"td[^}]*white-space: normal", style.read_text(encoding="utf-8"))
-    assert site.STYLE in (tmp_path / "tutorials" / "one-machine.html").read_text(encoding="utf-8")
+    assert site.STYLE in (tmp_path / "tutorials" / "ten-machines.html").read_text(encoding="utf-8")
     assert "Horovod" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 

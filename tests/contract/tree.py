@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,14 @@ def files() -> Iterator[Path]:
                 todo.append(path)
             else:
                 yield path
+
+
+def block(page: str, heading: str = "") -> str:
+    """The lines to type (```sh) of a page, or of a section of it."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if heading:
+        text = re.split(r"^## ", text.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
+    return "".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
 
 
 def load(path: Path) -> Any:

@@ -4,7 +4,6 @@ What a block of another language shows (`console`, `text`) is not run.
 """
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from hvlab.base.paths import cache_dir, images_dir
+from tests.contract import tree
 
 pytestmark = pytest.mark.tutorials
 
-ROOT = Path(__file__).parents[2]
+ROOT = tree.ROOT
 # With nothing in the cache, builds take twenty minutes of it, more where other work runs.
 LIMIT_S = 3600
 # What a page boots, taken down even where a command of it fails. A page that boots nothing takes seconds.
-LABS = {"one-machine": "inventory/lab", "ten-machines": "home/ten", "slurm-cluster": "inventory/slurm"}
+LABS = {"this-laptop": "inventory/lab", "ten-machines": "home/ten", "slurm-cluster": "inventory/slurm"}
 # The example inventories with names and networks of their own: a demo that is up stays as it is.
 OWN = {
     "lab_name: lab": "lab_name: tutorial",
@@ -28,11 +28,7 @@ OWN = {
     "198.18.0.": "198.18.239.",
     "198.18.1.": "198.18.240.",
 }
-PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
-
-
-def blocks(page: Path) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "docs/this-laptop.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -49,7 +45,7 @@ def test_a_tutorial_works_as_it_is_written(page, tmp_path):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "HVLAB_"))}
     env |= places | caches | {"PATH": path}
-    lines = "\n".join(blocks(page))
+    lines = tree.block(str(page.relative_to(ROOT)))
     assert lines, f"{page.name} has nothing to type"
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The README's commands as a plain user with sudo: they work, and leave nothing in the home to root."""
+"""A student's commands as a plain user with sudo: they work, and leave nothing in the home to root."""
 
 import os
 import re
@@ -11,6 +11,7 @@ import pytest
 
 from hvlab.base.paths import cache_dir
 from tests.contract import tree
+from tests.unit.test_fill import TWO_TABLES
 
 pytestmark = pytest.mark.user
 
@@ -129,14 +130,21 @@ def test_a_lab_of_sudo_leaves_nothing_to_root(user):
 
 
 @pytest.mark.usefixtures("cache")
-def test_the_demo_and_every_step_of_the_readme(user):
-    assert "The lab is still up" in user.run("make demo")
+def test_the_door_of_a_student_and_every_step_on_a_laptop(user):
+    clone, demo, *rest = tree.block("README.md", "I have a lab sheet").splitlines()
+    assert (clone[:9], demo.split("#")[0].strip()) == ("git clone", "make demo")
+    assert user.run("make demo").splitlines()[-1].startswith("next: ")
     assert user.roots() == []
-    steps = (user.clone / "README.md").read_text().partition("## Step by step")[2]
-    script = steps.partition("```sh\n")[2].partition("```")[0]
-    assert script.count("hvlab lab ") == 2
-    assert "--sizes 1K:64M:4" in script
-    script = script.replace("--sizes 1K:64M:4", "--sizes 1K:1M:32")
-    user.run(script.replace("hvlab lab ", f"{AS_ROOT} hvlab lab "))
+    user.run(f"cat > my-sheet.md <<'END'\n{TWO_TABLES}END")
+    # One repeat in place of five; another lab may be up on this machine.
+    shorter = {"--suite lab7": "--suite lab7 --repeats 1", "make down": "make down LABS=inventory/lab"}
+    for written, typed in shorter.items():
+        assert written in "\n".join(rest)
+        rest = [line.replace(written, typed) for line in rest]
+    user.run("\n".join(rest))
+    assert "| MPI | 1 | 1 |" in (user.clone / "my-sheet.filled.md").read_text()
+    steps = tree.block("docs/this-laptop.md")
+    assert steps.count("hvlab lab ") == 3
+    user.run(". .venv/bin/activate\n" + steps.replace("hvlab lab ", f"{AS_ROOT} hvlab lab "))
     user.run("make clean")
     assert user.roots() == []
