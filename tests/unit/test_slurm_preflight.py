@@ -1,171 +1,178 @@
 """What role slurm refuses before it changes anything."""
 
-import json
-
 import pytest
 import yaml
 
+from hvlab.base.errors import report
+from hvlab.stack.provision.slurm.checks import check_cluster, check_host, misread
 from tests.unit.plays import play, program
-from tests.unit.test_slurm_role import role
+from tests.unit.test_slurm_role import host, names, request
 
-PREFLIGHT = """
-- hosts: localhost
-  gather_facts: true
-  tasks:
-    - ansible.builtin.include_role: {name: slurm, tasks_from: preflight}
-"""
+
+def agreed(*hosts, key=True, uids=None, **options):
+    return report(check_cluster(hosts or [host()], request(**options), key=key, uids=uids or {}))
+
+
+def test_a_cluster_that_fits_together_is_not_refused():
+    accounts = [{"name": name} for name in ("physics", "bio_2", "high-energy.lab")]
+    assert agreed(accounts=accounts, uids={"g1": "1000", "g2": "1000", "g3": ""}, rest=True) == ""
 
 
 @pytest.mark.parametrize(
     ("partitions", "observed"),
     [
-        ([{"name": "long"}], "slurm_partition, is not among them: hvlab. What to do:"),
+        ([{"name": "long"}], "slurm_partition, is not among them: hvlab\n"),
         (
             [{"name": "hvlab"}, {"name": "far", "hosts": ["g1", "g9"]}],
-            "slurm_partitions: hosts that Slurm does not have: g9. What to do:",
+            "slurm_partitions: hosts that Slurm does not have: g9\n",
         ),
-        ([{"name": "hvlab", "hosts": ["g1"]}], "hosts that are in no partition: localhost. What to do:"),
+        ([{"name": "hvlab", "hosts": ["g2"]}], "hosts that are in no partition: g1\n"),
     ],
 )
-def test_partitions_that_fit_nothing_are_refused(tmp_path, partitions, observed):
-    (tmp_path / "preflight.yml").write_text(PREFLIGHT, "utf-8")
-    variables = {
-        "slurm_hosts": ["localhost", "g1"],
-        "slurm_partitions": partitions,
-        "__slurm_system_files": ["Debian-12.yml"],
-    }
-    assert observed in play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2)
+def test_partitions_that_fit_nothing_are_refused(partitions, observed):
+    assert observed in agreed(hosts=["g1", "g2"], partitions=partitions)
 
 
 @pytest.mark.parametrize(
-    ("settings", "misread"),
+    ("settings", "wrong"),
     [
         ("{OverSubscribe: NO, PreemptMode: OFF}", ["OverSubscribe is False", "PreemptMode is False"]),
         ("{MaxTime: 1:30:00, PriorityMaxAge: 1:00:00}", ["MaxTime is 5400", "PriorityMaxAge is 3600"]),
         ('{MaxTime: "1:30:00", OverSubscribe: "NO", PriorityTier: 2, KillWait: 30, MinJobAge: 300}', []),
     ],
 )
-def test_settings_that_yaml_reads_otherwise_are_refused(settings, misread):
-    given = {"slurm_settings": yaml.safe_load(settings)}
-    partitions = [{"name": "hvlab", "settings": given["slurm_settings"]}, {"name": "long"}]
-    for variables in (given, {"slurm_partitions": partitions}):
-        assert role("Debian-12", **variables)("__slurm_checks")[0]["wrong"] == misread
+def test_settings_that_yaml_reads_otherwise_are_refused(settings, wrong):
+    given = yaml.safe_load(settings)
+    assert misread(request(settings=given)) == wrong
+    assert misread(request(partitions=[{"name": "hvlab", "settings": given}, {"name": "long"}])) == wrong
+    assert all(text in agreed(settings=given) for text in wrong)
 
 
-def preflight(tmp_path, *, record=None, packages=(), refused="", system="Debian-12", **wanted):
-    """Play the role's checks on this machine, with these records and packages."""
-    (tmp_path / "preflight.yml").write_text(
-        PREFLIGHT.replace("gather_facts: true", "gather_facts: false"), "utf-8"
-    )
-    distribution, _, version = system.partition("-")
-    facts = {
-        "ansible_local": {} if record is None else {"hvlab_slurm": record},
-        "distribution": distribution,
-        "distribution_version": version,
-        "hvlab": {"packages": dict.fromkeys(packages, "1")},
-    }
-    variables = {
-        "ansible_facts": facts,
-        "slurm_hosts": ["localhost"],
-        "__slurm_system_files": [f"{system}.yml"],
-        **wanted,
-    }
-    printed = play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2 if refused else 0)
-    assert refused in printed
-    return printed
+def checked(record=None, packages=(), *, active="", written=False, database=False, **options):
+    there = host(record=record, packages=packages)
+    return report(check_host(there, request(**options), active=active, written=written, database=database))
 
 
 @pytest.mark.parametrize(
     ("record", "refused"),
     [
-        ({"cluster": "physics"}, "slurm_cluster is hvlab, and on localhost Slurm was set up with physics"),
-        ({"controller": "g1"}, "slurm_controller is localhost, and on localhost Slurm was set up with g1"),
-        ({"cluster": "hvlab", "controller": "localhost"}, ""),
+        ({"cluster": "physics"}, "g1: slurm_cluster is hvlab, and Slurm was set up there with physics"),
+        ({"controller": "g2"}, "g1: slurm_controller is g1, and Slurm was set up there with g2"),
+        ({"cluster": "hvlab", "controller": "g1"}, ""),
     ],
     ids=["cluster", "controller", "as it was"],
 )
-def test_a_cluster_keeps_the_name_and_the_host_of_its_queue(tmp_path, record, refused):
-    key = tmp_path / "munge.key"
-    key.touch()
-    preflight(tmp_path, record=record, refused=refused, slurm_munge_key_file=str(key))
+def test_a_cluster_keeps_the_name_and_the_host_of_its_queue(record, refused):
+    problems = checked(record)
+    assert refused in problems
+    assert bool(problems) is bool(refused)
 
 
 @pytest.mark.parametrize(
-    ("daemons", "written", "record", "refused"),
+    ("daemons", "written", "refused"),
     [
-        ("inactive\\nactive", "ClusterName=physics", None, "localhost: slurmd of another Slurm"),
-        ("active\\nactive", "", None, "localhost: slurmctld and slurmd of another Slurm"),
-        ("active\\nactive", "# Written by hvlab, the same on every node.", None, ""),
-        ("inactive\\nfailed", "ClusterName=cluster", None, ""),
-        ("active\\nactive", "", {}, ""),
+        ("inactive\nactive", False, "g1: slurmd of another Slurm"),
+        ("active\nactive", False, "g1: slurmctld and slurmd of another Slurm"),
+        ("active\nactive", True, ""),
+        ("inactive\nfailed", False, ""),
+        ("", False, ""),
     ],
-    ids=["slurmd", "no slurm.conf", "hvlab was killed", "a package's slurm.conf", "recorded"],
+    ids=["slurmd", "both", "hvlab was killed", "a package's slurm.conf", "recorded"],
 )
-def test_a_slurm_that_hvlab_did_not_install_is_left_alone(tmp_path, daemons, written, record, refused):
-    asked, key = tmp_path / "asked", tmp_path / "munge.key"
-    key.touch()
-    program(tmp_path / "programs", "systemctl", f"#!/bin/sh\ntouch {asked}\nprintf '{daemons}\\n'\n")
-    if written:
-        (tmp_path / "slurm.conf").write_text(f"{written}\n")
-    variables = {"__slurm_etc": str(tmp_path), "slurm_munge_key_file": str(key)}
-    preflight(tmp_path, record=record, refused=refused, **variables)
-    assert asked.exists() is (record is None)
+def test_a_slurm_that_hvlab_did_not_install_is_left_alone(daemons, written, refused):
+    problems = checked(active=daemons, written=written)
+    assert refused in problems
+    assert bool(problems) is bool(refused)
 
 
 @pytest.mark.parametrize(
-    ("packages", "configured", "refused"),
+    ("packages", "record", "database", "refused"),
     [
-        (["mariadb-server"], False, "localhost: mariadb-server, which hvlab did not install, is there"),
-        (["mysql-server-8.0"], False, "localhost: mysql-server-8.0, which hvlab did not install, is there"),
-        (["mariadb-server"], True, ""),
+        (["mariadb-server"], None, False, "g1: mariadb-server, which hvlab did not install, is there"),
+        (["mysql-server-8.0"], None, False, "g1: mysql-server-8.0, which hvlab did not install, is there"),
+        (["mariadb-server"], None, True, ""),
+        (["mariadb-server"], {"accounting": True}, False, ""),
+        (["mariadb-client"], None, False, ""),
     ],
 )
-def test_a_database_that_hvlab_did_not_install_is_left_alone(tmp_path, packages, configured, refused):
-    if configured:
-        (tmp_path / "90-hvlab-slurm.cnf").touch()
-    variables = {"slurm_accounting_enabled": True, "__slurm_mariadb_etc": str(tmp_path)}
-    preflight(tmp_path, packages=packages, refused=refused, **variables)
+def test_a_database_that_hvlab_did_not_install_is_left_alone(packages, record, database, refused):
+    problems = checked(record, packages, database=database, accounting=True)
+    assert refused in problems
+    assert bool(problems) is bool(refused)
+    assert checked(record, packages, database=database, accounting=True, controller="g2", hosts=["g1"]) == ""
 
 
 @pytest.mark.parametrize(
-    ("record", "hosts", "owner"),
-    [({"version": "22.05"}, ["localhost"], "localhost"), (None, ["localhost", "g2"], "g2")],
+    ("record", "hosts", "owner"), [({"version": "22.05"}, ["g1"], "g1"), (None, ["g1", "g2"], "g2")]
 )
-def test_hosts_with_a_key_get_no_other_one(tmp_path, record, hosts, owner):
-    key = tmp_path / "trust/munge.key"
-    refused = f"{key} is not on this machine, and {owner} may have its key from hvlab."
-    preflight(tmp_path, record=record, refused=refused, slurm_hosts=hosts, slurm_munge_key_file=str(key))
+def test_hosts_with_a_key_get_no_other_one(record, hosts, owner):
+    there = host(record=record)
+    refused = f"/keys/munge.key is not on this machine, and {owner} may have its key from hvlab."
+    assert refused in agreed(there, key=False, hosts=hosts)
+    assert agreed(there, hosts=hosts) == ""
 
 
-def test_a_system_without_slurmrestd_is_refused_before_anything_is_changed(tmp_path):
-    refused = "localhost: Ubuntu 20.04 has no slurmrestd that hvlab knows (Slurm 19.05). Nothing was changed."
-    preflight(tmp_path, system="Ubuntu-20.04", refused=refused, slurm_rest_enabled="true")
+def test_a_system_without_slurmrestd_is_refused_before_anything_is_changed():
+    refused = "Ubuntu 20.04 has no slurmrestd that hvlab knows (Slurm 19.05). Nothing was changed"
+    assert refused in agreed(host("Ubuntu-20.04"), rest=True)
 
 
-def test_systems_with_different_releases_of_slurm_are_refused(tmp_path):
-    plays = yaml.safe_load(PREFLIGHT)
-    second = {"ansible.builtin.add_host": {"name": "g2", "ansible_connection": "local"}}
-    first = {"hosts": "localhost", "gather_facts": False, "tasks": [second]}
-    (tmp_path / "preflight.yml").write_text(json.dumps([first, plays[0] | {"hosts": "all"}]))
-    files = "{{ ['Debian-12.yml'] if inventory_hostname == 'g2' else ['Ubuntu-24.04.yml'] }}"
-    variables = {"slurm_hosts": ["localhost", "g2"], "__slurm_system_files": files}
-    printed = play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2)
-    assert "different releases of it, g2 22.05, localhost 23.11: they need one slurm.conf" in printed
+def test_systems_with_different_releases_of_slurm_are_refused():
+    observed = agreed(host("Debian-12"), host("Ubuntu-24.04", name="g2"), hosts=["g1", "g2"])
+    assert "different releases of Slurm, g1 22.05, g2 23.11: they need one slurm.conf" in observed
+
+
+def test_accounts_that_slurmdbd_would_name_otherwise_are_refused():
+    accounts = [{"name": name} for name in ("physics", "Biology", "two words")]
+    assert 'slurm_accounts: "Biology", "two words": slurmdbd keeps names' in agreed(accounts=accounts)
+
+
+def test_a_user_with_two_uids_is_refused():
+    observed = agreed(uids={"g1": "1000", "g2": "1001"}, lab_user="ann")
+    assert "ann has UID 1000 on g1, UID 1001 on g2, and Slurm knows users by their UID" in observed
+
+
+def test_a_slurmctld_on_a_host_without_slurm_is_refused():
+    assert "slurm_controller is g9, and Slurm's hosts are g1" in agreed(controller="g9")
+
+
+PREFLIGHT = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: slurm, tasks_from: preflight}
+"""
 
 
 @pytest.mark.parametrize(
-    ("names", "refused"),
+    ("record", "daemons", "slurm_conf", "refused"),
     [
-        (["physics", "bio_2", "high-energy.lab"], ""),
-        (["physics", "Biology", "two words"], 'slurm_accounts: "Biology", "two words": slurmdbd keeps names'),
+        (None, "active\\nactive", "ClusterName=physics", "localhost: slurmctld and slurmd of another Slurm"),
+        (None, "active\\nactive", "# Written by hvlab, the same on every node.", ""),
+        ({}, "active\\nactive", "", ""),
+        ({}, "", "", "may have its key from hvlab"),
     ],
+    ids=["another", "hvlab was killed", "recorded", "key"],
 )
-def test_accounts_that_slurmdbd_would_name_otherwise_are_refused(tmp_path, names, refused):
+def test_the_role_asks_the_host(tmp_path, record, daemons, slurm_conf, refused):
+    """What the tasks ask, and whom they ask, reaches the checks."""
     (tmp_path / "preflight.yml").write_text(PREFLIGHT, "utf-8")
+    asked, key = tmp_path / "asked", tmp_path / "munge.key"
+    program(tmp_path / "programs", "systemctl", f"#!/bin/sh\ntouch {asked}\nprintf '{daemons}\\n'\n")
+    (tmp_path / "slurm.conf").write_text(f"{slurm_conf}\n")
+    if "key" not in refused:
+        key.touch()
+    facts = host(record=record and {**record, "cluster": "hvlab"} if record is not None else None).facts
+    local = {"ansible_local": {} if record is None else {"hvlab_slurm": {"cluster": "hvlab"}}}
+    (tmp_path / "system.yml").write_text(
+        yaml.safe_dump({"__slurm_system": names("Debian-12") | {"etc": str(tmp_path)}})
+    )
     variables = {
+        "ansible_facts": {**facts, **local},
         "slurm_hosts": ["localhost"],
-        "slurm_accounts": [{"name": name} for name in names],
-        "__slurm_system_files": ["Debian-12.yml"],
+        "slurm_munge_key_file": str(key),
+        "__slurm_found": [str(tmp_path / "system.yml")],
     }
     printed = play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2 if refused else 0)
     assert refused in printed
+    assert asked.exists() is (record is None)

@@ -1,0 +1,107 @@
+"""Decide what Slurm's files say, on the controller."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from hvlab.ansible.modules.hvlab_slurm import DOCUMENTATION
+from hvlab.base.errors import Problem, report
+from hvlab.stack.provision.arguments import arguments
+from hvlab.stack.provision.slurm import checks
+from hvlab.stack.provision.slurm.accounts import registrations
+from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem
+from hvlab.stack.provision.slurm.plan import describe, plan
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """See the module of the same name for what it takes and gives; needs no connection."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what was decided, or fail with every problem."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        self.args, self.vars = arguments(self, DOCUMENTATION), task_vars or {}
+        self.request = SlurmRequest(**self.args["request"])
+        decide = {
+            "checked": self._checked,
+            "agreed": self._agreed,
+            "described": self._described,
+            "planned": self._planned,
+            "associated": self._associated,
+        }[self.args["state"]]
+        decided, problems = decide()
+        if problems:
+            return result | {"failed": True, "msg": report(problems)}
+        return result | {"changed": False, **decided}
+
+    @property
+    def _present(self) -> list[str]:
+        """Hosts of Slurm that are still in the play."""
+        return [name for name in self.request.hosts if name in self.vars["ansible_play_hosts"]]
+
+    def _host(self, name: str | None = None) -> SlurmHost:
+        hostvars = self.vars["hostvars"][name] if name else self.vars
+        system = hostvars["__slurm_system"] if name else self.args["system"]
+        fields = [field.name for field in dataclasses.fields(SlurmSystem)]
+        return SlurmHost(
+            name=name or self.vars["inventory_hostname"],
+            facts=hostvars["ansible_facts"],
+            system=SlurmSystem(**{field: system[field] for field in fields}),
+            hardware=self.args["text"] if self.args["state"] == "described" else "",
+        )
+
+    def _checked(self) -> tuple[dict[str, Any], list[Problem]]:
+        given = {"written": self.args["written"], "database": self.args["database"]}
+        return {}, checks.check_host(self._host(), self.request, active=self.args["text"], **given)
+
+    def _agreed(self) -> tuple[dict[str, Any], list[Problem]]:
+        names = self.vars["ansible_play_hosts"]
+        answers = {name: self.vars["hostvars"][name].get("__slurm_uid") or {} for name in names}
+        return {}, checks.check_cluster(
+            [self._host(name) for name in names],
+            self.request,
+            key=Path(self.request.munge_key_file).is_file(),
+            uids={name: answer.get("stdout", "") for name, answer in answers.items()},
+        )
+
+    def _described(self) -> tuple[dict[str, Any], list[Problem]]:
+        host = self._host()
+        problems = checks.lost_hardware(host, self.request, self._last().get("nodes") or {})
+        return {"node": describe(host, self.request)}, problems
+
+    def _last(self) -> Mapping[str, Any]:
+        """What the host of slurmctld recorded, which no change goes without."""
+        controller = self.request.controller
+        name = (
+            controller if controller in self.vars["ansible_play_hosts"] else self.vars["inventory_hostname"]
+        )
+        local = self.vars["hostvars"][name]["ansible_facts"].get("ansible_local") or {}
+        return local.get("hvlab_slurm") or {}
+
+    def _planned(self) -> tuple[dict[str, Any], list[Problem]]:
+        present, asked, last = self._present, self.vars["ansible_play_hosts_all"], self._last()
+        now = {name: self.vars["hostvars"][name]["__slurm_node"]["node"] for name in present}
+        uid = (self.vars.get("__slurm_uid") or {}).get("stdout", "")
+        decided = dataclasses.asdict(plan(self._host(), self.request, last=last, now=now, uid=uid))
+        absent = [name for name in self.request.hosts if name not in present]
+        if not decided["changes"] or not absent:
+            return decided, []
+        if self.vars["inventory_hostname"] == present[0]:
+            decided["warnings"] = [
+                f"slurm.conf changes without {', '.join(absent)}: down, or failed in this run. Jobs run on "
+                "the other hosts. What to do: run it again when all are back, before jobs start there."
+            ]
+        recorded = last.get("nodes") or {}
+        return decided, checks.check_absent(
+            self.request, recorded, present=present, asked=asked, states=self.args["text"]
+        )
+
+    def _associated(self) -> tuple[dict[str, Any], list[Problem]]:
+        return {"commands": registrations(self.request, self.args["text"])}, []

@@ -1,0 +1,228 @@
+"""What keeps role slurm from a host or a cluster, before anything is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvlab.base.errors import Problem
+from hvlab.stack.provision.slurm.host import Node, SlurmHost, SlurmRequest
+from hvlab.stack.provision.slurm.plan import REST_APIS
+
+# Stands in the place of a host where the whole cluster is meant.
+CLUSTER = "slurm"
+_DATABASE = re.compile(r"(mariadb|mysql)(-community)?-server(-[0-9.]+)?$", re.IGNORECASE)
+_ACCOUNT = re.compile(r"[^A-Z\s,=|]+\Z")
+_TIME = re.compile(r"(time|maxage|halflife)$", re.IGNORECASE)
+# A node that does not respond, or that slurmctld calls down.
+_DOWN = re.compile(r"^down|[*]")
+
+
+def lost_hardware(host: SlurmHost, request: SlurmRequest, recorded: Mapping[str, Node]) -> list[Problem]:
+    """Return what the host's line in slurm.conf says and the host no longer has."""
+    line: dict[str, Any] = {"gpus": 0, "counted": True, "resources": {}, **recorded.get(host.name, {})}
+    amounts = (
+        ("GPUs", line["gpus"], request.gpus),
+        ("CPUs", 0 if line["counted"] else line["resources"]["CPUs"], host.cpus),
+        ("MB of memory", line["resources"].get("RealMemory", 0), host.memory),
+    )
+    return [
+        Problem(
+            host.name,
+            f"its line in slurm.conf says {said} {name}, and the host has {there}. The line stays",
+            "mend the host; or, if it is to stay so, run this once with `-e slurm_less_hardware=true`",
+        )
+        for name, said, there in amounts
+        if int(there) < int(said) and not request.less_hardware
+    ]
+
+
+def check_host(
+    host: SlurmHost, request: SlurmRequest, *, active: str, written: bool, database: bool
+) -> list[Problem]:
+    """Return what keeps role slurm from a host: another Slurm, another database, another queue.
+
+    ``active`` is what ``systemctl is-active slurmctld slurmd`` printed, empty where hvlab's record is there;
+    ``written`` and ``database`` say whether hvlab wrote slurm.conf and the database's settings.
+    """
+    problems = []
+    daemons = [
+        name
+        for name, state in zip(("slurmctld", "slurmd"), active.splitlines(), strict=False)
+        if state.startswith("activ")
+    ]
+    if daemons and not written:
+        problems.append(
+            Problem(
+                host.name,
+                f"{' and '.join(daemons)} of another Slurm, which hvlab did not install, run there. "
+                "Nothing was changed",
+                "leave lab_slurm out, and use that cluster by `hvlab bench --launcher srun` or, in a job, "
+                "by `hvlab bench --here` (docs/slurm.md); or remove that Slurm first",
+            )
+        )
+    databases = [name for name in host.packages if _DATABASE.match(name)]
+    here = request.accounting and host.name == request.controller
+    if here and databases and not database and not host.record.get("accounting"):
+        problems.append(
+            Problem(
+                host.name,
+                f"{', '.join(databases)}, which hvlab did not install, is there, and Slurm's accounting "
+                "would bind it to 127.0.0.1. Nothing was changed",
+                "set slurm_controller to a host without a database, leave slurm_accounting_enabled out, or "
+                "remove that database first",
+            )
+        )
+    record = "/etc/ansible/facts.d/hvlab_slurm.fact"
+    for option, now in (("cluster", request.cluster), ("controller", request.controller)):
+        before = host.record.get(option, now)
+        if before != now:
+            problems.append(
+                Problem(
+                    host.name,
+                    f"slurm_{option} is {now}, and Slurm was set up there with {before}: its queue would be "
+                    "lost. Nothing was changed",
+                    f"set slurm_{option} to {before}; or, when no job is left, stop slurmctld with "
+                    f"`systemctl disable --now slurmctld` and remove {host.system.state_dir}/slurmctld on "
+                    f"its host, remove {record} on all hosts, and run this again",
+                )
+            )
+    return problems
+
+
+def check_cluster(
+    hosts: Sequence[SlurmHost], request: SlurmRequest, *, key: bool, uids: Mapping[str, str]
+) -> list[Problem]:
+    """Return what the hosts of a cluster, and its options, disagree on.
+
+    ``key`` says whether munge's key is on the controller; ``uids`` has the lab user's UID on each host.
+    """
+    partitions = request.every_partition
+    named = list(dict.fromkeys(name for p in partitions for name in p.get("hosts", request.hosts)))
+    first, releases = hosts[0], {host.name: host.version for host in hosts}
+    usual = {host.name: host.system.usual_version for host in hosts}
+    misnamed = [json.dumps(a["name"]) for a in request.accounts if not _ACCOUNT.match(a["name"])]
+    # Hosts that this run leaves out may have one.
+    owners = [host.name for host in hosts if host.record]
+    owners += [name for name in request.hosts if name not in releases]
+    file = request.munge_key_file
+    ids = {name: uid for name, uid in uids.items() if uid}
+    rest = first.system.rest_packages and first.version in REST_APIS
+    system = f"{first.facts.get('distribution')} {first.facts.get('distribution_version')}"
+    rules = (
+        (
+            _listed(usual) if len(set(usual.values())) > 1 else "",
+            "different releases of Slurm, {}: they need one slurm.conf, and no slurmd newer than slurmctld",
+            "give the hosts one operating system, or name those of one system in the inventory's group slurm",
+        ),
+        (
+            ""
+            if not request.rest or rest
+            else f"{system} has no slurmrestd that hvlab knows (Slurm {first.version})",
+            "{}. Nothing was changed",
+            "leave slurm_rest_enabled out",
+        ),
+        (
+            "" if request.controller in request.hosts else request.controller,
+            f"slurm_controller is {{}}, and Slurm's hosts are {', '.join(request.hosts)}",
+            "set slurm_controller to one of them, or leave it out",
+        ),
+        (
+            ", ".join(misread(request)),
+            "slurm_settings, slurm_partitions: values that YAML reads otherwise than Slurm: {}",
+            "write them in quotes",
+        ),
+        (
+            "" if request.partition in [p["name"] for p in partitions] else request.partition,
+            "slurm_partitions: the partition of the benchmarks, slurm_partition, is not among them: {}",
+            "set lab_slurm_partition to one of them",
+        ),
+        (
+            ", ".join(name for name in named if name not in request.hosts),
+            "slurm_partitions: hosts that Slurm does not have: {}",
+            f"name hosts of {', '.join(request.hosts)}",
+        ),
+        (
+            ", ".join(name for name in request.hosts if name not in named),
+            "slurm_partitions: hosts that are in no partition: {}",
+            "add them to one, or leave hosts out of one that is to have all",
+        ),
+        (
+            ", ".join(misnamed),
+            "slurm_accounts: {}: slurmdbd keeps names in small letters, without spaces, commas, = and |",
+            "name the accounts so",
+        ),
+        (
+            "" if key else ", ".join(owners),
+            f"{file} is not on this machine, and {{}} may have its key from hvlab. Nothing was changed",
+            "copy the file from the machine that set the cluster up, or /etc/munge/munge.key of such a host "
+            f"to it, with mode 0600. For a new key of all hosts: `mkdir -p {file.rpartition('/')[0]}; (umask "
+            f'077; python3 -c "import secrets; print(secrets.token_hex())" > {file})`, and run it '
+            "without --limit",
+        ),
+        (
+            ", ".join(f"UID {uid} on {name}" for name, uid in ids.items())
+            if len(set(ids.values())) > 1
+            else "",
+            f"{request.lab_user} has {{}}, and Slurm knows users by their UID",
+            "give it a UID that is free on all hosts, with the option `uid` of role lab_user, and run that "
+            "role (docs/slurm.md)",
+        ),
+    )
+    return [Problem(CLUSTER, observed.format(wrong), remedy) for wrong, observed, remedy in rules if wrong]
+
+
+def misread(request: SlurmRequest) -> list[str]:
+    """Return settings that YAML took for something else: NO and OFF are booleans to it, 1:30:00 is 5400."""
+    given = [request.settings, *(p.get("settings", {}) for p in request.every_partition)]
+    return [
+        f"{name} is {value}"
+        for settings in given
+        for name, value in settings.items()
+        if isinstance(value, bool) or (isinstance(value, int | float) and _TIME.search(name))
+    ]
+
+
+def check_absent(
+    request: SlurmRequest,
+    recorded: Mapping[str, Node],
+    *,
+    present: Sequence[str],
+    asked: Sequence[str],
+    states: str,
+) -> list[Problem]:
+    """Return why slurm.conf cannot change while hosts of the cluster are absent from this run.
+
+    ``asked`` are the hosts that --limit left in, ``present`` those of them that have not failed; ``states``
+    is what ``sinfo`` printed of the others as ``name|state``. A host without Slurm may be left out, and so
+    may one that slurmctld says is down.
+    """
+    controller = request.controller
+    if controller in asked and controller not in present:
+        return [
+            Problem(
+                CLUSTER,
+                f"slurm.conf would change, and {controller}, which runs slurmctld, failed or did not answer "
+                "in this run. No slurm.conf was changed",
+                f"mend {controller}, and run it again",
+            )
+        ]
+    rows = [line.split("|") for line in states.splitlines() if "|" in line]
+    idle = {name for name, state in rows if _DOWN.search(state)}
+    if controller in asked:
+        idle |= set(request.hosts) - set(recorded)
+    out = [name for name in request.hosts if name not in asked and name not in idle]
+    return [
+        Problem(
+            CLUSTER,
+            f"slurm.conf names all nodes, would change, and {', '.join(out)} "
+            f"{'is' if len(out) == 1 else 'are'} not in this run",
+            "run it without --limit, or leave out only hosts that are down",
+        )
+    ][: len(out)]
+
+
+def _listed(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

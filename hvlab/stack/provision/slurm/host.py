@@ -1,0 +1,114 @@
+"""A host of Slurm, and the options of role slurm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Node = Mapping[str, Any]
+
+# The release that brought mpi.conf and plugins for control groups.
+PLUGINS = (22, 5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmSystem:
+    """Slurm's packages of an operating system: release, folders, and whether they have PMIx."""
+
+    version_package: str
+    usual_version: str
+    etc: str
+    state_dir: str
+    log_dir: str
+    run_dir: str
+    pmix: bool
+    rest_packages: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmRequest:
+    """Options of role slurm, for the cluster and for one host of it."""
+
+    cluster: str
+    controller: str
+    hosts: Sequence[str]
+    addresses: Mapping[str, Mapping[str, Any]]
+    partition: str
+    partitions: Sequence[Mapping[str, Any]]
+    settings: Mapping[str, Any]
+    lab_user: str
+    munge_key_file: str
+    health_check: str
+    accounting: bool
+    accounts: Sequence[Mapping[str, Any]]
+    rest: bool
+    slots: int
+    gpus: int
+    gpu_type: str
+    features: Sequence[str]
+    less_hardware: bool
+
+    @property
+    def every_partition(self) -> Sequence[Mapping[str, Any]]:
+        """All partitions; the default one alone where none is named."""
+        return self.partitions or [{"name": self.partition}]
+
+
+@dataclass(frozen=True)
+class SlurmHost:
+    """One host of the cluster: its facts, and what ``slurmd -C`` prints of its hardware."""
+
+    name: str
+    facts: Mapping[str, Any]
+    system: SlurmSystem
+    hardware: str = ""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """What an earlier run recorded there."""
+        return (self.facts.get("ansible_local") or {}).get("hvlab_slurm") or {}
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Installed packages and their versions."""
+        return (self.facts.get("hvlab") or {}).get("packages") or {}
+
+    @property
+    def version(self) -> str:
+        """Slurm's release, such as ``22.05``: the installed one, or that of the system's packages."""
+        installed = self.packages.get(self.system.version_package) or self.system.usual_version
+        release = re.search(r"\d+\.\d+", installed)
+        return release[0] if release else self.system.usual_version
+
+    @property
+    def container(self) -> bool:
+        """Whether it sees the hardware of its machine, of which slurmd cannot tell its own part."""
+        return bool((self.facts.get("hvlab") or {}).get("container"))
+
+    @property
+    def reported(self) -> dict[str, int]:
+        """Amounts of hardware that slurmd counts."""
+        return {name: int(amount) for name, amount in re.findall(r"(\w+)=(\d+)", self.hardware)}
+
+    @property
+    def cpus(self) -> int:
+        """Its CPUs."""
+        own = int(self.facts["processor_vcpus"])
+        return own if self.container else self.reported.get("CPUs", own)
+
+    @property
+    def memory(self) -> int:
+        """Its memory in MB."""
+        return self.reported.get("RealMemory") or int(self.facts["memtotal_mb"])
+
+    @property
+    def cgroup(self) -> int:
+        """The version of control groups; 0: unknown."""
+        return int((self.facts.get("hvlab") or {}).get("cgroup") or 0)
+
+    @property
+    def new(self) -> bool:
+        """Whether Slurm has mpi.conf, and knows version 2 of control groups."""
+        return tuple(map(int, self.version.split("."))) >= PLUGINS
