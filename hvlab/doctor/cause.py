@@ -80,9 +80,14 @@ class Cause:
 class Sign:
     """A pattern, and words of which each match has one: a text without them is not searched."""
 
-    def __init__(self, pattern: str) -> None:
-        self.pattern = _compiled(pattern)
-        self.words = _words(pattern)
+    def __init__(self, written: str) -> None:
+        self._written = written
+        self.words = _words(written)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, compiled once a log has one of the words: that takes longer than most searches."""
+        return _compiled(self._written)
 
     def matches(self, log: LogText) -> Iterator[re.Match[str]]:
         """Return where it is in a log."""

@@ -1,9 +1,10 @@
-"""A process that imports once what takes long, and runs what each line of its input asks for in a fork."""
+"""A process that imports once what takes long, and runs what it is asked for in forks."""
 
 import gc
 import json
 import os
 import sys
+import traceback
 
 
 def become(run, cwd, env, folder):
@@ -21,6 +22,8 @@ def become(run, cwd, env, folder):
         status = 0
     except SystemExit as end:
         status = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -28,12 +31,17 @@ def become(run, cwd, env, folder):
         os._exit(status)
 
 
+def forked(fork, line):
+    """Call ``fork`` with what a line says, in a process of its own; return its exit status."""
+    given = json.loads(line)
+    pid = os.fork()
+    if not pid:
+        fork(**given)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def serve(fork):
-    """Call ``fork`` with what each line says, in a process of its own; print its exit status."""
+    """Call ``fork`` with what each line of the input says, one after the other; print its exit status."""
     gc.freeze()
     for line in sys.stdin:
-        given = json.loads(line)
-        pid = os.fork()
-        if not pid:
-            fork(**given)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        print(forked(fork, line), flush=True)

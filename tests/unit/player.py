@@ -5,12 +5,32 @@ with ANSIBLE_CONFIG; each line of its input is one play, for which it prints the
 """
 
 import sys
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 
 from ansible import constants
 from ansible.cli import playbook
+from ansible.plugins.connection import local
+from ansible.utils.collection_loader import _collection_finder
 
+from tests.unit import modules
 from tests.unit.forks import become, serve
+
+# What each play would import for itself.
+USED = (
+    *("ansible.executor.process.worker", "ansible.modules", "ansible.playbook.role_include"),
+    *(f"ansible.plugins.action.{name}" for name in ("command", "copy", "normal", "set_fact", "template")),
+    *(
+        "ansible.plugins.callback.default",
+        "ansible.plugins.inventory.toml",
+        "ansible.plugins.strategy.linear",
+    ),
+    *(f"ansible.plugins.connection.{name}" for name in ("psrp", "ssh", "winrm")),
+    *("ansible.plugins.shell.powershell", "ansible.plugins.vars.host_group_vars"),
+    *("hvlab.doctor.reading", "multiprocessing.shared_memory", "pydantic.dataclasses"),
+)
 
 
 def play(argv: list[str], cwd: str, env: dict[str, str], folder: str) -> None:
@@ -29,7 +49,20 @@ def play(argv: list[str], cwd: str, env: dict[str, str], folder: str) -> None:
 
 def main() -> None:
     """Play what the lines of the input say, one after the other."""
+    run_module = modules.start(constants.DEFAULT_LOCAL_TMP)
+    run_command = local.Connection.exec_command
+
+    def exec_command(self, cmd, in_data=None, sudoable=True):
+        return run_module(cmd, in_data) or run_command(self, cmd, in_data, sudoable)
+
+    local.Connection.exec_command = exec_command
     Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache").mkdir()
+    for name in USED:
+        import_module(name)
+    # Read from YAML.
+    _collection_finder._meta_yml_to_dict = cache(_collection_finder._meta_yml_to_dict)
+    routing = files("ansible.config").joinpath("ansible_builtin_runtime.yml").read_bytes()
+    _collection_finder._meta_yml_to_dict(routing, ("ansible.builtin", "runtime.yml"))
     serve(play)
 
 
