@@ -67,6 +67,12 @@ class Cause:
         return tuple(map(Sign, self.signs))
 
     @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Words of which a text that shows it has one; none where a pattern has none."""
+        words = {word for sign in self.patterns for word in sign.words}
+        return tuple(words) if all(sign.words for sign in self.patterns) else ()
+
+    @cached_property
     def needed(self) -> tuple[Sign, ...]:
         """The patterns of ``needs``, ready to search."""
         return tuple(map(Sign, self.needs))

@@ -5,6 +5,9 @@ import json
 import os
 import sys
 import traceback
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
 
 
 def become(run, cwd, env, folder):
@@ -29,6 +32,17 @@ def become(run, cwd, env, folder):
         sys.stderr.flush()
         # Not sys.exit, which does what the parent's end is to do: remove its folder of packed modules.
         os._exit(status)
+
+
+def warm(*names):
+    """Import modules that each fork would import for itself; and have Ansible read once what it routes."""
+    from ansible.utils.collection_loader import _collection_finder as finder  # noqa: PLC0415 - not on a host
+
+    for name in names:
+        import_module(name)
+    finder._meta_yml_to_dict = cache(finder._meta_yml_to_dict)
+    routing = files("ansible.config").joinpath("ansible_builtin_runtime.yml").read_bytes()
+    finder._meta_yml_to_dict(routing, ("ansible.builtin", "runtime.yml"))
 
 
 def forked(fork, line):

@@ -5,18 +5,14 @@ with ANSIBLE_CONFIG; each line of its input is one play, for which it prints the
 """
 
 import sys
-from functools import cache
-from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 
 from ansible import constants
 from ansible.cli import playbook
 from ansible.plugins.connection import local
-from ansible.utils.collection_loader import _collection_finder
 
 from tests.unit import modules
-from tests.unit.forks import become, serve
+from tests.unit.forks import become, serve, warm
 
 # What each play would import for itself.
 USED = (
@@ -57,12 +53,7 @@ def main() -> None:
 
     local.Connection.exec_command = exec_command
     Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache").mkdir()
-    for name in USED:
-        import_module(name)
-    # Read from YAML.
-    _collection_finder._meta_yml_to_dict = cache(_collection_finder._meta_yml_to_dict)
-    routing = files("ansible.config").joinpath("ansible_builtin_runtime.yml").read_bytes()
-    _collection_finder._meta_yml_to_dict(routing, ("ansible.builtin", "runtime.yml"))
+    warm(*USED)
     serve(play)
 
 
