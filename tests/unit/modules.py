@@ -25,7 +25,8 @@ from tests.unit.forks import become, forked
 
 ROOT = Path(__file__).parents[2]
 IMPORTED = ("basic", "_internal._ansiballz._loader", "common.process", "facts.ansible_collector", "urls")
-TRAVELS = ["&&", "sleep", "0"]
+# What Ansible has each shell do at last.
+LAST = ["&&", "sleep", "0"]
 
 
 class Packed:
@@ -44,10 +45,7 @@ def import_helpers():
     [whole] = find_spec("ansible").submodule_search_locations
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(f"{whole}/module_utils", f"{folder}/ansible/module_utils")
-        version = next(
-            line for line in Path(whole, "release.py").read_text().splitlines() if "__version__" in line
-        )
-        Path(folder, "ansible/__init__.py").write_text(version)
+        shutil.copy(f"{whole}/release.py", f"{folder}/ansible/__init__.py")
         sys.path.insert(0, folder)
         for name in IMPORTED:
             __import__(f"ansible.module_utils.{name}")
@@ -85,23 +83,25 @@ def start(folder):
     place = Path(folder, "modules")
     server = subprocess.Popen([sys.executable, "-m", "tests.unit.modules", place], cwd=ROOT)
     atexit.register(server.terminate)
+    # It ends where Ansible's helpers have other names: then each module is run as on a host.
+    while server.poll() is None and not place.exists():
+        time.sleep(0.01)
 
     def run_module(command, script):
         """Return status, output and errors; None for any other command."""
+        if not script or not place.exists():
+            return None
         shell = shlex.split(command)
         words = shlex.split(shell[2]) if shell[:2] == ["/bin/sh", "-c"] and len(shell) == 3 else []
-        words = words[: -len(TRAVELS)] if words[-len(TRAVELS) :] == TRAVELS else words
-        if not script or words[-1:] != [sys.executable] or not all("=" in word for word in words[:-1]):
+        words = words[: -len(LAST)] if words[-len(LAST) :] == LAST else words
+        if words[-1:] != [sys.executable] or not all("=" in word for word in words[:-1]):
             return None
         env = os.environ | dict(word.split("=", 1) for word in words[:-1])
-        while not place.exists():
-            time.sleep(0.01)
+        given = {"cwd": str(Path.cwd()), "env": dict(env)}
         with tempfile.TemporaryDirectory() as own, socket.socket(socket.AF_UNIX) as asked:
             Path(own, "script").write_bytes(script)
             asked.connect(str(place))
-            asked.sendall(
-                json.dumps({"cwd": str(Path.cwd()), "env": dict(env), "folder": own}).encode() + b"\n"
-            )
+            asked.sendall(f"{json.dumps(given | {'folder': own})}\n".encode())
             status = int(asked.makefile().readline())
             return status, *(Path(own, name).read_bytes() for name in ("stdout", "stderr"))
 
