@@ -19,7 +19,12 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def read_shipped(path: Path) -> Any:
     """Return what a YAML file that comes with hvlab holds."""
-    return yaml.load(path.read_text("utf-8"), _LOADER)  # noqa: S506 - a safe loader
+    return load_shipped(path.read_text("utf-8"))
+
+
+def load_shipped(text: str) -> Any:
+    """Return what the text of such a file holds."""
+    return yaml.load(text, _LOADER)  # noqa: S506 - a safe loader
 
 
 class _OnceLoader(yaml.SafeLoader):

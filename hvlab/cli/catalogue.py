@@ -13,6 +13,7 @@ import yaml
 from hvlab.base.errors import UsageError
 from hvlab.base.files import write_file
 from hvlab.base.paths import own_catalogue, project_dir
+from hvlab.base.yaml_files import load_shipped
 from hvlab.cli import options
 from hvlab.results import tables
 from hvlab.stack.catalogue import update
@@ -75,7 +76,7 @@ def _write(changes: Sequence[Difference]) -> list[Path]:
         path = FOLDER / f"{file}.yml"
         text = path.read_text(encoding="utf-8")
         texts[path] = update.updated(text, update.entries_of(text), group)
-        known[file] = yaml.safe_load(texts[path])
+        known[file] = load_shipped(texts[path])
     build(known)
     for path, text in texts.items():
         _save(path, text)

@@ -67,6 +67,12 @@ class Cause:
         return tuple(map(Sign, self.signs))
 
     @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Words of which a text that shows it has one; none where a pattern has none."""
+        words = {word for sign in self.patterns for word in sign.words}
+        return tuple(words) if all(sign.words for sign in self.patterns) else ()
+
+    @cached_property
     def needed(self) -> tuple[Sign, ...]:
         """The patterns of ``needs``, ready to search."""
         return tuple(map(Sign, self.needs))
@@ -80,9 +86,14 @@ class Cause:
 class Sign:
     """A pattern, and words of which each match has one: a text without them is not searched."""
 
-    def __init__(self, pattern: str) -> None:
-        self.pattern = _compiled(pattern)
-        self.words = _words(pattern)
+    def __init__(self, written: str) -> None:
+        self._written = written
+        self.words = _words(written)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, compiled once a log has one of the words: that takes longer than most searches."""
+        return _compiled(self._written)
 
     def matches(self, log: LogText) -> Iterator[re.Match[str]]:
         """Return where it is in a log."""

@@ -103,6 +103,8 @@ def cause_of(failure: str) -> Recognised | None:
 
 def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
     """Return the lines of a log that show an entry; none where it does not, None when time is up."""
+    if entry.words and not any(map(log.has, entry.words)):
+        return []
     lines = []
     for sign in entry.patterns:
         if time.thread_time() > end:

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -223,8 +225,10 @@ class World:
         found |= {f"controller: process {words}" for words in self._own_processes()}
         mounts = Path("/proc/mounts").read_text().splitlines()
         found |= {f"controller: mount {line.split()[1]}" for line in mounts if str(self.folder) in line}
-        for host in self.hosts:
-            found |= {f"{host}: {line}" for line in self.on(host, LEFT).splitlines() if line.strip()}
+        with ThreadPoolExecutor() as together:
+            texts = together.map(partial(self.on, command=LEFT), self.hosts)
+            for host, text in zip(self.hosts, texts, strict=True):
+                found |= {f"{host}: {line}" for line in text.splitlines() if line.strip()}
         return found
 
     def _own_processes(self) -> Iterator[str]:

@@ -1,9 +1,13 @@
-"""A process that imports once what takes long, and runs what each line of its input asks for in a fork."""
+"""A process that imports once what takes long, and runs what it is asked for in forks."""
 
 import gc
 import json
 import os
 import sys
+import traceback
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
 
 
 def become(run, cwd, env, folder):
@@ -21,6 +25,8 @@ def become(run, cwd, env, folder):
         status = 0
     except SystemExit as end:
         status = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -28,12 +34,28 @@ def become(run, cwd, env, folder):
         os._exit(status)
 
 
+def warm(*names):
+    """Import modules that each fork would import for itself; and have Ansible read once what it routes."""
+    from ansible.utils.collection_loader import _collection_finder as finder  # noqa: PLC0415 - not on a host
+
+    for name in names:
+        import_module(name)
+    finder._meta_yml_to_dict = cache(finder._meta_yml_to_dict)
+    routing = files("ansible.config").joinpath("ansible_builtin_runtime.yml").read_bytes()
+    finder._meta_yml_to_dict(routing, ("ansible.builtin", "runtime.yml"))
+
+
+def forked(fork, line):
+    """Call ``fork`` with what a line says, in a process of its own; return its exit status."""
+    given = json.loads(line)
+    pid = os.fork()
+    if not pid:
+        fork(**given)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def serve(fork):
-    """Call ``fork`` with what each line says, in a process of its own; print its exit status."""
+    """Call ``fork`` with what each line of the input says, one after the other; print its exit status."""
     gc.freeze()
     for line in sys.stdin:
-        given = json.loads(line)
-        pid = os.fork()
-        if not pid:
-            fork(**given)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        print(forked(fork, line), flush=True)

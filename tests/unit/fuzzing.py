@@ -9,3 +9,5 @@ QUICK = settings(
 )
 # Each input takes a quarter of a second.
 SLOW = settings(QUICK, max_examples=400 if MANY else 12)
+# The same for each of many questions.
+FEW = settings(QUICK, max_examples=400 if MANY else 15)

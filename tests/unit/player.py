@@ -9,8 +9,24 @@ from pathlib import Path
 
 from ansible import constants
 from ansible.cli import playbook
+from ansible.plugins.connection import local
 
-from tests.unit.forks import become, serve
+from tests.unit import modules
+from tests.unit.forks import become, serve, warm
+
+# What each play would import for itself.
+USED = (
+    *("ansible.executor.process.worker", "ansible.modules", "ansible.playbook.role_include"),
+    *(f"ansible.plugins.action.{name}" for name in ("command", "copy", "normal", "set_fact", "template")),
+    *(
+        "ansible.plugins.callback.default",
+        "ansible.plugins.inventory.toml",
+        "ansible.plugins.strategy.linear",
+    ),
+    *(f"ansible.plugins.connection.{name}" for name in ("psrp", "ssh", "winrm")),
+    *("ansible.plugins.shell.powershell", "ansible.plugins.vars.host_group_vars"),
+    *("hvlab.doctor.reading", "multiprocessing.shared_memory", "pydantic.dataclasses"),
+)
 
 
 def play(argv: list[str], cwd: str, env: dict[str, str], folder: str) -> None:
@@ -29,7 +45,15 @@ def play(argv: list[str], cwd: str, env: dict[str, str], folder: str) -> None:
 
 def main() -> None:
     """Play what the lines of the input say, one after the other."""
+    run_module = modules.start(constants.DEFAULT_LOCAL_TMP)
+    run_command = local.Connection.exec_command
+
+    def exec_command(self, cmd, in_data=None, sudoable=True):
+        return run_module(cmd, in_data) or run_command(self, cmd, in_data, sudoable)
+
+    local.Connection.exec_command = exec_command
     Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache").mkdir()
+    warm(*USED)
     serve(play)
 
 

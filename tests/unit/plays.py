@@ -50,7 +50,8 @@ def ansible_playbook(*words, cwd=None, env=None, timeout=300):
     return subprocess.CompletedProcess(argv, status, **printed)
 
 
-_SETTINGS = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+# As over SSH.
+_SETTINGS = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_PIPELINING": "true"}
 
 
 @cache

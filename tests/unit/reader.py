@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hvlab.base import process
 from hvlab.lab import inventory
-from tests.unit.forks import become, serve
+from tests.unit.forks import become, serve, warm
 
 ORIGINAL = process.run
 SECONDS = inventory._SECONDS
@@ -91,8 +91,9 @@ def read(argv, cwd, env, folder):
 
 
 def main():
-    import hvlab.lab.inventory_reader  # noqa: F401, PLC0415 - what takes long, once
-
+    warm(
+        "hvlab.lab.inventory_reader", "ansible.plugins.inventory.toml", "ansible.plugins.vars.host_group_vars"
+    )
     serve(read)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from hvlab.base import process
 from hvlab.base.errors import HvlabError
+from hvlab.base.yaml_files import load_shipped
 from hvlab.cli import catalogue as verb
 from hvlab.cli import run
 from hvlab.stack.catalogue import differences, index, update
@@ -212,7 +212,7 @@ def test_an_update_changes_these_lines_alone_and_the_loader_takes_it(
     assert all(len(line) <= 160 for line in set(after.splitlines()) - set(before.splitlines()))
     entries = update.entries_of(after)
     assert list(entries) == sorted(entries, key=catalogue.versions.numbers)
-    data = {**FILES, file: yaml.safe_load(after)}
+    data = {**FILES, file: load_shipped(after)}
     known = catalogue.build(data)
     assert release in getattr(known, file)
     assert data[file]["releases"][release].get("source", "known") in data[file]["sources"]

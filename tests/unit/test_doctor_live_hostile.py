@@ -4,10 +4,11 @@ import copy
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.doctor import live
+from tests.unit.fuzzing import FEW
 from tests.unit.test_doctor_live import GPU, GPU_SITE, RECORDED
 
 HEALTHY = {host: {**own, **GPU} for host, own in RECORDED.items()}
@@ -78,7 +79,7 @@ def lab_answers(draw, question):
 
 
 @pytest.mark.parametrize("question", sorted(HEALTHY["p1"]))
-@settings(max_examples=60)
+@FEW
 @given(st.data())
 def test_damaged_answers_give_faults_or_nothing(question, data):
     hosts = data.draw(lab_answers(question))
@@ -87,7 +88,7 @@ def test_damaged_answers_give_faults_or_nothing(question, data):
         assert fault.host in hosts
 
 
-@settings(max_examples=100)
+@FEW
 @given(
     st.dictionaries(
         st.sampled_from(sorted(HEALTHY)),

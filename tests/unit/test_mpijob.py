@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from hvlab.base.errors import CheckError, HvlabError, UsageError
+from hvlab.base.yaml_files import load_shipped
 from hvlab.bench import manifests
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import run as hvlab
@@ -94,7 +95,7 @@ def written(*backends, **changes):
     """The files of a schedule, those of YAML read."""
     exported, _ = manifests.exportable(schedule(*backends, **changes))
     return {
-        name: yaml.safe_load(text) if name.endswith(".yml") else text
+        name: load_shipped(text) if name.endswith(".yml") else text
         for name, text in manifests.files(exported, "R")
     }
 

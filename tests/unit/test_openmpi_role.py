@@ -1,5 +1,6 @@
 """The parameter file of Open MPI: what the role writes, where, and what it refuses."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,30 +14,43 @@ from tests.unit.plays import play, program
 
 FILE = "/opt/hvlab/openmpi/distro/etc/openmpi-mca-params.conf"
 PLAY = """
-- hosts: localhost
+- hosts: all:!localhost
   gather_facts: false
   vars_files: [{role}/defaults/main.yml, {role}/vars/main.yml]
   tasks:
+    - ansible.builtin.include_vars: "{{{{ shown }}}}/{{{{ inventory_hostname }}}}.json"
     - ansible.builtin.import_tasks: "{role}/tasks/preflight.yml"
     - ansible.builtin.copy:
         content: "{{{{ __openmpi_parameter_files | to_json }}}}"
-        dest: "{{{{ shown }}}}"
+        dest: "{{{{ shown }}}}/{{{{ inventory_hostname }}}}"
         mode: "0600"
 """
 
 
-def written(tmp_path: Path, expect: int = 0, facts: object = None, **given: object) -> object:
-    """Return what the role would write of parameters; what it says where it refuses them."""
-    book, shown = tmp_path / "play.yml", tmp_path / "shown.json"
+def played(tmp_path: Path, hosts: dict[str, dict[str, object]], expect: int = 0) -> str:
+    """Have the role write parameters, or refuse them, for each of several hosts; return what it says."""
+    book = tmp_path / "play.yml"
     book.write_text(PLAY.format(role=ROOT / "roles/openmpi"))
-    variables = {"shown": str(shown), "ansible_facts": facts or {}, "__openmpi_release": "distro", **given}
-    printed = play(book, tmp_path, variables, expect=expect)
-    return yaml.safe_load(shown.read_text()) if expect == 0 else printed
+    for name, given in hosts.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(given))
+    variables = {"shown": str(tmp_path), "ansible_facts": {}, "__openmpi_release": "distro"}
+    return play(book, tmp_path, variables, "-i", f"{','.join(hosts)},", expect=expect)
 
 
 def test_parameters_go_where_open_mpi_reads_them(tmp_path: Path) -> None:
     given = {"mpi_yield_when_idle": True, "btl_tcp_sndbuf": 4096, "pml": "^cm", "btl": None}
-    (file,) = written(tmp_path, openmpi_parameters=given)
+    elsewhere = {"openmpi_parameters_file": "/opt/x.conf", "openmpi_shared": True}
+    hosts: dict[str, dict[str, object]] = {
+        "given": {"openmpi_parameters": given},
+        "none": {},
+        "distro": {"openmpi_method": "distro"},
+        "shared": {"openmpi_shared": True},
+        "elsewhere-none": elsewhere,
+        "elsewhere-one": {"openmpi_parameters": {"btl_tcp_links": 2}, **elsewhere},
+    }
+    played(tmp_path, hosts)
+    files = {name: json.loads((tmp_path / name).read_text()) for name in hosts}
+    (file,) = files["given"]
     assert file["path"] == FILE
     assert file["content"].encode().startswith(hvlab_packed.WRITTEN)
     assert file["content"].splitlines()[1:] == [
@@ -44,41 +58,35 @@ def test_parameters_go_where_open_mpi_reads_them(tmp_path: Path) -> None:
         "mpi_yield_when_idle = 1",
         "pml = ^cm",
     ]
-
-
-def test_without_parameters_a_file_without_them_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
-    (file,) = written(tmp_path)
+    # One without any takes the place of an earlier one.
+    (file,) = files["none"]
     assert (file["path"], file["content"].count("\n")) == (FILE, 1)
-    for of_others in ({"openmpi_method": "distro"}, {"openmpi_shared": True}):
-        assert written(tmp_path, **of_others) == []
-    for given in ({}, {"btl_tcp_links": 2}):
-        elsewhere = {"openmpi_parameters_file": "/opt/x.conf", "openmpi_shared": True}
-        (beside,) = written(tmp_path, openmpi_parameters=given, **elsewhere)
+    assert files["distro"] == files["shared"] == []
+    for count, name in enumerate(("elsewhere-none", "elsewhere-one")):
+        (beside,) = files[name]
         assert beside["path"] == "/opt/x.conf"
-        assert beside["content"].count("=") == len(given)
+        assert beside["content"].count("=") == count
 
 
-@pytest.mark.parametrize(
-    ("given", "observed"),
-    [
-        ({"openmpi_parameters": {"btl-tcp": 1}}, "btl-tcp must be a name"),
-        ({"openmpi_parameters": {"OMPI_MCA_btl": "tcp"}}, "OMPI_MCA_btl must be a name"),
-        (
-            {"openmpi_parameters": {"btl": "tcp\npml = ob1"}},
-            "btl must be a name of small letters, digits and _, with a",
-        ),
-        ({"openmpi_parameters": {"btl": ["tcp"]}}, "btl must be"),
-        ({"openmpi_parameters": {"btl": "tcp"}, "openmpi_shared": True}, "lab_shared_packs"),
-        ({"openmpi_parameters": {"btl": "tcp"}, "openmpi_method": "distro"}, "openmpi_method distro"),
-    ],
-)
-def test_parameters_that_would_not_be_read_are_refused(
-    tmp_path: Path, given: dict[str, object], observed: str
-) -> None:
-    refused = written(tmp_path, expect=2, **given)
-    assert "localhost: openmpi_parameters cannot be written: " in refused
-    assert observed in refused
-    assert "What to do:" in refused
+REFUSED: list[tuple[dict[str, object], str]] = [
+    ({"openmpi_parameters": {"btl-tcp": 1}}, "btl-tcp must be a name"),
+    ({"openmpi_parameters": {"OMPI_MCA_btl": "tcp"}}, "OMPI_MCA_btl must be a name"),
+    (
+        {"openmpi_parameters": {"btl": "tcp\npml = ob1"}},
+        "btl must be a name of small letters, digits and _, with a",
+    ),
+    ({"openmpi_parameters": {"btl": ["tcp"]}}, "btl must be"),
+    ({"openmpi_parameters": {"btl": "tcp"}, "openmpi_shared": True}, "lab_shared_packs"),
+    ({"openmpi_parameters": {"btl": "tcp"}, "openmpi_method": "distro"}, "openmpi_method distro"),
+]
+
+
+def test_parameters_that_would_not_be_read_are_refused(tmp_path: Path) -> None:
+    said = played(tmp_path, {f"n{n}": given for n, (given, _) in enumerate(REFUSED)}, expect=2)
+    for n, (_, observed) in enumerate(REFUSED):
+        refused = said.split(f"n{n}: openmpi_parameters cannot be written: ")[1].split("What to do:")
+        assert observed in refused[0]
+        assert len(refused) > 1
 
 
 def _node(text: str, info: str, parameters: dict[str, object]) -> Node:

@@ -49,6 +49,7 @@ class Hosts:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.cache = folder, folder / "cache"
+        folder.mkdir(exist_ok=True)
         (folder / "site.yml").write_text(PLAYBOOK)
         (folder / "build.yml").write_text(BUILD)
 
@@ -81,6 +82,23 @@ class Hosts:
 @pytest.fixture
 def hosts(tmp_path: Path) -> Hosts:
     return Hosts(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Hosts:
+    """Hosts of which n1 has built; its folder, kept beside it, is put back for each test."""
+    hosts = Hosts(tmp_path_factory.mktemp("pack") / "hosts")
+    hosts.play("--limit", "n1")
+    hosts.built()
+    shutil.copytree(hosts.folder, hosts.folder.with_name("kept"))
+    return hosts
+
+
+@pytest.fixture
+def built(kept: Hosts) -> Hosts:
+    shutil.rmtree(kept.folder)
+    shutil.copytree(kept.folder.with_name("kept"), kept.folder)
+    return kept
 
 
 def test_one_host_of_each_system_builds(hosts: Hosts) -> None:
@@ -128,110 +146,102 @@ def test_a_failed_build_is_named_by_those_who_wait_for_it(hosts: Hosts) -> None:
     assert hosts.builders() == {"n3": "n3"}
 
 
-def test_a_damaged_pack_is_built_again(hosts: Hosts) -> None:
-    hosts.play("--limit", "n1")
-    archive = next((hosts.cache / "packs").glob("tool-*.tar.gz"))
+def test_a_damaged_pack_is_built_again(built: Hosts) -> None:
+    archive = next((built.cache / "packs").glob("tool-*.tar.gz"))
     archive.write_bytes(archive.read_bytes()[:-1])
-    printed = hosts.play("--limit", "n2")
+    printed = built.play("--limit", "n2")
     assert f"{archive.name} in the controller's cache is damaged" in " ".join(printed.split())
-    assert hosts.builders() == {"n1": "n1", "n2": "n2"}
-    assert CHANGED.findall(hosts.play("--limit", "n1,n2")) == [("n1", "0"), ("n2", "0")]
+    assert built.builders() == {"n1": "n1", "n2": "n2"}
+    assert CHANGED.findall(built.play("--limit", "n1,n2")) == [("n1", "0"), ("n2", "0")]
 
 
-def test_a_file_overwritten_with_the_same_size_is_mended_and_named(hosts: Hosts) -> None:
-    hosts.play("--limit", "n1,n2")
-    (hosts.folder / "n2/tool/builder").write_text("xx")
-    printed = " ".join(hosts.play("--limit", "n1,n2", "-v").split())
+def test_a_file_overwritten_with_the_same_size_is_mended_and_named(built: Hosts) -> None:
+    built.play("--limit", "n2")
+    (built.folder / "n2/tool/builder").write_text("xx")
+    printed = " ".join(built.play("--limit", "n1,n2", "-v").split())
     assert "n2/tool/builder - has another content than was installed" in printed
-    assert hosts.builders() == {"n1": "n1", "n2": "n1"}
-    assert CHANGED.findall(hosts.play("--limit", "n1,n2")) == [("n1", "0"), ("n2", "0")]
+    assert built.builders() == {"n1": "n1", "n2": "n1"}
+    assert CHANGED.findall(built.play("--limit", "n1,n2")) == [("n1", "0"), ("n2", "0")]
 
 
-def test_what_a_killed_run_left_beside_an_installed_pack_goes(hosts: Hosts) -> None:
-    hosts.play("--limit", "n1")
-    archive = hosts.folder / "n1/.tool.pack-killed"
+def test_what_a_killed_run_left_beside_an_installed_pack_goes(built: Hosts) -> None:
+    archive = built.folder / "n1/.tool.pack-killed"
     archive.mkdir()
     (archive / "pack.tar.gz").touch()
-    assert CHANGED.findall(hosts.play("--limit", "n1", "--check")) == [("n1", "1")]
+    assert CHANGED.findall(built.play("--limit", "n1", "--check")) == [("n1", "1")]
     assert archive.exists()
-    assert CHANGED.findall(hosts.play("--limit", "n1")) == [("n1", "1")]
+    assert CHANGED.findall(built.play("--limit", "n1")) == [("n1", "1")]
     assert not archive.exists()
-    assert CHANGED.findall(hosts.play("--limit", "n1")) == [("n1", "0")]
+    assert CHANGED.findall(built.play("--limit", "n1")) == [("n1", "0")]
 
 
-def test_a_mirror_is_asked_first_and_its_sum_checked(hosts: Hosts) -> None:
-    hosts.play("--limit", "n1")
-    mirror = hosts.folder / "mirror"
-    shutil.copytree(hosts.cache / "packs", mirror)
-    assert "source: mirror" in hosts.play("--limit", "n2", "-v", lab_pack_mirror=str(mirror))
-    shutil.rmtree(hosts.folder / "n2/tool")
+def test_a_mirror_is_asked_first_and_its_sum_checked(built: Hosts) -> None:
+    mirror = built.folder / "mirror"
+    shutil.copytree(built.cache / "packs", mirror)
+    assert "source: mirror" in built.play("--limit", "n2", "-v", lab_pack_mirror=str(mirror))
+    shutil.rmtree(built.folder / "n2/tool")
     copy = next(mirror.glob("tool-*.tar.gz"))
     copy.write_bytes(b"x" * copy.stat().st_size)
-    printed = " ".join(hosts.play("--limit", "n2", "-v", lab_pack_mirror=str(mirror)).split())
+    printed = " ".join(built.play("--limit", "n2", "-v", lab_pack_mirror=str(mirror)).split())
     assert "source: controller" in printed
     assert f"n2: {copy} cannot be used: its sha256 is" in printed
-    assert hosts.builders() == {"n1": "n1", "n2": "n1"}
-    assert sorted(path.name for path in (hosts.folder / "n2").iterdir()) == [".tool.manifest", "tool"]
+    assert built.builders() == {"n1": "n1", "n2": "n1"}
+    assert sorted(path.name for path in (built.folder / "n2").iterdir()) == [".tool.manifest", "tool"]
 
 
-def test_a_shared_folder_has_each_pack_once(hosts: Hosts) -> None:
-    shared = hosts.folder / "shared"
-    hosts.play("--limit", "n1")
-    printed = hosts.play("--limit", "n1,n2,n4", "-i", "n4,", "-v", lab_shared_packs=str(shared))
+def test_a_shared_folder_has_each_pack_once(built: Hosts) -> None:
+    shared = built.folder / "shared"
+    printed = built.play("--limit", "n1,n2,n4", "-i", "n4,", "-v", lab_shared_packs=str(shared))
     assert printed.count("source: controller") == printed.count("source: shared folder") == 1
     (pack,) = (path for path in shared.iterdir() if path.is_dir())
-    places = [hosts.folder / name / "tool" for name in ("n2", "n4")]
+    places = [built.folder / name / "tool" for name in ("n2", "n4")]
     assert [place.resolve() for place in places] == [pack, pack]
-    assert sorted(path.name for path in (hosts.folder / "n2").iterdir()) == ["tool"]
-    again = CHANGED.findall(hosts.play("--limit", "n1,n2,n4", "-i", "n4,", lab_shared_packs=str(shared)))
+    assert sorted(path.name for path in (built.folder / "n2").iterdir()) == ["tool"]
+    again = CHANGED.findall(built.play("--limit", "n1,n2,n4", "-i", "n4,", lab_shared_packs=str(shared)))
     assert again == [("n1", "0"), ("n2", "0"), ("n4", "0")]
     # Who wants a folder of its own again gets it.
     shutil.rmtree(shared)
-    hosts.play("--limit", "n2")
+    built.play("--limit", "n2")
     assert not places[0].is_symlink()
-    assert hosts.builders()["n2"] == "n1"
+    assert built.builders()["n2"] == "n1"
 
 
-def test_a_damaged_pack_in_a_shared_folder_is_put_right_once(hosts: Hosts) -> None:
-    shared = {"lab_shared_packs": str(hosts.folder / "shared")}
-    hosts.play("--limit", "n1,n2", **shared)
-    hosts.play("--limit", "n2", **shared)
-    (hosts.folder / "n2/tool/builder").write_text("xx")
-    printed = " ".join(hosts.play("--limit", "n2", "-v", **shared).split())
+def test_a_damaged_pack_in_a_shared_folder_is_put_right_once(built: Hosts) -> None:
+    shared = {"lab_shared_packs": str(built.folder / "shared")}
+    built.play("--limit", "n2", **shared)
+    (built.folder / "n2/tool/builder").write_text("xx")
+    printed = " ".join(built.play("--limit", "n2", "-v", **shared).split())
     assert "/builder - has another content than was installed" in printed
-    assert hosts.builders() == {"n1": "n1", "n2": "n1"}
+    assert built.builders() == {"n1": "n1", "n2": "n1"}
 
 
-def test_a_host_builds_in_a_folder_of_its_own_not_in_the_shared_one(hosts: Hosts) -> None:
-    shared = {"lab_shared_packs": str(hosts.folder / "shared")}
-    hosts.play("--limit", "n1", **shared)
-    hosts.play("--limit", "n2", **shared)
-    shutil.rmtree(hosts.cache)
-    shutil.rmtree(hosts.folder / "n1")
-    pack = (hosts.folder / "n2/tool").resolve()
+def test_a_host_builds_in_a_folder_of_its_own_not_in_the_shared_one(built: Hosts) -> None:
+    shared = {"lab_shared_packs": str(built.folder / "shared")}
+    built.play("--limit", "n2", **shared)
+    shutil.rmtree(built.cache)
+    shutil.rmtree(built.folder / "n1")
+    pack = (built.folder / "n2/tool").resolve()
     (pack / "builder").unlink()
-    hosts.play("--limit", "n2", **shared)
-    assert hosts.built() == ["n2"]
-    assert not (hosts.folder / "n2/tool").is_symlink()
+    built.play("--limit", "n2", **shared)
+    assert built.built() == ["n2"]
+    assert not (built.folder / "n2/tool").is_symlink()
     assert not (pack / "builder").exists()
 
 
-def test_a_shared_folder_that_differs_between_hosts_is_named(hosts: Hosts) -> None:
-    hosts.play("--limit", "n1")
+def test_a_shared_folder_that_differs_between_hosts_is_named(built: Hosts) -> None:
     different = {"lab_shared_packs": "{{ folder }}/{{ inventory_hostname }}/shared"}
-    printed = " ".join(hosts.play("--limit", "n2,n4", "-i", "n4,", expect=2, **different).split())
+    printed = " ".join(built.play("--limit", "n2,n4", "-i", "n4,", expect=2, **different).split())
     assert "which another host unpacked, is not there" in printed
     assert "is the same folder on all hosts (lab_shared_packs)" in printed
 
 
-def test_a_shared_folder_that_others_may_write_to_is_refused(hosts: Hosts) -> None:
-    hosts.play("--limit", "n1")
-    shared = hosts.folder / "shared"
+def test_a_shared_folder_that_others_may_write_to_is_refused(built: Hosts) -> None:
+    shared = built.folder / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    printed = " ".join(hosts.play("--limit", "n2", expect=2, lab_shared_packs=str(shared)).split())
+    printed = " ".join(built.play("--limit", "n2", expect=2, lab_shared_packs=str(shared)).split())
     assert f"everybody may write to {shared}" in printed
-    assert not (hosts.folder / "n2/tool").exists()
+    assert not (built.folder / "n2/tool").exists()
 
 
 def test_what_is_built_on_a_shared_pack_is_no_pack_for_labs_without_one(hosts: Hosts) -> None:

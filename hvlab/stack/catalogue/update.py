@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from hvlab.base.errors import HvlabError
+from hvlab.base.yaml_files import load_shipped
 from hvlab.stack.catalogue.differences import SOURCES, Difference
 from hvlab.stack.resolver import versions
 
@@ -180,4 +181,4 @@ def _end(lines: list[str], release: str) -> int:
 
 def entries_of(text: str) -> dict[str, Any]:
     """Return the releases of a catalogue file's text."""
-    return dict(yaml.safe_load(text)["releases"])
+    return dict(load_shipped(text)["releases"])

@@ -67,8 +67,15 @@ def files(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
         path = folder / f"{name}.yml"
         if not path.is_file():
             raise CatalogueError(f"the catalogue lacks {path}", remedy="install hvlab again: `make install`")
-        data[name] = read_shipped(path)
+        status = path.stat()
+        data[name] = _content(path, status.st_mtime_ns, status.st_size)
     return data
+
+
+@cache
+def _content(path: Path, _changed: int, _size: int) -> dict[str, Any]:
+    content: dict[str, Any] = read_shipped(path)
+    return content
 
 
 @cache
