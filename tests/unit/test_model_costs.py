@@ -44,7 +44,7 @@ def test_the_shapes_on_eight_ranks_are_the_published_ones(collective, algorithm,
 
 def test_the_table_above_holds_every_algorithm():
     marks = test_the_shapes_on_eight_ranks_are_the_published_ones.pytestmark
-    assert [row[:2] for row in marks[0].args[1]] == ALGORITHMS
+    assert sorted(row[:2] for row in marks[0].args[1]) == sorted(ALGORITHMS)
 
 
 def test_a_tree_of_any_number_has_the_rounds_of_the_next_power_of_two():

@@ -11,11 +11,7 @@ algorithm runs over the hosts. That holds for a hierarchical allreduce; a flat r
 same form, as its messages and its volume across the slow links grow linearly with those of a ring over the
 hosts.
 
-Sources:
-    Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, IJHPCA 19
-    (2005), sections 4.1-4.5: recursive doubling, recursive halving, ring, binomial tree, Bruck, pairwise.
-    Patarasuk, Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations, JPDC 69 (2009):
-    2(n-1)/n is the least volume that an allreduce can have, and the ring has it.
+Sources (those of the algorithms are in `hvlab/workloads/operations.py`):
     Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation
     Performance, IPDPS 2000: levels of a network, each with a cost of its own.
     nccl-tests, doc/PERFORMANCE.md: sizes, and the same factors as busbw/algbw.
@@ -23,18 +19,10 @@ Sources:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hvlab.base.errors import UsageError
-
-
-@dataclass(frozen=True)
-class Shape:
-    """``messages`` that follow one another, and ``volume`` in buffers, of an algorithm on n ranks."""
-
-    messages: float
-    volume: float
+from hvlab.workloads.operations import OPERATIONS, Shape
 
 
 @dataclass(frozen=True)
@@ -51,68 +39,7 @@ class CostTerms:
         return self.start_s + self.latency_s + self.bandwidth_s
 
 
-def _rounds(ranks: int) -> int:
-    """Return log2 of the ranks, rounded up."""
-    return (ranks - 1).bit_length()
-
-
-def _part(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
-def _ring_allreduce(ranks: int) -> Shape:
-    """Reduce-scatter and allgather round a ring: 2(n-1) messages, volume 2(n-1)/n."""
-    return Shape(2 * (ranks - 1), 2 * _part(ranks))
-
-
-def _tree_allreduce(ranks: int) -> Shape:
-    """Recursive doubling: log2 n messages of the whole buffer.
-
-    A binomial reduce and broadcast takes twice as many: the same curve, with half of this alpha and beta.
-    """
-    return Shape(_rounds(ranks), _rounds(ranks))
-
-
-def _halving_allreduce(ranks: int) -> Shape:
-    """Rabenseifner's: recursive halving, then doubling: 2 log2 n messages, volume 2(n-1)/n.
-
-    Exact for powers of two; others cost some more, which is left out here.
-    """
-    return Shape(2 * _rounds(ranks), 2 * _part(ranks))
-
-
-def _ring(ranks: int) -> Shape:
-    """Ring, or pairwise exchange: n-1 messages, volume (n-1)/n."""
-    return Shape(ranks - 1, _part(ranks))
-
-
-def _doubling(ranks: int) -> Shape:
-    """Recursive doubling or halving: log2 n messages, volume (n-1)/n."""
-    return Shape(_rounds(ranks), _part(ranks))
-
-
-def _bruck(ranks: int) -> Shape:
-    """Bruck's alltoall: log2 n messages of half the buffer."""
-    return Shape(_rounds(ranks), _rounds(ranks) / 2)
-
-
-def _binomial(ranks: int) -> Shape:
-    """Binomial tree: log2 n messages of the whole buffer."""
-    return Shape(_rounds(ranks), _rounds(ranks))
-
-
-def _scattered(ranks: int) -> Shape:
-    """Broadcast of a long message: binomial scatter, then allgather round a ring."""
-    return Shape(_rounds(ranks) + ranks - 1, 2 * _part(ranks))
-
-
-SHAPES: Mapping[str, Mapping[str, Callable[[int], Shape]]] = {
-    "allreduce": {"ring": _ring_allreduce, "tree": _tree_allreduce, "halving": _halving_allreduce},
-    "reducescatter": {"ring": _ring, "tree": _doubling},
-    "allgather": {"ring": _ring, "tree": _doubling},
-    "alltoall": {"ring": _ring, "tree": _bruck},
-    "broadcast": {"ring": _scattered, "tree": _binomial},
-}
+SHAPES = {name: operation.algorithms for name, operation in OPERATIONS.items() if operation.algorithms}
 COLLECTIVES = frozenset(SHAPES)
 
 
