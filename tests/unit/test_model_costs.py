@@ -60,12 +60,6 @@ def test_a_ring_of_known_terms():
     assert terms.seconds == pytest.approx(3e-3 + 180e-6 + 1.5e-3)
 
 
-def test_bandwidth_in_gigabytes():
-    cost = Cost("allreduce", "ring", 15e-6, 8e-11)
-    assert cost.bandwidth_gb_per_s == pytest.approx(12.5)
-    assert Cost("allreduce", "ring", 15e-6, 0).bandwidth_gb_per_s is None
-
-
 @given(costs, ranks, ranks, sizes, sizes)
 def test_more_ranks_or_bytes_never_cost_less(cost, one, other, small, large):
     few, many = sorted((one, other))

@@ -243,7 +243,7 @@ def test_sizes_too_small_show_no_bandwidth():
     flat = [SweepPoint(ranks, size, 1e-3 + 1e-5 * ranks) for ranks in (2, 3, 4) for size in (64, 32, 16)]
     found = fit(replace(sweep(RING), points=tuple(flat)))
     assert isinstance(found, Fit)
-    assert found.cost.bandwidth_gb_per_s is None or found.cost.bandwidth_gb_per_s > 10
+    assert found.cost.beta_s_per_byte < 1e-10
     assert "narrow_sizes" in keys(found)
 
 
@@ -304,7 +304,6 @@ def test_the_figures_of_one_machine_give_a_plausible_bandwidth():
     assert found.constant_s == pytest.approx(1e-3, rel=0.2)
     # Between what the middle and the largest size show by themselves: the cache makes two regimes of one.
     slopes = [size / (time - found.constant_s) / 1e9 for size, time in points[1:]]
-    assert found.cost.bandwidth_gb_per_s is not None
-    assert min(slopes) < found.cost.bandwidth_gb_per_s < max(slopes)
+    assert min(slopes) < 1e-9 / found.cost.beta_s_per_byte < max(slopes)
     assert found.error.worst > 0.2
     assert {"few_counts", "start_or_latency"} <= keys(found)

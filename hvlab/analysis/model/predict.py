@@ -107,7 +107,6 @@ def check(training: Training, base: Step, fitted: Fit) -> PredictionCheck:
         float(drawn[0]),
         largest.seconds,
         noise,
-        used.sweep.ranks[-1],
         smaller.steps[-1].ranks,
     )
 
@@ -171,15 +170,11 @@ def _steps(model: _Model, checked: PredictionCheck, numbers: Sequence[int]) -> l
     low, high = np.percentile(whole[1:], _BAND, axis=0)
     slowest, fastest = np.percentile(speed[1:], _BAND, axis=0)
     step, speedup = whole[0] * np.exp(shift), speed[0] / np.exp(shift)
-    waited, more = exposed(own, model.costs, ranks, model.exposure)
+    _, more = exposed(own, model.costs, ranks, model.exposure)
     rows = {
         "step_s": step,
         "low_s": np.minimum(low * shorter, step),
         "high_s": np.maximum(high * longer, step),
-        "own_s": own.own(ranks),
-        "waiting_s": model.exposure.jitter[0] * own.waiting(ranks),
-        "communication_s": own.communication(model.costs[:1], ranks)[0],
-        "exposed_s": waited[0],
         "beyond_backward_s": more[0],
         "speedup": speedup,
         "speedup_low": np.minimum(slowest / longer, speedup),
