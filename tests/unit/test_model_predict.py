@@ -20,7 +20,7 @@ from hvlab.results.configurations import Configuration, Repeats
 from tests.unit.synthetic import RING, SIZES, SWEPT, configuration, fitted, measured, phrase, swept, trained
 
 BYTES = 4e6
-TREE = Cost("allreduce", "tree", 20e-6, 1e-9, 1e-3)
+TREE = Cost("tree", 20e-6, 1e-9, 1e-3)
 
 
 def training_of(configurations, **wanted):
@@ -216,7 +216,7 @@ def test_the_slowest_of_several_ranks_is_waited_for():
 
 
 def test_several_ranks_on_several_hosts_have_two_levels():
-    cost = Cost("allreduce", "ring", 20e-6, 1e-9, 1e-3, inner_s_per_byte=0.5e-9, slots=4)
+    cost = Cost("ring", 20e-6, 1e-9, 1e-3, inner_s_per_byte=0.5e-9, slots=4)
     configurations = {}
     for size in SIZES:
         for hosts in (2, 3, 4):

@@ -28,8 +28,7 @@ def matching(fits: Iterable[Fit], training: Training) -> Fit | None:
     fitting = [
         fit
         for fit in fits
-        if fit.sweep.collective == "allreduce"
-        and fit.sweep.backend == training.backend
+        if fit.sweep.backend == training.backend
         and (fit.sweep.topology, fit.sweep.slots) == (training.topology, training.slots)
         and _device(fit, training)
     ]

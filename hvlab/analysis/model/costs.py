@@ -1,9 +1,8 @@
-"""What a collective costs in the latency and bandwidth (alpha-beta) model.
+"""What an allreduce costs in the latency and bandwidth (alpha-beta) model.
 
 A message of S bytes takes alpha + S * beta; an algorithm is described by how many messages follow one another
-(`messages`) and how often the buffer crosses a rank's link (`volume`), both for n ranks. S is the size as
-nccl-tests counts it: the whole buffer of allreduce, broadcast and reduce-scatter, what a rank holds at the
-end of allgather, what it sends in all to alltoall. The time of the additions themselves is part of beta.
+(`messages`) and how often the buffer of S bytes crosses a rank's link (`volume`), both for n ranks. The time
+of the additions themselves is part of beta.
 
 Several ranks on each of several hosts make two levels. With a fixed number of ranks a host, what happens
 inside a host costs the same however many hosts there are: a start and a time a byte. Between hosts the
@@ -11,18 +10,27 @@ algorithm runs over the hosts. That holds for a hierarchical allreduce; a flat r
 same form, as its messages and its volume across the slow links grow linearly with those of a ring over the
 hosts.
 
-Sources (those of the algorithms are in `hvlab/workloads/operations.py`):
+Sources:
+    Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, IJHPCA 19
+    (2005), section 4.5: recursive doubling, recursive halving, ring.
+    Patarasuk, Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations, JPDC 69 (2009):
+    2(n-1)/n is the least volume that an allreduce can have, and the ring has it.
     Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation
     Performance, IPDPS 2000: levels of a network, each with a cost of its own.
-    nccl-tests, doc/PERFORMANCE.md: sizes, and the same factors as busbw/algbw.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hvlab.base.errors import UsageError
-from hvlab.workloads.operations import OPERATIONS, Shape
+
+@dataclass(frozen=True)
+class Shape:
+    """``messages`` that follow one another, and ``volume`` in buffers, of an algorithm on n ranks."""
+
+    messages: float
+    volume: float
 
 
 @dataclass(frozen=True)
@@ -39,30 +47,43 @@ class CostTerms:
         return self.start_s + self.latency_s + self.bandwidth_s
 
 
-SHAPES = {name: operation.algorithms for name, operation in OPERATIONS.items() if operation.algorithms}
-COLLECTIVES = frozenset(SHAPES)
+def _rounds(ranks: int) -> int:
+    """Return log2 of the ranks, rounded up."""
+    return (ranks - 1).bit_length()
 
 
-def shape(collective: str, algorithm: str, ranks: int) -> Shape:
-    """Return what an algorithm does on that many ranks; on one rank it sends nothing."""
-    try:
-        return SHAPES[collective][algorithm](ranks)
-    except KeyError:
-        known = ", ".join(f"{name} ({', '.join(algorithms)})" for name, algorithms in SHAPES.items())
-        raise UsageError(
-            f"there is no cost of a {algorithm} {collective}", remedy=f"known are: {known}"
-        ) from None
+def _ring(ranks: int) -> Shape:
+    """Reduce-scatter and allgather round a ring: 2(n-1) messages, volume 2(n-1)/n."""
+    return Shape(2 * (ranks - 1), 2 * (ranks - 1) / ranks)
+
+
+def _tree(ranks: int) -> Shape:
+    """Recursive doubling: log2 n messages of the whole buffer.
+
+    A binomial reduce and broadcast takes twice as many: the same curve, with half of this alpha and beta.
+    """
+    return Shape(_rounds(ranks), _rounds(ranks))
+
+
+def _halving(ranks: int) -> Shape:
+    """Rabenseifner's: recursive halving, then doubling: 2 log2 n messages, volume 2(n-1)/n.
+
+    Exact for powers of two; others cost some more, which is left out here.
+    """
+    return Shape(2 * _rounds(ranks), 2 * (ranks - 1) / ranks)
+
+
+ALGORITHMS: Mapping[str, Callable[[int], Shape]] = {"ring": _ring, "tree": _tree, "halving": _halving}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Alpha, beta and the start of each operation (for Horovod, its cycle) of a collective; SI units.
+    """Alpha, beta and the start of each operation (for Horovod, its cycle) of an allreduce; SI units.
 
     With several ranks a host (``slots``), alpha and beta are those between hosts; what happens inside a host
     is part of the start, and ``inner_s_per_byte``.
     """
 
-    collective: str
     algorithm: str
     alpha_s: float
     beta_s_per_byte: float
@@ -72,7 +93,7 @@ class Cost:
 
     def terms(self, ranks: int, size_bytes: float, *, operations: int = 1) -> CostTerms:
         """Return where the time of so many bytes goes, sent by so many operations."""
-        done = shape(self.collective, self.algorithm, max(1, ranks // self.slots))
+        done = ALGORITHMS[self.algorithm](max(1, ranks // self.slots))
         return CostTerms(
             operations * self.constant_s,
             operations * done.messages * self.alpha_s,
