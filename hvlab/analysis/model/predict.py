@@ -30,7 +30,6 @@ def predictions(
     configurations: Mapping[Configuration, Repeats],
     fits: Iterable[Fit | NoFit],
     *,
-    ranks: Sequence[int] = RANKS,
     virtual: bool = False,
 ) -> list[Prediction | NoPrediction]:
     """Return a prediction of every training, topology and scaling that was measured, or why there is none.
@@ -39,7 +38,7 @@ def predictions(
     """
     fitted = tuple(one for one in fits if isinstance(one, Fit))
     return [
-        predict(training, matching(fitted, training), ranks=ranks, virtual=virtual)
+        predict(training, matching(fitted, training), virtual=virtual)
         for training in trainings(configurations)
     ]
 
