@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hvlab.analysis.model import dominant
-from hvlab.analysis.model.choice import matching
 from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit
+from hvlab.analysis.model.predict import matching
 from hvlab.analysis.model.sweep import ALLREDUCE
 from hvlab.analysis.model.training import Training
 from hvlab.lab.backends import SERIAL

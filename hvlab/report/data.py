@@ -18,8 +18,7 @@ from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.samples import samples_of
 from hvlab.results.store import UNKNOWN, Record, Run, Store
 from hvlab.statistics.sequential import compare_in_looks
-from hvlab.statistics.two_runs import compare_two_runs
-from hvlab.statistics.verdict import Pair, Verdict, compare_all
+from hvlab.statistics.verdict import Pair, Verdict, compare_all, compare_two_runs
 from hvlab.workloads.case import InfeasibleCase
 from hvlab.workloads.operations import COLLECTIVES
 from hvlab.workloads.samples import Iterations

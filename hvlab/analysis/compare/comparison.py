@@ -11,8 +11,7 @@ from hvlab.base.errors import UsageError, unknown
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import interval, verdict
 from hvlab.statistics.interval import Interval
-from hvlab.statistics.two_runs import compare_two_runs
-from hvlab.statistics.verdict import Pair, Verdict
+from hvlab.statistics.verdict import Pair, Verdict, compare_two_runs
 from hvlab.workloads.metrics import METRICS
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from hvlab.analysis.model.choice import matching
 from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit, NoFit
+from hvlab.analysis.model.predict import matching
 from hvlab.analysis.model.step import basis
 from hvlab.analysis.model.sweep import ALLREDUCE
 from hvlab.analysis.model.training import Step, Training, trainings
