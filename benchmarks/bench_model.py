@@ -93,9 +93,9 @@ class Law:
         return compute + waiting + self.overhead_s + max(self.exposed * whole, whole - BACKWARD * compute)
 
 
-RING = Cost("allreduce", "ring", 30e-6, 1e-9, 1e-3)
-TREE = Cost("allreduce", "tree", 100e-6, 1e-9, 1e-3)
-HALVING = Cost("allreduce", "halving", 100e-6, 1e-9, 1e-3)
+RING = Cost("ring", 30e-6, 1e-9, 1e-3)
+TREE = Cost("tree", 100e-6, 1e-9, 1e-3)
+HALVING = Cost("halving", 100e-6, 1e-9, 1e-3)
 # The place of a scenario is part of its seed: a new one comes last.
 SCENARIOS: Mapping[str, Law] = {
     "ring": Law(RING),
@@ -142,7 +142,7 @@ def simulated(
         spread = law.compute_s * law.jitter * np.sqrt(draw.chisquare(STEPS - 1) / (STEPS - 1))
         steps.append(Step(ranks, tuple(times), sent_bytes=law.size_bytes, jitter_s=float(spread)))
     slots = law.cost.slots
-    sweep = Sweep("allreduce", "mpi", "mpirun", topology, (), tuple(points), slots=slots)
+    sweep = Sweep("mpi", "mpirun", topology, (), tuple(points), slots=slots)
     training = Training(
         "t", "mpi", "mpirun", topology, law.scaling, (), tuple(steps[1:]), steps[0], slots=slots
     )

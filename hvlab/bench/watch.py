@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 from hvlab.base.errors import UsageError
 from hvlab.bench.progress import RunProgress, read
 from hvlab.results import searches
-from hvlab.results.database import DamagedStoreError
 from hvlab.results.lock import holder
 from hvlab.results.store import Record, Run, Store
 from hvlab.statistics.looks import LOOKS
@@ -143,7 +141,7 @@ class Watch:
         if self.search and state not in _GOING and (following := self.search.run()):
             (self.store, self.run_id), self._written = following, None
             state, run, progress = _state(self.store, self.run_id)
-        written = self._written_at()
+        written = self.store.written_at(self.run_id)
         if written != self._written:
             records = self.store.records(self.run_id)
             self._spec = self.store.spec(self.run_id)[1]
@@ -152,11 +150,6 @@ class Watch:
             self._written = written
         folder = self.search.folder if self.search else None
         return View(run, state, progress, self._cases, self._judged, self._spec, folder, searching)
-
-    def _written_at(self) -> int:
-        """Return when the store was last written, in nanoseconds."""
-        file = self.store.folder / "hvlab.db"
-        return file.stat().st_mtime_ns if file.exists() else 0
 
 
 def current(results: Store) -> Watch:
@@ -197,11 +190,7 @@ def named(results: Store, run_id: str) -> Watch:
 def _searching(folder: Path, results: Store) -> Iterator[tuple[str, Watch]]:
     """Yield the last run of a search, with when it began, if that search goes on."""
     store = Store(folder)
-    runs: list[Run] = []
-    # A search whose store is damaged cannot go on.
-    with suppress(DamagedStoreError):
-        runs = store.runs()
-    for last in runs[-1:]:
+    for last in store.runs()[-1:]:
         state, run, progress = _state(store, last.run_id)
         if progress is not None:
             search = Search(folder, results, run.lab, (progress.machine, progress.pid))

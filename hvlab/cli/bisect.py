@@ -94,7 +94,7 @@ def command(
         ],
     )
     place = folder_of(asked, store.folder, restart=restart)
-    if (place / "hvlab.db").exists():
+    if place.is_dir():
         click.echo(f"resuming the search in {place}", err=True)
     result = bisect(asked, store, place, keep=keep, note=lambda text: click.echo(text, err=True))
     click.echo(json.dumps(result.as_json(), indent=1) if output_format == "json" else result.markdown())

@@ -15,8 +15,7 @@ from rich.console import Console
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError, some
 from hvlab.cli import doctor_prove, provision
 from hvlab.doctor import live
-from hvlab.doctor.live.fault import HostFault
-from hvlab.doctor.live.site import Member, Site
+from hvlab.doctor.live.site import HostFault, Member, Site
 from hvlab.health.ask import put
 from hvlab.lab import inventory as inventories
 from hvlab.lab.folders import folders

@@ -15,7 +15,6 @@ from hvlab.cli import candidates, options
 from hvlab.results import formats, samples, tables
 from hvlab.results.formats import MeasuredRun, importing
 from hvlab.results.formats.records import LaunchOverrides
-from hvlab.results.rebuild import rebuild
 from hvlab.results.store import FIELDS, Record, Store
 from hvlab.results.summary import failures, sections
 from hvlab.workloads.outcome import ending
@@ -136,24 +135,23 @@ def export_run(
     return 0
 
 
-@command.command("rebuild", short_help="Rebuild a damaged store from the raw files beside it.")
+@command.command("rebuild", short_help="Make the index of the runs anew.")
 @options.results
 def rebuild_store(*, folder: Path | None) -> int:
-    """Rebuild a damaged store from the raw files beside it.
+    """Make the index of the runs anew, and name what their folders do not say.
 
-    The damaged one is kept under another name. What it still says of runs whose raw files are gone is taken
-    over.
+    Any command makes it where it is gone or damaged: the folders of the runs hold everything.
     """
-    place = results_dir(folder)
-    rebuilt = rebuild(place)
-    click.echo(f"{place / 'hvlab.db'} is new: {rebuilt.runs} runs, {rebuilt.records} records")
-    if rebuilt.kept:
-        click.echo(f"the store that was there is kept: {rebuilt.kept}")
-    if rebuilt.lost:
-        click.echo(f"{rebuilt.lost} rows could not be read: their cases are not in it", err=True)
-    for run_id in rebuilt.bare:
-        click.echo(f"{place / 'runs' / run_id} has files, but does not say what was asked", err=True)
-    return 1 if rebuilt.lost or rebuilt.bare else 0
+    store = Store(results_dir(folder))
+    records, unread = store.rebuild()
+    known = {run.run_id for run in store.runs()}
+    click.echo(f"{store.folder / 'hvlab.db'} is new: {len(known)} runs, {records} records")
+    if unread:
+        click.echo(f"{unread} lines of {store.folder}/runs/*/store.jsonl cannot be read", err=True)
+    bare = [each for each in sorted((store.folder / "runs").glob("*/")) if each.name not in known]
+    for each in bare:
+        click.echo(f"{each} has files, but does not say what was asked", err=True)
+    return 1 if unread or bare else 0
 
 
 @command.command("import", short_help="Import the output of nccl-tests, OSU or a training as a new run.")

@@ -138,7 +138,7 @@ def command(
     if not host_settings and not os.access(output.absolute().parent, os.W_OK):
         raise UsageError(f"{output} cannot be written there", remedy="choose another --output")
     place = folder_of(request, store.folder, restart=restart)
-    if (place / "hvlab.db").exists():
+    if place.is_dir():
         _note(f"resuming the search in {place}")
     result = (tune_hosts if host_settings else tune)(request, store, place, note=_note)
     _print(result, store, place, output_format)

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from hvlab.base import process
 from hvlab.base.errors import HvlabError
-from hvlab.base.files import sync, write_file
-from hvlab.base.key_files import key_whole, public_whole
+from hvlab.base.files import key_whole, public_whole, sync, write_file
 
 # So far may a host's clock be behind, for instance where it keeps local time.
 BACKDATED = timedelta(days=1)

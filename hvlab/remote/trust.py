@@ -16,8 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hvlab.base.errors import UsageError
-from hvlab.base.files import write_file
-from hvlab.base.key_files import key_whole
+from hvlab.base.files import key_whole, write_file
 from hvlab.base.paths import trust_dir
 from hvlab.remote.ssh_keys import (
     KEY_REMEDY,

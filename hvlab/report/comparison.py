@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hvlab.analysis.model import dominant
-from hvlab.analysis.model.choice import matching
 from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit
+from hvlab.analysis.model.predict import matching
+from hvlab.analysis.model.sweep import ALLREDUCE
 from hvlab.analysis.model.training import Training
 from hvlab.lab.backends import SERIAL
 from hvlab.report import labels
@@ -103,10 +104,10 @@ def _order(training: Training) -> tuple[str, str, str, str, tuple[int, str]]:
 
 def collectives(fits: Sequence[Fit]) -> list[Split]:
     """Return the parts of the smallest and the largest message of each sweep, by the model."""
-    names = labels.Names((fit.sweep.collective, fit.sweep.params) for fit in fits)
+    names = labels.Names((ALLREDUCE, fit.sweep.params) for fit in fits)
     return [
         Split(
-            names.name(fit.sweep.collective, fit.sweep.params), fit.sweep.backend,
+            names.name(ALLREDUCE, fit.sweep.params), fit.sweep.backend,
             (fit.sweep.topology, "", fit.sweep.slots), dominant.collective(fit, fit.sweep.ranks[-1], size),
         )
         for fit in fits

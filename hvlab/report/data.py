@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hvlab.analysis.model.costs import COLLECTIVES
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.answers.shapes import HostAnswer
@@ -19,9 +18,9 @@ from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.samples import samples_of
 from hvlab.results.store import UNKNOWN, Record, Run, Store
 from hvlab.statistics.sequential import compare_in_looks
-from hvlab.statistics.two_runs import compare_two_runs
-from hvlab.statistics.verdict import Pair, Verdict, compare_all
+from hvlab.statistics.verdict import Pair, Verdict, compare_all, compare_two_runs
 from hvlab.workloads.case import InfeasibleCase
+from hvlab.workloads.operations import COLLECTIVES
 from hvlab.workloads.samples import Iterations
 
 Configurations = Mapping[Configuration, Repeats]

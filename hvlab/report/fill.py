@@ -11,8 +11,8 @@ from typing import Any
 import jinja2
 
 from hvlab.analysis.model import dominant
-from hvlab.analysis.model.choice import matching
 from hvlab.analysis.model.fit import Fit, fits
+from hvlab.analysis.model.predict import matching
 from hvlab.analysis.model.training import trainings
 from hvlab.base.errors import HvlabError
 from hvlab.base.paths import project_dir

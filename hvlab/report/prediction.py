@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.prediction import NoPrediction, PredictedStep, Prediction
-from hvlab.analysis.model.sweep import slots, topologies
+from hvlab.analysis.model.sweep import ALLREDUCE, slots, topologies
 from hvlab.analysis.model.training import Training
 from hvlab.report import labels, spread
 from hvlab.report.labels import Names, Value
@@ -174,8 +174,8 @@ class Fitted:
 
 def fitted(fits: Sequence[Fit]) -> list[Fitted]:
     """Return the fits with what they are called."""
-    names = Names((fit.sweep.collective, fit.sweep.params) for fit in fits)
-    return [Fitted(names.name(fit.sweep.collective, fit.sweep.params), fit) for fit in fits]
+    names = Names((ALLREDUCE, fit.sweep.params) for fit in fits)
+    return [Fitted(names.name(ALLREDUCE, fit.sweep.params), fit) for fit in fits]
 
 
 def caveats(fits: Sequence[Fitted], words: Words) -> list[str]:

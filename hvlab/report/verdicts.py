@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from hvlab.analysis.compare.comparison import figures
 from hvlab.analysis.compare.decisions import deciding, questions
 from hvlab.analysis.compare.measurements import whole
-from hvlab.analysis.model.costs import COLLECTIVES
 from hvlab.report import labels, spread
 from hvlab.report.collectives import Layout, SweepGroup
 from hvlab.report.data import ReportData
@@ -23,6 +22,7 @@ from hvlab.statistics.interval import Interval
 from hvlab.statistics.sequential import decided, holds
 from hvlab.statistics.verdict import Pair, Verdict
 from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.operations import COLLECTIVES
 
 # Ratios below this have finer labels; those from 100 on have no places.
 _NEAR, _MANY = 1.4, 100

@@ -30,16 +30,15 @@ def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_for
     return as_text(table(rows, columns))
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, title: str | None = None) -> Table:
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Table:
     """Return a rich table; numbers stand at the right."""
-    # Text, since rich takes a word in brackets in a string for a style.
-    heading = Text(title, style="table.title") if title else None
-    rendered = Table(title=heading, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    rendered = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         numbers = all(isinstance(row.get(name), int | float | None) for row in rows)
         align: JustifyMethod = "right" if numbers else "left"
         rendered.add_column(name, justify=align, overflow="fold", max_width=_LIMITS.get(name))
     for row in rows:
+        # Text, since rich takes a word in brackets in a string for a style.
         rendered.add_row(*(Text(_shown(row.get(name))) for name in columns))
     return rendered
 

@@ -13,9 +13,8 @@ from scipy import special
 
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.permutation import Floats
-from hvlab.statistics.squeeze import squeezed
 from hvlab.statistics.verdict import ALPHA, MATTERS, Better, Verdict
-from hvlab.statistics.welch import holm
+from hvlab.statistics.welch import holm, squeezed
 
 # With fewer runs, run-to-run variation cannot be estimated.
 FEWEST = 5

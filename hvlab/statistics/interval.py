@@ -72,8 +72,8 @@ def block(values: Sequence[float]) -> int:
     return max(1, min(size // 4, round(length)))
 
 
-def mean(values: Sequence[float], *, level: float = 0.95) -> Interval:
-    """Return the mean of independent values with Student's (1908) interval; one value has no bounds.
+def mean(values: Sequence[float]) -> Interval:
+    """Return the mean of independent values with Student's (1908) 95 % interval; one value has no bounds.
 
     Raises ValueError where there is no value.
     """
@@ -82,7 +82,7 @@ def mean(values: Sequence[float], *, level: float = 0.95) -> Interval:
     centre = statistics.fmean(values)
     if len(values) == 1:
         return Interval(-math.inf, centre, math.inf)
-    reach = special.stdtrit(len(values) - 1, (1 + level) / 2) * statistics.stdev(values) / len(values) ** 0.5
+    reach = special.stdtrit(len(values) - 1, 0.975) * statistics.stdev(values) / len(values) ** 0.5
     return Interval(centre - reach, centre, centre + reach)
 
 

@@ -18,12 +18,12 @@ _A_SPREAD = 2
 
 
 def repeats_to_decide(
-    pair: Pair, *, family: int = 1, matters: float = MATTERS, alpha: float = ALPHA, power: float = POWER
+    pair: Pair, *, family: int = 1, matters: float = MATTERS, alpha: float = ALPHA
 ) -> int | None:
     """Return how many repeats of each side make a verdict likely; None where no number does.
 
     It assumes that the measured ratio of the medians and the measured spread are the true ones, so that the
-    share ``power`` of such runs would hold the verdict: two-sided, at ``alpha`` over the number of
+    share POWER of such runs would hold the verdict: two-sided, at ``alpha`` over the number of
     comparisons ``family`` (the worst case of Holm's adjustment), by the normal approximation with the
     correction for few repeats (Guenther 1981). A measured ratio that is nearer to 1 than ``matters`` promises
     no "faster"; then it is how many would show that the two are the same. What was
@@ -35,7 +35,7 @@ def repeats_to_decide(
         return None
     apart = abs(float(np.median(sides[0]) - np.median(sides[1])))
     variance = _variance(sides)
-    room = math.log1p(matters)
+    room, power = math.log1p(matters), POWER
     if apart >= room:
         level, distance = alpha / family / 2, apart
         least = permutation.needed(alpha)

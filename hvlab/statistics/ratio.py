@@ -14,8 +14,8 @@ from hvlab.statistics.interval import Interval
 ENOUGH = 4
 
 
-def medians(a: Sequence[float], b: Sequence[float], *, level: float = 0.95) -> Interval | None:
-    """Return the median of ``a`` over that of ``b`` with its interval; None where one is not above zero.
+def medians(a: Sequence[float], b: Sequence[float]) -> Interval | None:
+    """Return the median of ``a`` over that of ``b`` with its 95 % interval; None where one is not above zero.
 
     The interval is that of Hodges and Lehmann (1963), from the distribution of Mann and Whitney's U; it holds
     for noise of any shape. With fewer than four figures on each side it is the range of all quotients, which
@@ -25,7 +25,7 @@ def medians(a: Sequence[float], b: Sequence[float], *, level: float = 0.95) -> I
         return None
     mid = statistics.median(a) / statistics.median(b)
     quotients = sorted(one / other for one in a for other in b)
-    left_out = _left_out(len(a), len(b), level)
+    left_out = _left_out(len(a), len(b))
     return Interval(min(mid, quotients[left_out]), mid, max(mid, quotients[-1 - left_out]))
 
 
@@ -44,9 +44,9 @@ def _way(percent: float) -> str:
 
 
 @cache
-def _left_out(a: int, b: int, level: float) -> int:
+def _left_out(a: int, b: int) -> int:
     """Return how many of the a x b ordered quotients to leave out at each end."""
-    allowed = (1 - level) / 2 * math.comb(a + b, a)
+    allowed = 0.025 * math.comb(a + b, a)
     small = sum(below <= allowed for below in itertools.accumulate(_ways(a, b)))
     return max(0, small - 1)
 

@@ -16,7 +16,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from hvlab.base.errors import HvlabError
-from hvlab.base.key_files import key_whole
+from hvlab.base.files import key_whole
 from hvlab.vlab import enter_cgroup, image, keys, names, packages, reality
 from hvlab.vlab.command import environment, run, succeeds
 from hvlab.vlab.controller import NodeConfig

@@ -25,11 +25,6 @@ _COMMON = (
     Parameter("iterations", "int", 25, "Timed iterations of each size; the warm-up among them is detected."),
     Parameter("dtype", "text", "float32", "Element type.", tuple(DTYPES)),
 )
-_IN_PLACE = Parameter("in_place", "flag", True, "Whether the result overwrites the buffer.")
-
-
-def _operation(*names: str) -> Parameter:
-    return Parameter("op", "text", "sum", "How elements are reduced.", names)
 
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
@@ -65,23 +60,8 @@ def _figures(case: Case, row: Mapping[str, Any]) -> Iterator[Figure]:
     return (figure(metric, value, size_bytes=size) for metric, value in values.items())
 
 
-def _workload(name: str, *own: Parameter) -> Workload:
-    return Workload(name, _PROGRAM, (*_COMMON, *own), parse, "time", collective=name)
-
-
-COLLECTIVES = (
-    _workload(
-        "allreduce",
-        _operation("sum", "average", "adasum"),
-        Parameter(
-            "form", "text", "single", "One call, one grouped call, or several calls that Horovod fuses.",
-            ("single", "grouped", "fused"),
-        ),
-        Parameter("tensors", "int", 1, "How many tensors share the buffer (grouped, fused)."),
-        _IN_PLACE,
-    ),
-    _workload("broadcast", _IN_PLACE),
-    _workload("allgather"),
-    _workload("alltoall"),
-    _workload("reducescatter", _operation("sum", "average")),
-)  # fmt: skip
+COLLECTIVES = tuple(
+    Workload(name, _PROGRAM, (*_COMMON, *operation.settings), parse, "time", collective=name)
+    for name, operation in OPERATIONS.items()
+    if operation.mpi
+)

@@ -2,12 +2,12 @@
 
 Right within a factor of about three, since processors and networks differ. A training step is computing (the
 model's multiply-adds, three times those of the forward pass) and sending (its gradients); a collective is its
-bytes. The rates of CPUs are those of docs/example/lab7.html; those of GPUs are a guess, not measured. Work of
-the models: ResNet arXiv:1512.03385, table 1; VGG arXiv:1409.1556, table 1.
+bytes. The rates of CPUs are those of docs/example/lab7.html; those of GPUs are a guess, not measured.
 """
 
 from __future__ import annotations
 
+from hvlab.workloads import WORKLOADS
 from hvlab.workloads.case import Case
 
 # The launch, the imports, and the check at the end.
@@ -20,11 +20,6 @@ _BYTES_PER_S = {"cpu": 3e8, "cuda": 1e10}
 _PASSES = 3
 # Steps of computing alone, which follow a training.
 _ALONE = 6
-# Multiply-adds of a forward pass at 224 pixels, and parameters.
-_IMAGE_MODELS = {"resnet18": (1.8e9, 11.7e6), "resnet50": (4.1e9, 25.6e6), "vgg16": (15.5e9, 138e6)}
-_PIXELS = 224
-_DIGITS_CNN = (0.5e6, 22e3)
-_VOCABULARY = 1000
 # Of a user's own training nothing is known; a minute is a guess.
 _COMMAND_S = 60.0
 # Training samples; other data sets are taken for MNIST.
@@ -48,7 +43,7 @@ def _collective(case: Case) -> float:
 
 def _training(case: Case) -> float:
     params, device = case.params, case.params["device"]
-    work, parameters = _model(case)
+    work, parameters = WORKLOADS[case.workload].model(params)
     batch = params["batch"] / (case.world_size if params["scaling"] == "strong" else 1)
     if "steps" in params:
         steps = params["steps"]
@@ -59,16 +54,3 @@ def _training(case: Case) -> float:
     computing = _STEP_S + _PASSES * work * batch / rate
     sending = 2 * 4 * parameters / _BYTES_PER_S[device] if case.world_size > 1 else 0.0
     return float(steps * (computing + sending) + _ALONE * computing)
-
-
-def _model(case: Case) -> tuple[float, float]:
-    """Return the multiply-adds of one sample's forward pass, and the number of parameters."""
-    params = case.params
-    if case.workload == "synthetic":
-        work, parameters = _IMAGE_MODELS[params["model"]]
-        return work * (params["image"] / _PIXELS) ** 2, parameters
-    if case.workload == "rnn":
-        layer = 8 * params["hidden"] ** 2
-        ends = _VOCABULARY * params["hidden"]
-        return (params["layers"] * layer + ends) * params["length"], params["layers"] * layer + 2 * ends
-    return _DIGITS_CNN

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hvlab.lab.backends import DDP, HOROVOD
+from hvlab.workloads.parameters import Parameter
 
 
 def _whole(_: int) -> float:
@@ -33,7 +34,7 @@ class Operation:
     doc/PERFORMANCE.md). ``shared``: each rank has a share of the buffer. ``reduces``: it combines the ranks'
     elements. ``shown`` are the ends of its names in the profiles of Horovod 0.28.1 (common/common.h) and
     torch 2.13 (torch/csrc/distributed/c10d). ``mpi`` is the MPI call that each framework makes for it
-    (mpi_operations.cc, ProcessGroupMPI.cpp).
+    (mpi_operations.cc, ProcessGroupMPI.cpp), ``settings`` what can be set of it beside what all have.
     """
 
     name: str
@@ -44,6 +45,14 @@ class Operation:
     reduces: bool = False
     shown: tuple[str, ...] = ()
     mpi: Mapping[str, str] = field(default_factory=dict)
+    settings: tuple[Parameter, ...] = ()
+
+
+_IN_PLACE = Parameter("in_place", "flag", True, "Whether the result overwrites the buffer.")
+
+
+def _reduced(*names: str) -> Parameter:
+    return Parameter("op", "text", "sum", "How elements are reduced.", names)
 
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -57,6 +66,18 @@ OPERATIONS: Mapping[str, Operation] = {
             reduces=True,
             shown=("ALLREDUCE", "ADASUM_ALLREDUCE", "all_reduce"),
             mpi={HOROVOD: "allreduce", DDP: "allreduce"},
+            settings=(
+                _reduced("sum", "average", "adasum"),
+                Parameter(
+                    "form",
+                    "text",
+                    "single",
+                    "One call, one grouped call, or several calls that Horovod fuses.",
+                    ("single", "grouped", "fused"),
+                ),
+                Parameter("tensors", "int", 1, "How many tensors share the buffer (grouped, fused)."),
+                _IN_PLACE,
+            ),
         ),
         Operation(
             "broadcast",
@@ -64,6 +85,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "Broadcast Latency",
             shown=("BCAST", "broadcast"),
             mpi={HOROVOD: "bcast", DDP: "bcast"},
+            settings=(_IN_PLACE,),
         ),
         Operation(
             "allgather",
@@ -92,6 +114,7 @@ OPERATIONS: Mapping[str, Operation] = {
             reduces=True,
             shown=("REDUCESCATTER", "reduce_scatter", "_reduce_scatter_base"),
             mpi={HOROVOD: "reduce_scatter", DDP: "reduce_scatter_block"},
+            settings=(_reduced("sum", "average"),),
         ),
         # hvlab only reads figures of these.
         Operation("reduce", "reduce", "Reduce Latency", reduces=True),

@@ -100,7 +100,8 @@ class Workload:
     """A program that runs on the nodes, what can be set of it, and who reads what it wrote.
 
     ``primary`` is the metric that is compared unless another is requested; ``collective`` is the one that
-    its backend has to carry.
+    its backend has to carry. ``model`` returns for a training's parameters the multiply-adds of one sample's
+    forward pass, and how many weights there are.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Workload:
     parse: Callable[[Case, Mapping[str, Any], Path], Outcome]
     primary: str
     collective: str = "allreduce"
+    model: Callable[[Mapping[str, Any]], tuple[float, float]] = lambda _: (0.0, 0.0)
 
 
 def ending(hosts: Sequence[str], folder: Path) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,14 +116,35 @@ def _of_steps(steps: Mapping[str, Any]) -> Iterator[Figure]:
     return (figure(metric, value) for metric, value in values.items() if value is not None)
 
 
-def _workload(name: str, *own: Parameter, frameworks: tuple[str, ...] = ("torch",)) -> Workload:
+# Multiply-adds at 224 pixels, and weights: ResNet arXiv:1512.03385, table 1; VGG arXiv:1409.1556, table 1.
+_IMAGE_MODELS = {"resnet18": (1.8e9, 11.7e6), "resnet50": (4.1e9, 25.6e6), "vgg16": (15.5e9, 138e6)}
+_VOCABULARY = 1000
+
+
+def _images(params: Mapping[str, Any]) -> tuple[float, float]:
+    work, weights = _IMAGE_MODELS[params["model"]]
+    return work * (params["image"] / 224) ** 2, weights
+
+
+def _lstm(params: Mapping[str, Any]) -> tuple[float, float]:
+    layers, ends = 8 * params["layers"] * params["hidden"] ** 2, _VOCABULARY * params["hidden"]
+    return (layers + ends) * params["length"], layers + 2 * ends
+
+
+def _workload(
+    name: str,
+    model: Callable[[Mapping[str, Any]], tuple[float, float]],
+    *own: Parameter,
+    frameworks: tuple[str, ...] = ("torch",),
+) -> Workload:
     framework = Parameter("framework", "text", "torch", "Framework that trains.", frameworks)
-    return Workload(name, _PROGRAM, (*own, *_COMMON, framework), parse, "step_time")
+    return Workload(name, _PROGRAM, (*own, *_COMMON, framework), parse, "step_time", model=model)
 
 
 TRAININGS = (
     _workload(
         "mnist",
+        lambda _: (0.5e6, 22e3),
         Parameter("data", "data", "digits", "digits, mnist, synthetic, or a folder of IDX files."),
         Parameter("batch", "int", 64, "Samples per step."),
         Parameter("epochs", "int", 2, "Passes over the data."),
@@ -139,6 +160,7 @@ TRAININGS = (
     ),
     _workload(
         "synthetic",
+        _images,
         Parameter(
             "model",
             "text",
@@ -153,6 +175,7 @@ TRAININGS = (
     ),
     _workload(
         "rnn",
+        _lstm,
         Parameter("hidden", "int", 256, "Width of the LSTM."),
         Parameter("layers", "int", 2, "Layers of the LSTM."),
         Parameter("length", "int", 64, "Sequence length."),

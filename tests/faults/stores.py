@@ -1,4 +1,4 @@
-"""Stores of results that are damaged, full or in use."""
+"""Results that are damaged, full or in use."""
 
 import sqlite3
 
@@ -13,34 +13,34 @@ def file(world):
     return world.results / "hvlab.db"
 
 
-@fault("stores", *LIST, code=1, says=("hvlab.db", "hvlab results rebuild"), seconds=15, short=True)
-def store_of_no_bytes(world):
-    """The store has 0 bytes."""
+@fault("stores", *LIST, code=0, seconds=15, short=True)
+def index_of_no_bytes(world):
+    """The index of the runs has 0 bytes."""
     with world.saved(file(world)) as path:
         path.write_bytes(b"")
         yield
 
 
-@fault("stores", *LIST, code=1, says=("hvlab.db", "hvlab results rebuild"), seconds=15)
-def store_that_is_cut_off(world):
-    """The second half of the store is gone."""
+@fault("stores", *LIST, code=0, seconds=15)
+def index_that_is_cut_off(world):
+    """The second half of the index is gone."""
     with world.saved(file(world)) as path:
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])
         yield
 
 
-@fault("stores", *LIST, code=1, says=("hvlab.db", "what to do"), seconds=15)
-def store_that_is_something_else(world):
-    """The store's file holds something else."""
+@fault("stores", *LIST, code=0, seconds=15)
+def index_that_is_something_else(world):
+    """The file of the index holds something else."""
     with world.saved(file(world)) as path:
         path.write_bytes(b"something else\n" * 1000)
         yield
 
 
 @fault("stores", *LIST, code=2, says=("schema version 999", "what to do"), seconds=15)
-def store_of_a_newer_hvlab(world):
-    """A newer hvlab wrote the store."""
+def index_of_a_newer_hvlab(world):
+    """A newer hvlab wrote the index."""
     with world.saved(file(world)) as path:
         database = sqlite3.connect(path)
         database.execute("PRAGMA user_version = 999")
@@ -48,11 +48,11 @@ def store_of_a_newer_hvlab(world):
         yield
 
 
-@fault("stores", "results", "rebuild", code=0, seconds=30, then=LIST)
-def store_that_is_made_anew(world):
-    """The store is lost; the raw files are there."""
+@fault("stores", *LIST, code=0, seconds=30)
+def index_that_is_gone(world):
+    """The index is removed; the folders of the runs are there."""
     with world.saved(world.results):
-        file(world).write_bytes(b"")
+        file(world).unlink()
         yield
 
 

@@ -14,7 +14,7 @@ from hvlab.report.words import load
 from hvlab.results.configurations import Configuration, Repeats
 
 SIZES = tuple(1024 * 4**power for power in range(9))
-RING = Cost("allreduce", "ring", 20e-6, 1e-9, 1e-3)
+RING = Cost("ring", 20e-6, 1e-9, 1e-3)
 SWEPT = {"dtype": "float32", "op": "sum", "device": "cpu"}
 
 
@@ -57,7 +57,7 @@ def swept(
         for size in sizes:
             time = cost.seconds(number, size) * 1e6
             times = [time * pow(2.718281828, drawn.gauss(0, noise)) for _ in range(3)]
-            made = configuration(cost.collective, backend, **place, **SWEPT, **params, size_bytes=size)
+            made = configuration("allreduce", backend, **place, **SWEPT, **params, size_bytes=size)
             found[made] = measured(time=times, time_median=times)
     return found
 
@@ -78,7 +78,7 @@ def sweep(
         for number in ranks
         for size in sizes
     )
-    return Sweep(cost.collective, "mpi", "mpirun", "across", tuple(sorted(params.items())), points)
+    return Sweep("mpi", "mpirun", "across", tuple(sorted(params.items())), points)
 
 
 def fitted(cost: Cost, **options: Any) -> Fit:

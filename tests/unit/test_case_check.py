@@ -107,7 +107,7 @@ def test_a_new_journal_and_its_folder_are_on_disk(tmp_path, monkeypatch):
     synced = synced_paths(monkeypatch)
     folder = tmp_path / "runs/r1"
     for _ in range(2):
-        journal.write(folder, "state", ["r1"])
+        journal.write(folder, [("state", ["r1"])])
     file = folder / journal.NAME
     assert synced == [tmp_path / "runs", tmp_path, file, folder, file]
 

@@ -90,7 +90,8 @@ def test_a_word_is_completed(here, line, answer, capfd, monkeypatch):
 
 
 def test_what_is_damaged_gives_nothing(here, capfd, monkeypatch):
-    (here / "results/hvlab.db").write_text("no database")
+    shutil.rmtree(here / "results/runs")
+    (here / "results/runs").write_text("no folder")
     (here / "inventory/mylab/hosts.yml").write_text("all: [\n  hosts: {n1: }\n")
     (here / "inventory/mylab/more").write_bytes(b"\xff\xfe\x00")
     for line in ("hvlab results show ", "hvlab compare ", "hvlab results export --case "):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.base.errors import CheckError
-from hvlab.results.formats import nccl_text, osu, osu_print
+from hvlab.results.formats import nccl_text, osu
 from hvlab.results.formats.launch import launches
 from tests.unit.formats_run import PREFIXES, measured
 
@@ -196,7 +196,7 @@ def test_percentiles_and_types_of_new_versions():
 
 def test_the_text_is_that_of_the_tool():
     (made, *_) = launches(measured().records, pair=False)
-    lines = osu_print.write([made]).splitlines()
+    lines = osu.write([made]).splitlines()
     assert lines[:3] == ["", "# OSU MPI Allreduce Latency Test v7.5", "# Datatype: MPI_FLOAT."]
     assert lines[3].startswith('# hvlab: {"version": ')
     assert lines[5:] == [
@@ -209,5 +209,5 @@ def test_the_text_is_that_of_the_tool():
     assert lines[5] in recorded
     without = [record for record in measured().records if record.metric != "time_min"]
     (short, *_) = launches(without, pair=False)
-    assert "# Size       Avg Latency(us)" in osu_print.write([short]).splitlines()
+    assert "# Size       Avg Latency(us)" in osu.write([short]).splitlines()
     assert "# Size       Avg Latency(us)" in text_of("allreduce-5.4.1.txt").splitlines()

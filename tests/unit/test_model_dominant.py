@@ -105,8 +105,8 @@ def test_start_up_that_was_not_measured_is_not_told():
 
 
 def one_against_other(alpha, beta, *, noise=0.02, start=1e-4):
-    one = Cost("allreduce", "ring", 50e-6, 1e-9, start)
-    other = Cost("allreduce", "ring", 50e-6 * alpha, 1e-9 * beta, start * alpha)
+    one = Cost("ring", 50e-6, 1e-9, start)
+    other = Cost("ring", 50e-6 * alpha, 1e-9 * beta, start * alpha)
     configurations = swept(one, backend="mpi", noise=noise, seed=1) | swept(
         other, backend="gloo", noise=noise, seed=2
     )

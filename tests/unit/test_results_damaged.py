@@ -1,6 +1,5 @@
-"""Stores on disks that take nothing, damaged ones, clocks that step back: what is there is read, or told."""
+"""Results on disks that take nothing, damaged ones, clocks that step back: what is there is read, or told."""
 
-import json
 import os
 import shutil
 import sqlite3
@@ -16,11 +15,9 @@ from hvlab import cli
 from hvlab.base import paths
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.base.paths import project_dir
-from hvlab.results import journal
+from hvlab.results import index, journal
 from hvlab.results import store as stores
-from hvlab.results.database import DamagedStoreError
-from hvlab.results.lock import measuring
-from hvlab.results.rebuild import rebuild
+from hvlab.results.record import to_row
 from hvlab.results.store import Store
 from tests.unit.test_results import RECORD
 
@@ -68,62 +65,27 @@ def _read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connect = sqlite3.connect
 
     def refuse(place, *args, **more):
-        if str(folder) in str(place) and "immutable" not in str(place):
-            raise sqlite3.OperationalError("unable to open database file")
+        if str(folder) in str(place):
+            error = sqlite3.OperationalError("unable to open database file")
+            error.sqlite_errorname = "SQLITE_CANTOPEN"
+            raise error
         return connect(place, *args, **more)
 
     monkeypatch.setattr(sqlite3, "connect", refuse)
 
 
-def test_a_read_only_store_is_read(store, monkeypatch):
-    before = everything(store)
+@pytest.mark.parametrize("index_is", ["there", "behind", "gone", "cut off by a killed writer"])
+def test_read_only_results_are_read(store, monkeypatch, index_is):
+    before, file = everything(store), store.folder / "hvlab.db"
+    if index_is == "behind":
+        store.put("r3", [replace(RECORD, run_id="r3")], lab="t", spec_key="j", spec={}, cases=["c1"])
+        before |= {"r3": everything(Store(shutil.copytree(store.folder, store.folder.parent / "c")))["r3"]}
+    elif index_is == "gone":
+        file.unlink()
+    elif index_is == "cut off by a killed writer":
+        file.with_name("hvlab.db-journal").write_text("x")
     _read_only(store.folder, monkeypatch)
     assert everything(store) == before
-    with pytest.raises(HvlabError, match="cannot be written"):
-        store.enter("r1", "finished")
-
-
-def _cut_off(folder: Path, copy: Path, mode: str) -> None:
-    """Copy a store as a writer leaves it that is killed after ``r1`` was entered, in its next transaction."""
-    with closing(sqlite3.connect(folder / "hvlab.db", isolation_level=None)) as writer:
-        writer.execute(f"PRAGMA journal_mode = {mode}")
-        # Changed pages go into the file at once, not first at the end of the transaction.
-        writer.execute("PRAGMA cache_size = 1")
-        writer.execute("INSERT INTO states VALUES ('r1', '2026-11-01T00:00:00.000Z', 'running')")
-        writer.execute("BEGIN IMMEDIATE")
-        for _ in range(2000):
-            writer.execute("INSERT INTO states VALUES ('r1', '2026-11-02T00:00:00.000Z', 'finished')")
-        shutil.copytree(folder, copy)
-        writer.execute("ROLLBACK")
-
-
-@pytest.mark.parametrize(("mode", "ending"), [("DELETE", "journal"), ("WAL", "wal")])
-def test_a_read_only_store_of_a_killed_writer_is_read(store, monkeypatch, tmp_path, mode, ending):
-    copy = tmp_path / "copy"
-    _cut_off(store.folder, copy, mode)
-    assert (copy / f"hvlab.db-{ending}").stat().st_size
-    _read_only(copy, monkeypatch)
-    assert Store(copy).run("r1").state == "running"
-
-
-def test_other_hosts_may_read_a_store_on_nfs_while_it_is_written(store):
-    """SQLite's write-ahead log has an index in memory that one host's processes share."""
-    with closing(sqlite3.connect(store.folder / "hvlab.db")) as older:
-        older.execute("PRAGMA journal_mode = WAL")
-    store.enter("r1", "finished")
-    with closing(sqlite3.connect(store.folder / "hvlab.db")) as database:
-        assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-    assert sorted(file.name for file in store.folder.iterdir() if "db-" in file.name) == []
-
-
-def test_an_older_store_may_be_read_while_it_is_written(store):
-    file = store.folder / "hvlab.db"
-    with closing(sqlite3.connect(file)) as reader, closing(sqlite3.connect(file)) as older:
-        older.execute("PRAGMA journal_mode = WAL")
-        reader.execute("BEGIN")
-        reader.execute("SELECT * FROM runs").fetchone()
-        store.enter("r1", "running")
-    assert store.run("r1").state == "running"
 
 
 def _cut(file: Path) -> None:
@@ -132,122 +94,151 @@ def _cut(file: Path) -> None:
 
 def _cell(change: str):
     def spoil(file: Path) -> None:
-        with sqlite3.connect(file) as database:
-            for (name,) in database.execute(
-                "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-            ).fetchall():
-                database.execute(f"DROP TRIGGER {name}")
+        with closing(sqlite3.connect(file)) as database, database:
             database.execute(change)
-        database.close()
 
     return spoil
 
 
 DAMAGE = {
+    "gone": Path.unlink,
     "empty": lambda file: file.write_bytes(b""),
     "cut": _cut,
     "text": lambda file: file.write_text("no database" * 500),
     "overwritten": lambda file: file.write_bytes(file.read_bytes()[:4096] + b"\x7f" * 8192),
-    "cell": _cell("UPDATE records SET hosts = '[\"n1'"),
-    "kind": _cell("UPDATE records SET params = '7'"),
-    "infinite": _cell("UPDATE records SET value = 9e999"),
-    "bytes": _cell("UPDATE records SET unit = CAST(x'ff' AS TEXT)"),
-    "table": _cell("DROP TABLE records"),
-    "cases": _cell("UPDATE runs SET cases = '{'"),
+    "cell": _cell("UPDATE figures SET hosts = '[\"n1'"),
+    "kind": _cell("UPDATE figures SET params = '7'"),
+    "infinite": _cell("UPDATE figures SET value = 9e999"),
+    "bytes": _cell("UPDATE figures SET unit = CAST(x'ff' AS TEXT)"),
+    "table": _cell("DROP TABLE figures"),
+    "cases": _cell("UPDATE journals SET cases = '{'"),
+    "foreign run": _cell("UPDATE journals SET run_id = '../../evil' WHERE run_id = 'r1'"),
+    "foreign files": _cell("UPDATE figures SET raw_path = '/etc'"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_store_is_told_and_made_anew(store, damage, capsys):
+def test_whatever_becomes_of_the_index_nothing_is_lost(store, damage):
     before = everything(store)
-    file = store.folder / "hvlab.db"
-    damage(file)
-    damaged = file.read_bytes()
-    with pytest.raises(DamagedStoreError) as caught:
-        everything(store)
-    assert "hvlab results rebuild --results" in caught.value.remedy
-    assert cli.run(["results", "rebuild", "--results", str(store.folder)]) == 0
-    assert "2 runs, 3 records" in capsys.readouterr().out
+    damage(store.folder / "hvlab.db")
     assert everything(store) == before
-    (kept,) = store.folder.glob("hvlab.db.damaged-*Z")
-    assert kept.read_bytes() == damaged
     store.enter("r1", "finished")
+    assert store.run("r1").state == "finished"
+    with closing(sqlite3.connect(store.folder / "hvlab.db")) as database:
+        assert database.execute("SELECT count(*) FROM figures").fetchone() == (3,)
 
 
-def test_a_first_run_that_ended_before_the_store_had_it_loses_nothing(tmp_path):
-    """By a full disk or SIGKILL; the bench has written its progress by then."""
-    store = Store(tmp_path)
-    (store.run_folder("r1")).mkdir(parents=True)
-    (store.run_folder("r1") / "progress.json").touch()
-    (tmp_path / "hvlab.db").touch()
-    assert store.runs() == []
-    store.create("r2", lab="t", spec_key="k", spec={}, cases=["c1"])
-    assert store.run().run_id == "r2"
+def test_an_index_is_kept_up_to_date_and_not_made_again(store, monkeypatch):
+    store.runs()
+    read = []
+    monkeypatch.setattr(index.journal, "read", lambda *given: read.append(given) or ([], given[1]))
+    store.records("r1")
+    assert read == []
+    size = (store.run_folder("r1") / journal.NAME).stat().st_size
+    store.enter("r1", "running")
+    store.records("r1")
+    assert read == [(store.run_folder("r1"), size)]
 
 
-def test_an_empty_store_beside_cases_that_no_journal_has_is_begun_anew_by_hand(tmp_path):
-    store = Store(tmp_path)
-    (store.run_folder("r1") / "c1").mkdir(parents=True)
-    (tmp_path / "hvlab.db").touch()
-    with pytest.raises(DamagedStoreError, match="it has 0 bytes"):
-        store.runs()
-    with pytest.raises(UsageError) as caught:
-        rebuild(tmp_path)
-    assert f"remove {tmp_path / 'hvlab.db'} to begin anew" in caught.value.remedy
+def test_a_run_goes_with_its_folder(store):
+    store.runs()
+    shutil.rmtree(store.run_folder("r1"))
+    assert [run.run_id for run in store.runs()] == ["r2"]
+    assert store.records("r1") == []
 
 
-def test_a_store_that_is_gone_is_made_anew(store):
-    before = everything(store)
-    (store.folder / "hvlab.db").unlink()
-    for use in (store.runs, lambda: store.create("r3", lab="t", spec_key="k", spec={}, cases=[])):
-        with pytest.raises(DamagedStoreError, match=r"hvlab\.db are damaged: it is gone"):
-            use()
-    assert rebuild(store.folder).kept is None
-    assert everything(store) == before
-
-
-def test_a_store_that_began_anew_beside_old_runs_is_ordered_by_time(store):
+def test_runs_of_merged_folders_are_ordered_by_time(store):
     for number, day in ((1, 3), (2, 4), (1, 1), (2, 2)):
-        folder = store.folder / f"runs/day{day}"
         row = (f"day{day}", f"2026-11-0{day}T00:00:00.000Z", "t", "k", "{}", "[]")
-        journal.write(folder, "run", (number, *row))
+        journal.write(store.folder / f"runs/day{day}", [("run", (number, *row))])
     shutil.rmtree(store.folder / "runs/r1")
     shutil.rmtree(store.folder / "runs/r2")
-    (store.folder / "hvlab.db").unlink()
-    rebuild(store.folder)
     assert [run.run_id for run in store.runs()] == ["day1", "day2", "day3", "day4"]
 
 
-def test_runs_without_files_come_from_the_damaged_store(store):
-    before = everything(store)
-    shutil.rmtree(store.folder / "runs/r2")
-    _cell("UPDATE records SET stack = '{' WHERE run_id = 'r1'")(store.folder / "hvlab.db")
-    rebuild(store.folder)
-    assert everything(store) == before
-    (store.folder / "hvlab.db").unlink()
-    rebuild(store.folder)
-    assert everything(store) == before
-
-
-def test_a_journal_that_was_cut_off_loses_that_case_alone(store):
+def test_a_journal_that_was_cut_off_loses_that_case_alone(store, capsys):
     file = store.run_folder("r1") / journal.NAME
     lines = file.read_text().splitlines()
     half = next(number for number, line in enumerate(lines) if line.startswith('{"records"'))
     file.write_text("\n".join([*lines[:half], lines[half][:50]]))
-    journal.write(file.parent, "state", ("r1", "2026", "interrupted"))
-    (store.folder / "hvlab.db").unlink()
-    assert (rebuild(store.folder).lost, store.done("r1")) == (1, set())
+    store.enter("r1", "interrupted")
+    assert store.done("r1") == set()
     assert store.unfinished("k").run_id == "r1"
+    assert cli.run(["results", "rebuild", "--results", str(store.folder)]) == 1
+    said = capsys.readouterr()
+    assert "2 runs, 1 records" in said.out
+    assert "1 lines of" in said.err
 
 
-def test_there_may_be_nothing_to_rebuild(tmp_path):
-    with pytest.raises(UsageError, match="nothing"):
-        rebuild(tmp_path)
+def test_a_case_that_was_entered_twice_counts_once(store):
+    store.add([replace(RECORD, value=3.5)])
+    assert [record.value for record in store.records("r1")] == [3.5]
 
 
-def test_a_store_in_use_is_not_rebuilt(store):
-    with measuring(store.folder, "t"), pytest.raises(UsageError, match=f"process {os.getpid()} measures"):
-        rebuild(store.folder)
+FOREIGN = {
+    "../../evil": {"run_id": "../../evil"},
+    "other run": {"run_id": "r2"},
+    "path": {"raw_path": "runs/../../etc"},
+    "etc": {"raw_path": "/etc"},
+    "infinite": {"value": float("inf")},
+    "null": {"launcher": None},
+}
+
+
+@pytest.mark.parametrize("change", FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_journal_has_no_such_records(store, change):
+    row = to_row(replace(RECORD, case_id="c2", **change))
+    journal.write(store.run_folder("r1"), [("records", [row])])
+    assert store.done("r1") == {"c1"}
+    assert not list(store.folder.parent.glob("evil*"))
+
+
+def test_texts_of_foreign_results_do_not_steer_the_terminal(store):
+    row = ("r3", "2026", "\x1b]0;pwn\x07lab", "k", "{}", "[]")
+    record = replace(RECORD, run_id="r3", launcher="\x1b[2Jmpirun", stack={"nccl": "\x1b[2J2"})
+    journal.write(store.run_folder("r3"), [("run", (3, *row)), ("records", [to_row(record)])])
+    (read,) = store.records("r3")
+    assert (store.run("r3").lab, read.launcher, read.stack) == ("lab", "mpirun", {"nccl": "2"})
+
+
+def _older(folder: Path, runs: dict[str, list], version: int = 2) -> Path:
+    """Write a store as hvlab did before run folders held everything."""
+    folder.mkdir(exist_ok=True)
+    with closing(sqlite3.connect(folder / "hvlab.db")) as database, database:
+        database.execute("CREATE TABLE runs (run_id, started_at, lab, spec_key, spec, cases)")
+        database.execute("CREATE TABLE states (run_id, at, state)")
+        database.execute(f"CREATE TABLE records ({', '.join(stores.FIELDS)})")
+        database.execute(f"PRAGMA user_version = {version}")
+        for run_id, records in runs.items():
+            database.execute("INSERT INTO runs VALUES (?, '2026', 't', 'k', '{}', '[\"c1\"]')", (run_id,))
+            database.execute("INSERT INTO states VALUES (?, '2026', 'finished')", (run_id,))
+            marks = ", ".join("?" * len(stores.FIELDS))
+            database.executemany(f"INSERT INTO records VALUES ({marks})", map(to_row, records))  # noqa: S608 - marks
+    return folder / "hvlab.db"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_runs_that_an_earlier_store_alone_has_get_their_journals(tmp_path, version):
+    record = replace(RECORD, run_id="r0")
+    file = _older(tmp_path, {"r0": [record], "../../evil": []}, version)
+    before = file.read_bytes()
+    made = Store(tmp_path)
+    for _ in range(2):
+        assert [(run.run_id, run.state) for run in made.runs()] == [("r0", "finished")]
+        assert made.records("r0") == [record]
+        file.unlink()
+    assert (tmp_path / "hvlab.db.old").read_bytes() == before
+    assert not list(tmp_path.parent.glob("evil*"))
+
+
+def test_what_a_damaged_earlier_store_still_says_is_taken_over(tmp_path):
+    many = [replace(RECORD, run_id="r0", case_id=f"c{number}") for number in range(2000)]
+    file = _older(tmp_path, {"r0": many})
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2].ljust(len(whole), b"\x7f"))
+    made = Store(tmp_path)
+    assert [run.run_id for run in made.runs()] == ["r0"]
+    assert 0 < len(made.done("r0")) < 2000
 
 
 def test_a_clock_that_steps_back_keeps_the_order(tmp_path, monkeypatch):
@@ -260,7 +251,6 @@ def test_a_clock_that_steps_back_keeps_the_order(tmp_path, monkeypatch):
     assert made.run().run_id == made.unfinished("k").run_id == "r2"
     assert [record.run_id for record, _ in made.latest(1)] == ["r2"]
     (tmp_path / "hvlab.db").unlink()
-    rebuild(tmp_path)
     assert [run.run_id for run in made.runs()] == ["r1", "r2"]
 
 
@@ -270,6 +260,7 @@ def on_full_disk(statement: str, folder: Path) -> str:
 from pathlib import Path
 from hvlab.base.errors import HvlabError
 from hvlab.results.lock import measuring
+from hvlab.results.record import to_row
 from hvlab.results.store import Store
 folder = Path(sys.argv[1])
 try:
@@ -293,15 +284,15 @@ def test_a_full_disk_while_results_are_entered_is_told(store):
     assert store.run("r1").state == "interrupted"
 
 
-def test_a_store_that_another_program_holds_is_no_full_disk(store, monkeypatch):
-    file = store.folder / "hvlab.db"
+def test_an_index_that_another_program_holds_keeps_no_one_from_reading(store, monkeypatch):
+    store.runs()
+    store.enter("r1", "finished")
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: connect(*given, **more | {"timeout": 0}))
-    with closing(connect(file)) as other:
+    with closing(connect(store.folder / "hvlab.db")) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(HvlabError) as caught:
-            store.enter("r1", "x")
-    assert "fuser -v" in caught.value.remedy
+        assert store.run("r1").state == "finished"
+    assert sorted(file.name for file in store.folder.glob("hvlab.db*")) == ["hvlab.db"]
 
 
 @pytest.mark.parametrize("words", READS, ids=lambda words: words[1])
@@ -334,23 +325,6 @@ def test_what_the_system_refuses_is_told_with_what_to_do(before, words, observed
     assert "Traceback" not in done.stderr
 
 
-def test_a_run_of_a_foreign_store_names_no_other_folder(store):
-    with closing(sqlite3.connect(store.folder / "hvlab.db")) as database, database:
-        database.execute(
-            "INSERT INTO runs SELECT '../../evil', started_at, lab, spec_key, spec, cases FROM runs LIMIT 1"
-        )
-    assert rebuild(store.folder).lost == 1
-    assert not list(store.folder.parent.glob("evil*"))
-    assert [run.run_id for run in store.runs()] == ["r1", "r2"]
-
-
-def test_the_journal_says_what_the_store_says(store):
-    known = journal.read(store.run_folder("r1"))
-    assert (known.number, known.run[0]) == (1, "r1")
-    assert [state[2] for state in known.states] == ["running", "interrupted"]
-    assert json.loads(known.records["c1"][1][10]) == {"size_bytes": 1024}
-
-
 def test_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "results").write_text("x")
     with pytest.raises(HvlabError, match="is not a directory") as caught:
@@ -363,23 +337,9 @@ def test_another_programs_database_is_not_written_to(tmp_path):
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("CREATE TABLE photos (name)")
     before = file.read_bytes()
-    with pytest.raises(DamagedStoreError, match="it has no tables of hvlab"):
+    with pytest.raises(UsageError, match="has no tables of hvlab"):
         Store(tmp_path).put("r", [], lab="x", spec_key="k", spec={}, cases=[])
     assert file.read_bytes() == before
-
-
-@pytest.mark.parametrize("name", ["../../pwn", "/tmp/pwn", ""])
-def test_a_foreign_store_does_not_choose_the_folder_of_a_run(tmp_path, name):
-    _foreign(tmp_path, run_id=name)
-    with pytest.raises(HvlabError, match="no name of a run"):
-        Store(tmp_path).runs()
-
-
-@pytest.mark.parametrize("path", ["../../etc", "/etc", "runs/../../etc"])
-def test_raw_files_of_a_foreign_store_lie_below_its_runs(tmp_path, path):
-    _foreign(tmp_path, raw_path=path)
-    with pytest.raises(HvlabError, match="not below runs/"):
-        Store(tmp_path).records("r1")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
@@ -396,24 +356,3 @@ def test_no_link_of_another_user_is_followed_in_a_results_folder(tmp_path, link)
         os.chown(path, 65534, 65534, follow_symlinks=False)
     with pytest.raises(HvlabError, match=f"{results / link} is a link of user 65534"):
         Store(results).runs()
-
-
-def test_texts_of_a_foreign_store_do_not_steer_the_terminal(tmp_path):
-    _foreign(tmp_path, lab="\x1b]0;pwn\x07lab", launcher="\x1b[2Jmpirun", stack={"nccl": "\x1b[2J2"})
-    (run,) = Store(tmp_path).runs()
-    (record,) = Store(tmp_path).records("r1")
-    assert (run.lab, record.launcher, record.stack) == ("lab", "mpirun", {"nccl": "2"})
-
-
-def _foreign(folder, *, run_id="r1", lab="lab", **fields):
-    record = {
-        **dict.fromkeys(stores.FIELDS),
-        **{"run_id": run_id, "case_id": "c", "started_at": "2026-11-20T00:00:00Z", "workload": "allreduce"},
-        **{"launcher": "mpirun", "backend": "nccl", "hosts": ["a"], "slots_per_host": 1, "params": {}},
-        **{"repeat": 1, "status": "ok", "stack": {}, "raw_path": "runs/r1/c"},
-        **fields,
-    }
-    with closing(stores.migrated(sqlite3.connect(folder / "hvlab.db"))) as database, database:
-        database.execute(stores.INSERT_RUN, (run_id, record["started_at"], lab, "k", "{}", "[]"))
-        values = (json.dumps(value) if isinstance(value, dict | list) else value for value in record.values())
-        database.execute(stores.INSERT_RECORD, tuple(values))

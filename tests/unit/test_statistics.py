@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from hvlab.statistics import interval, permutation, ratio, rounds, squeeze, straggler, verdict, warmup, welch
+from hvlab.statistics import interval, permutation, ratio, rounds, straggler, verdict, warmup, welch
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair
 from tests.unit.fuzzing import MANY
@@ -536,7 +536,7 @@ def test_sides_without_spread_have_no_chance_or_a_sure_one():
 def test_variances_that_differ_by_chance_become_one():
     draw = np.random.default_rng(0)
     variances = np.var(draw.normal(size=(5, 400)), axis=0, ddof=1)
-    drawn, freedom = squeeze.squeezed(variances, np.full(400, 4.0))
+    drawn, freedom = welch.squeezed(variances, np.full(400, 4.0))
     assert np.ptp(np.log(drawn)) < 0.1 * np.ptp(np.log(variances))
     assert np.median(drawn) == pytest.approx(1, rel=0.1)
     assert freedom.min() > 40
@@ -546,9 +546,9 @@ def test_copies_of_a_variance_make_it_no_surer():
     draw = np.random.default_rng(0)
     variances = np.repeat(np.var(draw.normal(size=(5, 3)), axis=0, ddof=1), 9)
     launches = np.repeat(np.arange(3), 9)
-    drawn, freedom = squeeze.squeezed(variances, np.full(27, 4.0), launches)
+    drawn, freedom = welch.squeezed(variances, np.full(27, 4.0), launches)
     assert freedom.max() <= 12
-    _, alone = squeeze.squeezed(
+    _, alone = welch.squeezed(
         np.full(9, 2.0) * np.exp(0.01 * draw.normal(size=9)), np.full(9, 4.0), np.zeros(9, int)
     )
     assert alone == pytest.approx(np.full(9, 4.0))
@@ -559,7 +559,7 @@ def test_variances_that_differ_stay_apart():
     draw = np.random.default_rng(0)
     scale = np.exp(2 * draw.normal(size=400))
     variances = scale**2 * np.var(draw.normal(size=(5, 400)), axis=0, ddof=1)
-    drawn, freedom = squeeze.squeezed(variances, np.full(400, 4.0))
+    drawn, freedom = welch.squeezed(variances, np.full(400, 4.0))
     assert np.corrcoef(np.log(drawn), np.log(scale))[0, 1] > 0.9
     assert freedom.max() < 6
 
@@ -568,7 +568,7 @@ def test_the_prior_is_that_of_which_the_variances_were_drawn():
     # The true variances are 8 over chi-squared with 8 degrees of freedom; each one's own are 4 more.
     draw = np.random.default_rng(1)
     variances = 8 / draw.chisquare(8, size=20_000) * draw.chisquare(4, size=20_000) / 4
-    drawn, freedom = squeeze.squeezed(variances, np.full(20_000, 4.0))
+    drawn, freedom = welch.squeezed(variances, np.full(20_000, 4.0))
     assert freedom[0] == pytest.approx(12, rel=0.05)
     assert drawn == pytest.approx((4 * variances + 8) / 12, rel=0.05)
 
@@ -576,12 +576,12 @@ def test_the_prior_is_that_of_which_the_variances_were_drawn():
 @pytest.mark.parametrize("variances", [[], [1.0], [1.0, 9.0], [0.0, 0.0, 0.0, 1.0]])
 def test_too_few_variances_stay_as_they_are(variances):
     given = np.array(variances), np.full(len(variances), 4.0)
-    assert [part.tolist() for part in squeeze.squeezed(*given)] == [part.tolist() for part in given]
+    assert [part.tolist() for part in welch.squeezed(*given)] == [part.tolist() for part in given]
 
 
 @pytest.mark.parametrize("value", [1e-3, 0.5, 3.0, 1e3])
 def test_the_inverse_of_trigamma(value):
-    assert special.polygamma(1, squeeze.trigamma_inverse(value)) == pytest.approx(value)
+    assert special.polygamma(1, welch.trigamma_inverse(value)) == pytest.approx(value)
 
 
 # Rounds

@@ -32,7 +32,7 @@ def asked(workload, size="1024", **more):
 
 def every():
     """Yield each combination of what collectives may be asked for."""
-    for workload in collective.COLLECTIVES:
+    for workload in collective.CALLS:
         lists = (
             collective.DTYPES,
             OPERATIONS.get(workload, ("sum",)),
@@ -63,7 +63,7 @@ def collectives(world):
 def faults(world):
     """Return how many wrong elements are seen where one element is wrong, or a rank gave nothing."""
     observed = {}
-    for workload in collective.COLLECTIVES:
+    for workload in collective.CALLS:
         for fault in ("none", "element", "silent"):
             made = collective.Exchange(12000 * world.size, asked(workload), world, "cpu")
             made.refill()

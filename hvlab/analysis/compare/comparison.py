@@ -11,8 +11,7 @@ from hvlab.base.errors import UsageError, unknown
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import interval, verdict
 from hvlab.statistics.interval import Interval
-from hvlab.statistics.two_runs import compare_two_runs
-from hvlab.statistics.verdict import Pair, Verdict
+from hvlab.statistics.verdict import Pair, Verdict, compare_two_runs
 from hvlab.workloads.metrics import METRICS
 
 
@@ -68,7 +67,6 @@ def compare(
     *,
     metric: str | None = None,
     matters: float = verdict.MATTERS,
-    alpha: float = verdict.ALPHA,
 ) -> Comparison:
     """Return how run A stands to run B; all configurations are one family of tests.
 
@@ -83,9 +81,7 @@ def compare(
     matches = match(a, b)
     compared = [(pair, metric or primary(pair.configuration, pair.a, pair.b)) for pair in matches.both]
     comparable = [(pair, name) for pair, name in compared if _measured(pair, name)]
-    verdicts = compare_two_runs(
-        [_pair(pair, name) for pair, name in comparable], matters=matters, alpha=alpha
-    )
+    verdicts = compare_two_runs([_pair(pair, name) for pair, name in comparable], matters=matters)
     return Comparison(
         a,
         b,

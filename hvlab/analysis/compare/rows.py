@@ -11,8 +11,7 @@ from hvlab.analysis.compare.measurements import Measurements
 from hvlab.analysis.compare.names import case_names, place
 from hvlab.results.configurations import Configuration
 from hvlab.statistics.interval import Interval
-from hvlab.statistics.two_runs import PERHAPS
-from hvlab.statistics.verdict import Kind
+from hvlab.statistics.verdict import PERHAPS, Kind
 
 COLUMNS = (
     "workload",

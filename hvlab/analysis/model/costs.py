@@ -1,9 +1,8 @@
-"""What a collective costs in the latency and bandwidth (alpha-beta) model.
+"""What an allreduce costs in the latency and bandwidth (alpha-beta) model.
 
 A message of S bytes takes alpha + S * beta; an algorithm is described by how many messages follow one another
-(`messages`) and how often the buffer crosses a rank's link (`volume`), both for n ranks. S is the size as
-nccl-tests counts it: the whole buffer of allreduce, broadcast and reduce-scatter, what a rank holds at the
-end of allgather, what it sends in all to alltoall. The time of the additions themselves is part of beta.
+(`messages`) and how often the buffer of S bytes crosses a rank's link (`volume`), both for n ranks. The time
+of the additions themselves is part of beta.
 
 Several ranks on each of several hosts make two levels. With a fixed number of ranks a host, what happens
 inside a host costs the same however many hosts there are: a start and a time a byte. Between hosts the
@@ -13,20 +12,17 @@ hosts.
 
 Sources:
     Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, IJHPCA 19
-    (2005), sections 4.1-4.5: recursive doubling, recursive halving, ring, binomial tree, Bruck, pairwise.
+    (2005), section 4.5: recursive doubling, recursive halving, ring.
     Patarasuk, Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations, JPDC 69 (2009):
     2(n-1)/n is the least volume that an allreduce can have, and the ring has it.
     Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation
     Performance, IPDPS 2000: levels of a network, each with a cost of its own.
-    nccl-tests, doc/PERFORMANCE.md: sizes, and the same factors as busbw/algbw.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-from hvlab.base.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -56,16 +52,12 @@ def _rounds(ranks: int) -> int:
     return (ranks - 1).bit_length()
 
 
-def _part(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
-def _ring_allreduce(ranks: int) -> Shape:
+def _ring(ranks: int) -> Shape:
     """Reduce-scatter and allgather round a ring: 2(n-1) messages, volume 2(n-1)/n."""
-    return Shape(2 * (ranks - 1), 2 * _part(ranks))
+    return Shape(2 * (ranks - 1), 2 * (ranks - 1) / ranks)
 
 
-def _tree_allreduce(ranks: int) -> Shape:
+def _tree(ranks: int) -> Shape:
     """Recursive doubling: log2 n messages of the whole buffer.
 
     A binomial reduce and broadcast takes twice as many: the same curve, with half of this alpha and beta.
@@ -73,69 +65,25 @@ def _tree_allreduce(ranks: int) -> Shape:
     return Shape(_rounds(ranks), _rounds(ranks))
 
 
-def _halving_allreduce(ranks: int) -> Shape:
+def _halving(ranks: int) -> Shape:
     """Rabenseifner's: recursive halving, then doubling: 2 log2 n messages, volume 2(n-1)/n.
 
     Exact for powers of two; others cost some more, which is left out here.
     """
-    return Shape(2 * _rounds(ranks), 2 * _part(ranks))
+    return Shape(2 * _rounds(ranks), 2 * (ranks - 1) / ranks)
 
 
-def _ring(ranks: int) -> Shape:
-    """Ring, or pairwise exchange: n-1 messages, volume (n-1)/n."""
-    return Shape(ranks - 1, _part(ranks))
-
-
-def _doubling(ranks: int) -> Shape:
-    """Recursive doubling or halving: log2 n messages, volume (n-1)/n."""
-    return Shape(_rounds(ranks), _part(ranks))
-
-
-def _bruck(ranks: int) -> Shape:
-    """Bruck's alltoall: log2 n messages of half the buffer."""
-    return Shape(_rounds(ranks), _rounds(ranks) / 2)
-
-
-def _binomial(ranks: int) -> Shape:
-    """Binomial tree: log2 n messages of the whole buffer."""
-    return Shape(_rounds(ranks), _rounds(ranks))
-
-
-def _scattered(ranks: int) -> Shape:
-    """Broadcast of a long message: binomial scatter, then allgather round a ring."""
-    return Shape(_rounds(ranks) + ranks - 1, 2 * _part(ranks))
-
-
-SHAPES: Mapping[str, Mapping[str, Callable[[int], Shape]]] = {
-    "allreduce": {"ring": _ring_allreduce, "tree": _tree_allreduce, "halving": _halving_allreduce},
-    "reducescatter": {"ring": _ring, "tree": _doubling},
-    "allgather": {"ring": _ring, "tree": _doubling},
-    "alltoall": {"ring": _ring, "tree": _bruck},
-    "broadcast": {"ring": _scattered, "tree": _binomial},
-}
-COLLECTIVES = frozenset(SHAPES)
-
-
-def shape(collective: str, algorithm: str, ranks: int) -> Shape:
-    """Return what an algorithm does on that many ranks; on one rank it sends nothing."""
-    try:
-        return SHAPES[collective][algorithm](ranks)
-    except KeyError:
-        known = ", ".join(f"{name} ({', '.join(algorithms)})" for name, algorithms in SHAPES.items())
-        raise UsageError(
-            f"there is no cost of a {algorithm} {collective}", remedy=f"known are: {known}"
-        ) from None
+ALGORITHMS: Mapping[str, Callable[[int], Shape]] = {"ring": _ring, "tree": _tree, "halving": _halving}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Alpha, beta and the start of each operation (for Horovod, its cycle) of a collective; SI units.
+    """Alpha, beta and the start of each operation (for Horovod, its cycle) of an allreduce; SI units.
 
     With several ranks a host (``slots``), alpha and beta are those between hosts; what happens inside a host
     is part of the start, and ``inner_s_per_byte``.
     """
 
-    collective: str
     algorithm: str
     alpha_s: float
     beta_s_per_byte: float
@@ -143,23 +91,18 @@ class Cost:
     inner_s_per_byte: float = 0.0
     slots: int = 1
 
-    @property
-    def bandwidth_gb_per_s(self) -> float | None:
-        """Return 1/beta in GB/s (10^9 bytes); None where the sizes measured do not show it."""
-        return 1e-9 / self.beta_s_per_byte if self.beta_s_per_byte else None
-
     def terms(self, ranks: int, size_bytes: float, *, operations: int = 1) -> CostTerms:
         """Return where the time of so many bytes goes, sent by so many operations."""
-        done = shape(self.collective, self.algorithm, max(1, ranks // self.slots))
+        done = ALGORITHMS[self.algorithm](max(1, ranks // self.slots))
         return CostTerms(
             operations * self.constant_s,
             operations * done.messages * self.alpha_s,
             size_bytes * (done.volume * self.beta_s_per_byte + self.inner_s_per_byte),
         )
 
-    def seconds(self, ranks: int, size_bytes: float, *, operations: int = 1) -> float:
-        """Return constant + messages * alpha for each operation, and volume * S * beta."""
-        return self.terms(ranks, size_bytes, operations=operations).seconds
+    def seconds(self, ranks: int, size_bytes: float) -> float:
+        """Return constant + messages * alpha + volume * S * beta."""
+        return self.terms(ranks, size_bytes).seconds
 
 
 def crossing(one: Cost, other: Cost, ranks: int) -> float | None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from hvlab.analysis.model.choice import matching
 from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit, NoFit
+from hvlab.analysis.model.predict import matching
 from hvlab.analysis.model.step import basis
+from hvlab.analysis.model.sweep import ALLREDUCE
 from hvlab.analysis.model.training import Step, Training, trainings
 from hvlab.analysis.model.versus import backends, models, names_of
 from hvlab.results.configurations import Configuration, Repeats
@@ -48,7 +49,7 @@ def collective(fit: Fit, ranks: int, size_bytes: float) -> Explanation:
     shares = {name: seconds / terms.seconds for name, seconds in parts.items()}
     numbers = {"ranks": ranks, "size_bytes": size_bytes, "seconds_ms": terms.seconds * 1e3}
     names = {
-        "collective": fit.sweep.collective,
+        "collective": ALLREDUCE,
         "backend": fit.sweep.backend,
         "launcher": fit.sweep.launcher,
         "topology": fit.sweep.topology,

@@ -133,17 +133,15 @@ class NoFit:
     reason: Explanation
 
 
-def fits(
-    configurations: Mapping[Configuration, Repeats], *, collective: str = "allreduce", virtual: bool = False
-) -> list[Fit | NoFit]:
-    """Return a fit of each sweep of a collective, or why there is none.
+def fits(configurations: Mapping[Configuration, Repeats], *, virtual: bool = False) -> list[Fit | NoFit]:
+    """Return a fit of each sweep, or why there is none.
 
     ``virtual`` says that the hosts are virtual machines which share one machine's cores.
     """
-    return [fit(sweep, virtual=virtual) for sweep in sweeps(configurations, collective=collective)]
+    return [fit(sweep, virtual=virtual) for sweep in sweeps(configurations)]
 
 
-def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 1) -> Fit | NoFit:
+def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS) -> Fit | NoFit:
     """Return the fit of one sweep by non-negative least squares of the logarithms.
 
     Every known algorithm is fitted. How likely each is goes by how far the points are from it, as Student's
@@ -170,7 +168,7 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS, seed: int = 
     errors = problem.errors(cost, problem.several(rows))
     error = Error(float(np.median(errors)), float(errors.max()))
     checked = _left_out(problem, cost.algorithm, rows)
-    bootstrap = _drawn(problem, costs, votes, own=own, whiten=whiten, draws=draws, seed=seed)
+    bootstrap = _drawn(problem, costs, votes, own=own, whiten=whiten, draws=draws)
     fitted = Fit(sweep, cost, error, checked, votes, bootstrap or (cost,), (), start_known)
     doubts = of_fit(
         sweep,
@@ -219,10 +217,9 @@ def _drawn(
     own: float,
     whiten: Values,
     draws: int,
-    seed: int,
 ) -> tuple[Cost, ...]:
     """Return costs that the sweep allows as well; where the start is unknown, all shares of it."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(1)
     rows = problem.everything
     scale = problem.launches.widened(random, draws)
     point = random.standard_normal((draws, len(rows)))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hvlab.analysis.model.choice import matching
 from hvlab.analysis.model.costs import Cost
 from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit, NoFit, fit
@@ -30,7 +29,6 @@ def predictions(
     configurations: Mapping[Configuration, Repeats],
     fits: Iterable[Fit | NoFit],
     *,
-    ranks: Sequence[int] = RANKS,
     virtual: bool = False,
 ) -> list[Prediction | NoPrediction]:
     """Return a prediction of every training, topology and scaling that was measured, or why there is none.
@@ -39,7 +37,7 @@ def predictions(
     """
     fitted = tuple(one for one in fits if isinstance(one, Fit))
     return [
-        predict(training, matching(fitted, training), ranks=ranks, virtual=virtual)
+        predict(training, matching(fitted, training), virtual=virtual)
         for training in trainings(configurations)
     ]
 
@@ -107,7 +105,6 @@ def check(training: Training, base: Step, fitted: Fit) -> PredictionCheck:
         float(drawn[0]),
         largest.seconds,
         noise,
-        used.sweep.ranks[-1],
         smaller.steps[-1].ranks,
     )
 
@@ -171,15 +168,11 @@ def _steps(model: _Model, checked: PredictionCheck, numbers: Sequence[int]) -> l
     low, high = np.percentile(whole[1:], _BAND, axis=0)
     slowest, fastest = np.percentile(speed[1:], _BAND, axis=0)
     step, speedup = whole[0] * np.exp(shift), speed[0] / np.exp(shift)
-    waited, more = exposed(own, model.costs, ranks, model.exposure)
+    _, more = exposed(own, model.costs, ranks, model.exposure)
     rows = {
         "step_s": step,
         "low_s": np.minimum(low * shorter, step),
         "high_s": np.maximum(high * longer, step),
-        "own_s": own.own(ranks),
-        "waiting_s": model.exposure.jitter[0] * own.waiting(ranks),
-        "communication_s": own.communication(model.costs[:1], ranks)[0],
-        "exposed_s": waited[0],
         "beyond_backward_s": more[0],
         "speedup": speedup,
         "speedup_low": np.minimum(slowest / longer, speedup),
@@ -189,3 +182,45 @@ def _steps(model: _Model, checked: PredictionCheck, numbers: Sequence[int]) -> l
         PredictedStep(number, **{name: float(values[column]) for name, values in rows.items()})
         for column, number in enumerate(numbers)
     ]
+
+
+# The type that the allreduce of each compression sends.
+_DTYPES: Mapping[str, str] = {
+    "none": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "8bit": "int8",
+    "naive8": "int8",
+}
+# What Horovod's optimiser does, where a sweep has the choice.
+_USUAL: Mapping[str, object] = {"op": "average", "form": "single", "tensors": 1, "in_place": True}
+
+
+def matching(fits: Iterable[Fit], training: Training) -> Fit | None:
+    """Return the fit whose sweep is most like what a training does.
+
+    Backend, topology, ranks a host and device must be the same; then launcher, type, container and tuning
+    decide, and of equals the one with most points.
+    """
+    fitting = [
+        fit
+        for fit in fits
+        if fit.sweep.backend == training.backend
+        and (fit.sweep.topology, fit.sweep.slots) == (training.topology, training.slots)
+        and _device(fit, training)
+    ]
+    return max(fitting, key=lambda fit: (_likeness(fit, training), len(fit.points)), default=None)
+
+
+def _device(fit: Fit, training: Training) -> bool:
+    ours, theirs = training.get("device"), dict(fit.sweep.params).get("device")
+    return ours is None or theirs is None or ours == theirs
+
+
+def _likeness(fit: Fit, training: Training) -> int:
+    theirs = dict(fit.sweep.params)
+    dtype = _DTYPES.get(str(training.get("compression") or "none"), "float32")
+    given: dict[str, object] = {**dict(training.params), **_USUAL, "dtype": dtype}
+    shared = theirs.keys() & given.keys()
+    alike = [name for name in shared if theirs[name] == given[name]]
+    return len(alike) + (fit.sweep.launcher == training.launcher)

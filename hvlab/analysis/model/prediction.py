@@ -15,19 +15,13 @@ from hvlab.analysis.model.training import Training
 class PredictedStep:
     """A step that was not measured: seconds with their 95 % band; speed-up against one rank.
 
-    ``own_s`` is compute and what else a rank does by itself, ``waiting_s`` how much longer the slowest rank
-    takes, ``communication_s`` the allreduce, ``exposed_s`` what the step waits for it, of that
-    ``beyond_backward_s`` what backward is too short to hide.
+    ``beyond_backward_s`` is what it waits for the allreduce because backward is too short to hide it.
     """
 
     ranks: int
     step_s: float
     low_s: float
     high_s: float
-    own_s: float
-    waiting_s: float
-    communication_s: float
-    exposed_s: float
     beyond_backward_s: float
     speedup: float
     speedup_low: float
@@ -49,16 +43,13 @@ class PredictionCheck:
     """The largest measured step, predicted from what is smaller.
 
     ``noise`` is how far the logarithms may be apart by noise alone, half of a 95 % interval.
-    ``sweep_ranks`` is the largest number of ranks in the sweep that the prediction rests on: the step's own
-    only where no smaller sweep can be fitted. ``step_ranks`` is the largest number of ranks below the
-    step's.
+    ``step_ranks`` is the largest number of ranks below the step's.
     """
 
     ranks: int
     predicted_s: float
     measured_s: float
     noise: float
-    sweep_ranks: int
     step_ranks: int
 
     @property

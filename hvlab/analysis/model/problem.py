@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hvlab.analysis.model.costs import SHAPES, Cost
+from hvlab.analysis.model.costs import ALGORITHMS, Cost
 from hvlab.analysis.model.noise import Values, pooled
 from hvlab.analysis.model.sweep import Sweep
 from hvlab.workloads.parameters import BY_VARIABLE
@@ -36,14 +36,14 @@ class LinearProblem:
         single = [point for point in sweep.points if point.ranks == 1]
         least = min((point.size_bytes for point in single), default=0)
         self.points = tuple(point for point in sweep.points if point.ranks > 1 or point.size_bytes == least)
-        self.collective, self.slots = sweep.collective, sweep.slots
+        self.slots = sweep.slots
         cycle = dict(sweep.params).get("cycle_time")
         read = BY_VARIABLE["HOROVOD_CYCLE_TIME"].read(CYCLE_MS if cycle is None else cycle)
         self.cycle_s = cast("float", read) * 1e-3
         self.ranks = np.array([point.ranks for point in self.points])
         self.sizes = np.array([point.size_bytes for point in self.points], dtype=float)
         self.seconds = np.array([point.seconds for point in self.points])
-        self.columns = {name: self._columns(name) for name in SHAPES[self.collective]}
+        self.columns = {name: self._columns(name) for name in ALGORITHMS}
         self.launches = pooled(sweep.deviations)
         errors = [self.launches.of_median(sweep.repeats(point.ranks)) for point in self.points]
         self.shared = np.hypot(errors, LAYOUT)
@@ -102,7 +102,7 @@ class LinearProblem:
             fixed, beta = _non_negative(columns[:, [0, 2]], seconds, whiten)
             start = min(fixed, self.cycle_s) if start_share is None else fixed * start_share
             alpha = (fixed - start) / columns[0, 1]
-        return Cost(self.collective, algorithm, alpha, beta, start, inner, self.slots)
+        return Cost(algorithm, alpha, beta, start, inner, self.slots)
 
     def predicted(self, cost: Cost, rows: Rows) -> Values:
         """Return what a cost says of these rows, in seconds."""
@@ -146,7 +146,7 @@ class LinearProblem:
         return whole
 
     def _columns(self, algorithm: str) -> Values:
-        shapes = [SHAPES[self.collective][algorithm](int(ranks)) for ranks in self.ranks // self.slots]
+        shapes = [ALGORITHMS[algorithm](int(ranks)) for ranks in self.ranks // self.slots]
         columns = np.array(
             [
                 (1.0, shape.messages, shape.volume * size, size)

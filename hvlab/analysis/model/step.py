@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hvlab.analysis.model.costs import Cost, shape
+from hvlab.analysis.model.costs import ALGORITHMS, Cost
 from hvlab.analysis.model.noise import Values, expected_maximum
 from hvlab.analysis.model.training import Scaling, Step, Training
 
@@ -77,10 +77,10 @@ class Basis:
             algorithm: np.array(
                 [
                     (done.messages, done.volume)
-                    for done in (shape(collective, algorithm, max(1, int(n) // slots)) for n in ranks)
+                    for done in (ALGORITHMS[algorithm](max(1, int(n) // slots)) for n in ranks)
                 ]
             ).reshape(-1, 2)
-            for collective, algorithm, slots in {(c.collective, c.algorithm, c.slots) for c in costs}
+            for algorithm, slots in {(c.algorithm, c.slots) for c in costs}
         }
         rows = [
             self.operations * (cost.constant_s + shapes[cost.algorithm][:, 0] * cost.alpha_s)

@@ -1,4 +1,4 @@
-"""Sweeps of collectives: the points that one fit is made from."""
+"""Sweeps of allreduce: the points that one fit is made from."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from hvlab.analysis.model.costs import COLLECTIVES
 from hvlab.results.configurations import Configuration, Param, Repeats
 
 Topology = Literal["inside", "across", "both"]
+ALLREDUCE = "allreduce"
 TOPOLOGIES: tuple[Topology, ...] = ("inside", "across", "both")
 
 
@@ -33,7 +33,6 @@ class Sweep:
     hosts, as many ranks on each: ``slots``); the points of a single rank belong to inside and across.
     """
 
-    collective: str
     backend: str
     launcher: str
     topology: Topology
@@ -90,15 +89,15 @@ def slots(configuration: Configuration, topology: Topology) -> int:
     return configuration.slots if topology == "both" else 1
 
 
-def sweeps(configurations: Mapping[Configuration, Repeats], *, collective: str = "allreduce") -> list[Sweep]:
-    """Return every sweep of a collective in the order of the configurations.
+def sweeps(configurations: Mapping[Configuration, Repeats]) -> list[Sweep]:
+    """Return every sweep in the order of the configurations.
 
     Configurations that failed are counted where their backend has no figures at all in that topology.
     """
     points: dict[tuple[str, str, Topology, tuple[tuple[str, Param], ...], int], list[SweepPoint]] = {}
     failed: dict[tuple[str, str, Topology], int] = {}
     for configuration, repeats in configurations.items():
-        if configuration.workload != collective or collective not in COLLECTIVES:
+        if configuration.workload != ALLREDUCE:
             continue
         point = _point(configuration, repeats)
         for topology in topologies(configuration):
@@ -114,11 +113,9 @@ def sweeps(configurations: Mapping[Configuration, Repeats], *, collective: str =
             elif repeats.errors:
                 place = (configuration.backend, configuration.launcher, topology)
                 failed[place] = failed.get(place, 0) + 1
-    whole = [Sweep(collective, *key[:4], tuple(points), slots=key[4]) for key, points in points.items()]
+    whole = [Sweep(*key[:4], tuple(points), slots=key[4]) for key, points in points.items()]
     known = {key[:3] for key in points}
-    return whole + [
-        Sweep(collective, *place, (), (), number) for place, number in failed.items() if place not in known
-    ]
+    return whole + [Sweep(*place, (), (), number) for place, number in failed.items() if place not in known]
 
 
 def _point(configuration: Configuration, repeats: Repeats) -> SweepPoint | None:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from hvlab.analysis.model.costs import COLLECTIVES
 from hvlab.analysis.model.sweep import TOPOLOGIES, Topology, slots, topologies
 from hvlab.lab.backends import SERIAL
 from hvlab.results.configurations import Configuration, Param, Repeats
+from hvlab.workloads.operations import COLLECTIVES
 
 Scaling = Literal["weak", "strong"]
 SCALINGS: tuple[Scaling, ...] = get_args(Scaling)

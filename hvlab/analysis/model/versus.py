@@ -32,16 +32,15 @@ def names_of(training: Training) -> dict[str, str]:
     return own | {name: str(value) for name, value in params.items() if value is not None}
 
 
-def backends(fits: Iterable[Fit], *, collective: str = "allreduce") -> list[Explanation]:
+def backends(fits: Iterable[Fit]) -> list[Explanation]:
     """Return for each two backends, in each topology, which is faster and by which term.
 
     Of each two, the sweeps are taken that are most alike.
     """
-    fitted = [fit for fit in fits if fit.sweep.collective == collective]
     explanations = []
     for topology in TOPOLOGIES:
         by_backend: dict[str, list[Fit]] = {}
-        for fit in fitted:
+        for fit in fits:
             if fit.sweep.topology == topology:
                 by_backend.setdefault(fit.sweep.backend, []).append(fit)
         for one, other in itertools.combinations(sorted(by_backend), 2):

@@ -11,7 +11,7 @@ from typing import Literal
 from hvlab.analysis.compare.measurements import primary
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import straggler
-from hvlab.statistics.straggler import ALPHA, MATTERS, Straggler
+from hvlab.statistics.straggler import ALPHA, Straggler
 
 Source = Literal["compute", "each", "pairs"]
 _PAIR = 2
@@ -42,13 +42,13 @@ class HostCheck:
 
 
 def check_hosts(
-    configurations: Mapping[Configuration, Repeats], *, matters: float = MATTERS, alpha: float = ALPHA
+    configurations: Mapping[Configuration, Repeats],
 ) -> list[HostCheck]:
     """Return a check of the hosts for each kind of data that the run has.
 
     ``compute`` compares what the ranks of each host computed in the same training, ``each`` the cases of
     every host alone, ``pairs`` those of the first host with each other host, so that the first is not
-    compared. If no host differs, at most the share ``alpha`` of runs has a straggler; see
+    compared. If no host differs, at most 1 % of runs has a straggler; see
     :func:`hvlab.statistics.straggler.stragglers`.
     """
     readers: Mapping[Source, Callable[[Mapping[Configuration, Repeats]], _Launches]] = {
@@ -58,16 +58,16 @@ def check_hosts(
     }
     data = {source: _groups(read(configurations)) for source, read in readers.items()}
     data = {source: groups for source, groups in data.items() if groups}
-    return [_check(source, groups, matters, alpha / len(data)) for source, groups in data.items()]
+    return [_check(source, groups, ALPHA / len(data)) for source, groups in data.items()]
 
 
-def _check(source: Source, groups: list[list[dict[str, float]]], matters: float, alpha: float) -> HostCheck:
+def _check(source: Source, groups: list[list[dict[str, float]]], alpha: float) -> HostCheck:
     hosts = sorted({host for group in groups for launch in group for host in launch})
     slowest = straggler.slowest(groups)
     if slowest is None:
         raise ValueError("launches of single hosts compare nothing")
     launches = max(sum(host in launch for group in groups for launch in group) for host in hosts)
-    slow = straggler.stragglers(groups, matters=matters, alpha=alpha)
+    slow = straggler.stragglers(groups, alpha=alpha)
     needed = straggler.launches_needed(len(hosts), alpha=alpha)
     return HostCheck(source, tuple(hosts), tuple(slow), slowest, launches, needed)
 

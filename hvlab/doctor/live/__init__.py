@@ -12,9 +12,8 @@ from typing import Any
 from hvlab.doctor import knowledge, reading
 from hvlab.doctor.cause import Cause
 from hvlab.doctor.live import cuda, environments, folders, gpu, machine, names, network, open_mpi, python, ssh
-from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.replies import HostReplies
-from hvlab.doctor.live.site import Site
+from hvlab.doctor.live.site import HostFault, Site
 
 _SUBJECTS = (names, ssh, network, machine, folders, open_mpi, python, environments, gpu, cuda)
 ENTRIES: Mapping[str, Cause] = {cause.id: cause for cause in (*knowledge.CAUSES, reading.STOPPED)}

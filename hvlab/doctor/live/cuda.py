@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.base.answers.shapes import Count, HostAnswer
-from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.replies import HostReplies
-from hvlab.doctor.live.site import Site
+from hvlab.doctor.live.site import HostFault, Site
 
 _DRIVER = "driver's cuda"
 _COMPAT = "cuda compat"

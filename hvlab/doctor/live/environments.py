@@ -9,10 +9,9 @@ from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.doctor import knowledge, reading
-from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.replies import HostReplies
-from hvlab.doctor.live.site import Site
+from hvlab.doctor.live.site import HostFault, Site
 
 _ENVIRONMENTS = "environments"
 _RECORDS = {name: f"/etc/ansible/facts.d/hvlab_{name}.fact" for name in ("python_env", "horovod")}

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.doctor import reading
-from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.replies import HostReplies
-from hvlab.doctor.live.site import Site
+from hvlab.doctor.live.site import HostFault, Site
 
 _GPUS = "gpus"
 _MODES = "gpu modes"

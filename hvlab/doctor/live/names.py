@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer, Number
-from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.replies import HostReplies
-from hvlab.doctor.live.site import TRIED, Site
+from hvlab.doctor.live.site import TRIED, HostFault, Site
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.I)
 _MEETING = "meeting"

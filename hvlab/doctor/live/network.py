@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.names import Attempt, Listening, meeting
 from hvlab.doctor.live.replies import HostReplies
-from hvlab.doctor.live.site import Site
+from hvlab.doctor.live.site import HostFault, Site
 
 _MTU = "network mtu"
 # An attempt counts where the other host listened so long during it, as their clocks have it.

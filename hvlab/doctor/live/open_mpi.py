@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.doctor.live import environments, ssh
-from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.replies import HostReplies
-from hvlab.doctor.live.site import Site
+from hvlab.doctor.live.site import HostFault, Site
 
 _MPI = "open mpi"
 _RECORD = "open mpi record"

@@ -39,3 +39,16 @@ class Site:
 
 # So many others each host tries: with more, 64 hosts would be a storm.
 TRIED = 3
+
+
+@dataclass(frozen=True)
+class HostFault:
+    """An entry of what is known, the host that shows it, and what was seen there.
+
+    ``role`` is the tag of the role whose run on this host mends it; empty where none does so safely.
+    """
+
+    id: str
+    host: str
+    observed: str
+    role: str = ""

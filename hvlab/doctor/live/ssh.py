@@ -8,10 +8,9 @@ from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.doctor import reading
-from hvlab.doctor.live.fault import HostFault
 from hvlab.doctor.live.programs import source
 from hvlab.doctor.live.replies import HostReplies
-from hvlab.doctor.live.site import TRIED, Site
+from hvlab.doctor.live.site import TRIED, HostFault, Site
 
 _LOGINS = "logins"
 _USER = "user"

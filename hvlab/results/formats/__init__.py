@@ -6,9 +6,8 @@ In: `importing.import_files` reads a benchmark's log with one of READERS and put
     launch         the shapes: MeasuredRun, and Launch with its Rows for benchmark logs. Read it first.
     nccl_columns   nccl-tests' columns, in its text and its JSON, with hvlab's metrics
     nccl_json      its JSON -> launches; nccl_document: launches -> its JSON
-    nccl_ranks     how many ranks ran where, from its list of devices
     nccl_text      its text -> its JSON; nccl_rows: a row of it; nccl_print: its JSON -> its text
-    osu            the OSU benchmarks' text -> launches; osu_print: launches -> their text
+    osu            the OSU benchmarks' text -> launches, and launches -> their text
     training       what Horovod's synthetic benchmarks and tf_cnn_benchmarks print -> launches
     content        a file's bytes -> text: unpacked, decoded, without what a collector put around lines
     records        launches -> records; importing: files -> launches -> the store
@@ -23,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hvlab.base.errors import UsageError, unknown
-from hvlab.results.formats import nccl_json, nccl_print, nccl_text, osu, osu_print, training
+from hvlab.results.formats import nccl_json, nccl_print, nccl_text, osu, training
 from hvlab.results.formats.launch import Launch, MeasuredRun, launches
 from hvlab.results.formats.plain import as_csv, as_jsonl, as_junit
 from hvlab.results.formats.prometheus import as_prometheus
@@ -55,7 +54,7 @@ FORMATS: Mapping[str, Format] = {
     for each in (
         Format("nccl-tests", lambda run: nccl_print.write(launches(run.records)), COLLECTIVES),
         Format("nccl-tests-json", lambda run: nccl_json.write(launches(run.records)), COLLECTIVES),
-        Format("osu", lambda run: osu_print.write(launches(run.records, pair=False)), COLLECTIVES),
+        Format("osu", lambda run: osu.write(launches(run.records, pair=False)), COLLECTIVES),
         Format("csv", as_csv),
         Format("jsonl", as_jsonl),
         Format("junit", as_junit),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from hvlab.base import remedies
 from hvlab.base.errors import UsageError
 
 
@@ -169,39 +170,11 @@ def rpm_versions(listing: str, name: str) -> list[str]:
     )
 
 
-_REMEDIES = (
-    (
-        r"NO_PUBKEY|cannot be authenticated|unauthenticated|GPG|is not signed|Public key|BADSIG|signature",
-        "its signing key is unknown there or has changed: install the repository's current key",
-    ),
-    (
-        r"valid baseurl|metadata for repo|repomd|Failed to fetch|Could not resolve|Could not connect|"
-        r"Cannot retrieve|All mirrors|Release file|404 +Not Found|No more mirrors|enabled repositories",
-        "a repository does not answer or has changed: check its address, the network and the proxy there",
-    ),
-    (
-        r"Version '|Unable to locate|no installation candidate|No match for|find a match|No package ",
-        "request an available version, or add the repository that has it",
-    ),
-    (
-        r"lock|another app|already running",
-        "another package manager runs there: wait for it to end, then run this again",
-    ),
-    (r"No space left|enough free space|At least .* more space", "free some space there"),
-    (
-        r"unmet|Problem|conflict|requires|Depends|protected|broken",
-        "choose versions that fit together, or {conflict}",
-    ),
-)
-
-
 def remedy(text: str, conflict: str) -> str:
     """Return what to do about a package manager's error; ``conflict`` is how to let other packages go."""
-    advice = next(
-        (advice for pattern, advice in _REMEDIES if re.search(pattern, text)),
-        "run the package manager there yourself for details",
+    return remedies.remedy(
+        "packages", text, "run the package manager there yourself for details", conflict=conflict
     )
-    return advice.format(conflict=conflict)
 
 
 def complaint(text: str) -> str:

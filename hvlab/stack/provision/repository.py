@@ -9,6 +9,7 @@ from typing import Any
 
 from pysequoia import Cert
 
+from hvlab.base import remedies
 from hvlab.base.errors import CheckError, UsageError
 
 SECONDS = 20
@@ -22,27 +23,6 @@ TROUBLE = re.compile(
     re.MULTILINE,
 )
 _REACH = "check that the host reaches {url}: name server, firewall, proxy, or a mirror of it"
-# From what a package manager says to what to do about it.
-_REMEDIES = (
-    (
-        r"has the label",
-        "if that is a mirror with a Release file of its own, set the label to that (nvidia_repository_label)",
-    ),
-    (
-        r"A4B469963BF863CC|7FA2AF80|F60F4B3D7FA2AF80",
-        "NVIDIA signs with a new key since April 2022 (7fa2af80 is retired): take the key 3bf863cc.pub",
-    ),
-    (
-        r"NO_PUBKEY|EXPKEYSIG|BADSIG|not signed|signature|GPG|Signing key",
-        "find out who signs {url} now; use that key and its fingerprint only if you trust them",
-    ),
-    (r"Could not (connect|resolve)|refused|timed out|Curl error \((5|6|7|28)\)", _REACH),
-    (
-        r"404|403|does not have a Release file|repomd\.xml",
-        "check {url}: it must hold {lists}; not every system has a folder there",
-    ),
-    (r"certificate|SSL|TLS", "install the certificate's authority on the host (ca-certificates)"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +53,7 @@ class Repository:
 
     def remedy(self, text: str) -> str:
         """Return what to do about a failure."""
-        advice = next(
-            (advice for pattern, advice in _REMEDIES if re.search(pattern, text, re.IGNORECASE)), _REACH
-        )
-        return advice.format(url=self.url, lists=self.lists)
+        return remedies.remedy("repository", text, _REACH, url=self.url, lists=self.lists)
 
     def refusal(self, output: str) -> CheckError:
         """Return why the source cannot be used, by what its refresh printed."""

@@ -30,8 +30,8 @@ KEPT = 5
 _SCRIPT = re.compile(r"\S+\.(py|sh)")
 # What is never part of a program.
 _SKIPPED = (".git", ".hg", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache")
-# A folder with this file holds hvlab's results.
-_RESULTS = "hvlab.db"
+# A folder with such files holds hvlab's results.
+_RESULTS = ("hvlab.db", "runs/*/store.jsonl")
 
 
 def chosen(words: Sequence[str], paths: Sequence[str], folder: Path) -> str:
@@ -143,7 +143,7 @@ def _files(path: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Itera
     """Yield the files of a folder; a link to one of the folders ``above`` (device, inode) ends there."""
     if path.is_file():
         yield path
-    elif path.is_dir() and path.name not in _SKIPPED and not (path / _RESULTS).exists():
+    elif path.is_dir() and path.name not in _SKIPPED and not any(any(path.glob(each)) for each in _RESULTS):
         state = path.stat()
         here = (state.st_dev, state.st_ino)
         if here not in above:

@@ -12,10 +12,11 @@ import shlex
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 
+from hvlab.base import remedies
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError
 from hvlab.lab.inventory import Lab
 from hvlab.workloads.launchers import slurm_queue
-from hvlab.workloads.launchers.slurm_queue import RESUMES, SEE, SET_PARTITION, Unfit
+from hvlab.workloads.launchers.slurm_queue import RESUMES, SEE, Unfit
 
 PARTITION = "hvlab"
 RUNNING = "RUNNING"
@@ -23,62 +24,7 @@ UNKNOWN = "UNKNOWN"
 COMPLETING = "COMPLETING"
 NODE_FAIL = "NODE_FAIL"
 CANCELLED = "CANCELLED"
-# What salloc says when it ends at once: the error, and what to do.
-_REFUSALS: tuple[tuple[str, type[HvlabError], str], ...] = (
-    ("Invalid partition name", UsageError, SET_PARTITION),
-    (
-        "not permitted to use this partition",
-        UsageError,
-        f"ask who runs the cluster for the right, or {SET_PARTITION}",
-    ),
-    ("partition not available", UsageError, f"ask who runs the cluster, or {SET_PARTITION}"),
-    ("Invalid account", UsageError, "name one of yours in lab_slurm_options, such as [--account=NAME]"),
-    ("Invalid qos", UsageError, "name one of yours in lab_slurm_options, such as [--qos=NAME]"),
-    ("Invalid node name", UsageError, "give the hosts the names that they have in Slurm: `sinfo -N`"),
-    ("Invalid generic resource", UsageError, "ask for GPUs as the hosts have them: `sinfo -o '%N %G'`"),
-    ("Invalid feature", UsageError, "name a --constraint that hosts have: `sinfo -o '%N %f'`"),
-    ("Invalid license", UsageError, "name one that there is in lab_slurm_options: `scontrol show licenses`"),
-    ("Invalid wckey", UsageError, "name one of yours in lab_slurm_options, such as [--wckey=NAME]"),
-    (
-        "requested reservation",
-        UsageError,
-        "name one that you may use now in lab_slurm_options: `scontrol show reservation`",
-    ),
-    ("Requested node configuration is not available", UsageError, f"ask for fewer slots or hosts; {SEE}"),
-    ("More processors requested than permitted", UsageError, f"ask for fewer slots or hosts; {SEE}"),
-    ("Node count specification invalid", UsageError, f"ask for fewer or more hosts; {SEE}"),
-    (
-        "Memory required by task is not available",
-        UsageError,
-        f"ask for less memory in lab_slurm_options; {SEE}",
-    ),
-    ("Requested time limit is invalid", UsageError, "name a shorter --time in lab_slurm_options"),
-    ("accounting/QOS policy", CheckError, "end a job of yours (`squeue --me`), or ask for a higher limit"),
-    ("Access/permission denied", UsageError, "ask who runs the cluster for the right"),
-    ("Unable to contact slurm controller", UnreachableError, f"look at slurmctld on its host; {RESUMES}"),
-    (
-        "timed out on send/recv",
-        UnreachableError,
-        f"slurmctld is busy, or cut off: see `scontrol ping` and `sdiag`; {RESUMES}",
-    ),
-    (
-        "Invalid authentication credential",
-        CheckError,
-        "give all hosts the same munge key, and the right time",
-    ),
-    (
-        "Resource temporarily unavailable",
-        CheckError,
-        f"Slurm takes no more jobs now (MaxJobCount): see `squeue`, and try again later; {RESUMES}",
-    ),
-    (
-        "Relinquishing job allocation",
-        UnreachableError,
-        f"a host was lost before the job began: see `sinfo -R`, and slurmctld's log; {RESUMES}",
-    ),
-    ("No such file", UsageError, "install Slurm there, or measure with --launcher mpirun"),
-    ("command not found", UsageError, "install Slurm there, or measure with --launcher mpirun"),
-)
+_ERRORS = {"usage": UsageError, "check": CheckError, "unreachable": UnreachableError}
 # The only answer of an unreachable slurmctld after which it cannot have taken the request.
 _NOT_REACHED = "connect failure"
 # So many lines of an error are shown that hvlab does not know.
@@ -200,9 +146,11 @@ def revoked(stderr: str) -> bool:
 
 def not_taken(stderr: str) -> bool:
     """Return whether Slurm has no job of a salloc that failed: it said so, or was not started at all."""
-    kinds = {kind for words, kind, _ in _REFUSALS if words.lower() in stderr.lower()}
+    kinds = {
+        row["kind"] for row in remedies.family("salloc") if re.search(row["sign"], stderr, re.IGNORECASE)
+    }
     started = "salloc:" in stderr or not stderr.strip()
-    return not started or _NOT_REACHED in stderr or (bool(kinds) and UnreachableError not in kinds)
+    return not started or _NOT_REACHED in stderr or (bool(kinds) and "unreachable" not in kinds)
 
 
 def job_is_over(message: str) -> bool:
@@ -222,9 +170,8 @@ def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> 
     for line in lines:
         if remedy := slurm_queue.remedy(line):
             return UsageError(f"{host}: Slurm grants no hosts: {line}", remedy=remedy)
-    for words, kind, remedy in _REFUSALS:
-        if words.lower() in stderr.lower():
-            return kind(f"{host}: Slurm grants no hosts: {lines[-1]}", remedy=remedy)
+    if row := remedies.shown("salloc", stderr, **slurm_queue.WORDS):
+        return _ERRORS[row["kind"]](f"{host}: Slurm grants no hosts: {lines[-1]}", remedy=row["remedy"])
     # What a site has rules of its own for stands before the error.
     return CheckError(f"{host}: Slurm grants no hosts: {'; '.join(lines[-_SHOWN:])}", remedy=SEE)
 

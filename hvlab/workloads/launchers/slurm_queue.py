@@ -10,39 +10,20 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from hvlab.base import remedies
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError
 
 SEE = "see `sinfo` and `scontrol show partition`"
 SET_PARTITION = f"set lab_slurm_partition in the inventory; {SEE}"
 RESUMES = "the same command resumes from there"
+# For the remedies of other tools' messages.
+WORDS = {"see": SEE, "set_partition": SET_PARTITION, "resumes": RESUMES}
 _COLUMNS = 3
 _SHORTER = "name a shorter --time in lab_slurm_options"
 _ACCOUNT = "name one of yours in lab_slurm_options, such as [--account=NAME]"
 _QOS = "name one of yours in lab_slurm_options, such as [--qos=NAME]"
 _LESS_MEMORY = "name a smaller --mem in lab_slurm_options"
 _RESERVATION = "name another --reservation in lab_slurm_options, or none: `scontrol show reservation`"
-# Why a job waits that waits for ever: squeue's reason, and what to do.
-_HOPELESS: Mapping[str, str] = {
-    # Hosts outside of the partition, or more time than it gives (22.05).
-    "PartitionConfig": f"limit the hosts with -l to those of the partition, {_SHORTER}, or {SET_PARTITION}",
-    "PartitionNodeLimit": f"limit the hosts with -l to those of the partition, or {SET_PARTITION}",
-    "PartitionTimeLimit": _SHORTER,
-    "PartitionDown": f"ask who runs the cluster, or {SET_PARTITION}",
-    "PartitionInactive": f"ask who runs the cluster, or {SET_PARTITION}",
-    "AccountNotAllowed": "name an account in lab_slurm_options, such as [--account=NAME]",
-    "QOSNotAllowed": "name a QOS in lab_slurm_options, such as [--qos=NAME]",
-    "InvalidAccount": f"{_ACCOUNT}: `sacctmgr show associations user=$USER`",
-    "InvalidQOS": f"{_QOS}: `sacctmgr show associations user=$USER`",
-    "MaxMemPerLimit": "name a --mem in lab_slurm_options that the partition allows (MaxMemPerNode), "
-    f"or {SET_PARTITION}",
-    "BadConstraints": f"change lab_slurm_options; {SEE}",
-    "DependencyNeverSatisfied": "leave --dependency out of lab_slurm_options",
-    "DeadLine": "name a later --deadline in lab_slurm_options, or none",
-    "ReservationDeleted": _RESERVATION,
-    "ReservationInvalid": _RESERVATION,
-    "JobHeldUser": "release it: `scontrol release`",
-    "JobHeldAdmin": "ask who runs the cluster why jobs are held",
-}
 # What one job may have, by its account and user (Assoc) or its QOS. Limits of all jobs together (Grp, PerUser
 # and PerAccount) are no such reason: other jobs end.
 _ONE_JOB = re.compile(r"(Assoc|QOS)Max(\w+?)(Per(?:Job|Node))(?:Limit)?$|QOS(Min)\w+$")
@@ -161,7 +142,7 @@ def remedy(reason: str) -> str:
     if _NO_RIGHT.match(reason):
         options = "name one that is allowed in lab_slurm_options, such as [--account=NAME] or [--qos=NAME]"
         return f"{options}, or {SET_PARTITION}"
-    return _HOPELESS.get(reason, "")
+    return remedies.remedy("queue", reason, **WORDS)
 
 
 def _within(limit: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import torch
 
@@ -23,15 +23,6 @@ import world as ranks_of
 from ranks import Alone
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "uint8", "int32", "int64")
-COLLECTIVES = ("allreduce", "broadcast", "allgather", "alltoall", "reducescatter")
-SHARED = ("allgather", "alltoall", "reducescatter")
-SHOWN = {
-    "allreduce": "_ALLREDUCE",
-    "broadcast": "_BCAST",
-    "allgather": "_ALLGATHER",
-    "alltoall": "_ALLTOALL",
-    "reducescatter": "_REDUCESCATTER",
-}
 PROOF_BYTES = 16384
 Tensors = Sequence[torch.Tensor]
 
@@ -47,7 +38,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tensors", type=int, default=1, help="that share the buffer, unless single")
     parser.add_argument("--in-place", type=ranks_of.flag, default=True)
     options = parser.parse_args(argv)
-    if options.workload not in COLLECTIVES:
+    if options.workload not in CALLS:
         parser.error("no collective: {}".format(options.workload))
     if options.serial:
         parser.error("one process alone has nobody to communicate with")
@@ -64,7 +55,7 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
         for size in options.sizes:
             result["sizes"].append(sweep(size, options, world, result))
         proof = Exchange(PROOF_BYTES * world.size * options.tensors, options, world, result["device"])
-        result["proof"] = ranks_of.prove(options.output, world, proof.run, (SHOWN[options.workload],))
+        result["proof"] = ranks_of.prove(options.output, world, proof.run, (CALLS[options.workload].shown,))
     except (NotImplementedError, ValueError) as error:
         # Raised before anything was sent, and so by all ranks.
         message = "{} has no such {} of {}: {}"
@@ -112,13 +103,13 @@ class Exchange:
     def __init__(self, size: int, options: argparse.Namespace, world: Alone, device: str) -> None:
         self.options, self.ranks, self.rank = options, world.size, world.rank
         self.dtype, self.device = getattr(torch, options.dtype), device
-        parts = world.size if options.workload in SHARED else options.tensors
+        parts = world.size if CALLS[options.workload].shared else options.tensors
         self.count = size // torch.empty(0, dtype=self.dtype).element_size() // parts
         if not self.count:
             raise ValueError("{} bytes hold no element for each of {}".format(size, parts))
         self.base = patterns.base_for(world.size, options.dtype)
         self.own, self.expected = getattr(self, options.workload)()
-        self.call: Callable[[Tensors, str], Tensors] = CALLS[options.workload](world.hvd, options)
+        self.call: Callable[[Tensors, str], Tensors] = CALLS[options.workload].ready(world.hvd, options)
         self.buffers = [tensor.clone() for tensor in self.own]
         self.received: Tensors = ()
 
@@ -237,12 +228,20 @@ def reducescatter(hvd: Any, options: argparse.Namespace) -> Callable[[Tensors, s
     return lambda tensors, name: [hvd.reducescatter(tensors[0], op=op, name=name)]
 
 
-CALLS: dict[str, Callable[[Any, argparse.Namespace], Callable[[Tensors, str], Tensors]]] = {
-    "allreduce": allreduce,
-    "broadcast": broadcast,
-    "allgather": lambda hvd, _: lambda tensors, name: [hvd.allgather(tensors[0], name=name)],
-    "alltoall": lambda hvd, _: lambda tensors, name: [hvd.alltoall(tensors[0], name=name)],
-    "reducescatter": reducescatter,
+class Call(NamedTuple):
+    """A collective: the end of its activities in Horovod's timeline, and whether ranks share the buffer."""
+
+    shown: str
+    shared: bool
+    ready: Callable[[Any, argparse.Namespace], Callable[[Tensors, str], Tensors]]
+
+
+CALLS = {
+    "allreduce": Call("_ALLREDUCE", False, allreduce),
+    "broadcast": Call("_BCAST", False, broadcast),
+    "allgather": Call("_ALLGATHER", True, lambda hvd, _: lambda own, name: [hvd.allgather(*own, name=name)]),
+    "alltoall": Call("_ALLTOALL", True, lambda hvd, _: lambda own, name: [hvd.alltoall(*own, name=name)]),
+    "reducescatter": Call("_REDUCESCATTER", True, reducescatter),
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,120 @@
+"""A record: one value of one case, as it is kept and read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from hvlab.base import answers
+from hvlab.base.answers.shapes import Count, HostAnswer
+from hvlab.base.masking import masked_json
+
+# Run ids, which are names of folders: foreign results must not choose where reports are written.
+RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+# The launcher of figures that were imported.
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One value. ``status`` is ok, failed or skipped; a case that has no figures is one record.
+
+    ``started_at`` is UTC (ISO 8601); ``raw_path`` is relative to the results folder.
+    """
+
+    run_id: str
+    case_id: str
+    started_at: str
+    workload: str
+    launcher: str
+    backend: str
+    proved_backend: str | None
+    hosts: tuple[str, ...]
+    slots_per_host: int
+    world_size: int | None
+    params: Mapping[str, Any]
+    repeat: int
+    metric: str | None
+    value: float | None
+    unit: str | None
+    status: str
+    error: str | None
+    stack: Mapping[str, Any]
+    raw_path: str
+
+
+FIELDS = tuple(field.name for field in fields(Record))
+_AS_JSON = ("hosts", "params", "stack")
+
+
+class _Row(HostAnswer):
+    """A record as JSON holds it: optional fields may be null, none may be absent."""
+
+    run_id: str
+    case_id: str
+    started_at: str
+    workload: str
+    launcher: str
+    backend: str
+    proved_backend: str | None = None
+    metric: str | None = None
+    unit: str | None = None
+    error: str | None = None
+    hosts: list[str]
+    slots_per_host: Count
+    world_size: Count | None = None
+    params: dict[str, Any]
+    repeat: Count
+    value: Annotated[float, Field(ge=-1e300, le=1e300)] | None = None
+    stack: dict[str, Any]
+    raw_path: str
+
+
+def to_row(record: Record) -> tuple[Any, ...]:
+    """Return a record as journals and SQLite hold it."""
+    return tuple(
+        json.dumps(getattr(record, name)) if name in _AS_JSON else getattr(record, name) for name in FIELDS
+    )
+
+
+def read_record(row: Sequence[Any], known: dict[str, Any]) -> Record:
+    """Return a row as a record; ``known`` keeps what was read from JSON, for a run's rows repeat it.
+
+    Raises ValueError, TypeError, LookupError or RecursionError where it cannot be one.
+    """
+    values = dict(zip(FIELDS, row, strict=True))
+    for name in _AS_JSON:
+        text = values[name]
+        if text not in known:
+            known[text] = cleaned(text)
+        values[name] = known[text]
+    if problem := answers.mismatch(values, _Row):
+        raise ValueError(problem)
+    run_name(values["run_id"])
+    values |= {name: answers.clean(value) for name, value in values.items() if isinstance(value, str)}
+    path = PurePosixPath(values["raw_path"])
+    if path.parts[:1] not in ((), ("runs",)) or ".." in path.parts:
+        raise ValueError(f"the raw path {values['raw_path']!r} is not below runs/")
+    values["hosts"] = tuple(values["hosts"])
+    return Record(**values)
+
+
+def run_name(name: object) -> str:
+    """Return a run's name. Raises ValueError where it cannot be one."""
+    if not isinstance(name, str) or not RUN_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a run")
+    return name
+
+
+def cleaned(text: str) -> Any:
+    """Return what a JSON text holds, secrets masked. Raises ValueError."""
+    try:
+        return answers.checked(masked_json(text), "the results")
+    except answers.AnswerError as error:
+        raise ValueError(error.observed) from error
