@@ -19,6 +19,8 @@ from hvlab.report.verdicts import BackendVerdict
 from hvlab.report.words import Words
 
 TERMS = ("compute", "waiting", "start", "latency", "bandwidth", "communication", "other")
+# Parts of a step besides compute that do not matter together.
+_SMALL_LOSS = 0.1
 
 
 def missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
@@ -30,6 +32,17 @@ def missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
     tried = {one.backend for one in data.configurations} - {SERIAL}
     measured = {one.backend for one, repeats in data.configurations.items() if repeats.ok} - {SERIAL}
     return "apart" if len(measured) > 1 else "one_shown" if len(tried) > 1 else "none"
+
+
+def failed(data: ReportData) -> list[tuple[str, int, str]]:
+    """Return the backends of which every case failed, with their number and the first reason."""
+    cases: dict[str, dict[str, str]] = {}
+    for record in data.records:
+        if record.status == "failed":
+            cases.setdefault(record.backend, {}).setdefault(record.case_id, record.error or "?")
+    good = {record.backend for record in data.records if record.status == "ok"}
+    names = sorted(cases.keys() - good, key=labels.order)
+    return [(name, len(cases[name]), next(iter(cases[name].values()))) for name in names]
 
 
 def supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation:
@@ -50,13 +63,13 @@ def supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation
 
 @dataclass(frozen=True)
 class Split:
-    """What a step or a collective is made of; ``startup`` is what start-up is of the whole run."""
+    """What a step of ``training``, or a collective, is made of."""
 
     name: Value
     backend: str
     place: tuple[str, str, int]
     explained: Explanation
-    startup: Explanation | None = None
+    training: Training | None = None
 
     def called(self, words: Words) -> tuple[Value, ...]:
         """Return what was split."""
@@ -71,9 +84,25 @@ class Split:
         return self.number(term) or None
 
     @property
-    def startup_share(self) -> float | None:
+    def startup(self) -> Explanation | None:
         """Return the share of start-up in the whole run."""
-        return self.startup.numbers["share"] if self.startup else None
+        return dominant.startup(self.training) if self.training else None
+
+    @property
+    def loss(self) -> str:
+        """Return the largest part beside compute; empty where all of them together hardly matter."""
+        shares = {term: self.number(term) for term in TERMS if term not in ("compute", "start")}
+        # Starting an operation is what a message costs, whatever its size.
+        shares["latency"] += self.number("start")
+        return max(shares, key=lambda term: shares[term]) if sum(shares.values()) > _SMALL_LOSS else ""
+
+    @property
+    def growth(self) -> float:
+        """Return how many times as long the same computing takes as on one rank."""
+        if not self.training or not self.training.base:
+            return 1.0
+        alone, together = self.training.base.mean_compute_s, self.training.steps[-1].mean_compute_s
+        return together / alone if alone and together else 1.0
 
     def dominant(self, words: Words) -> str:
         """Return the term that is the largest part, and start-up where that is most of the run."""
@@ -92,7 +121,7 @@ def steps(trainings: Iterable[Training], fits: Sequence[Fit]) -> list[Split]:
         step = dominant.step(one, one.steps[-1], matching(fits, one))
         if step:
             name, place = names.name(one.workload, one.params), (one.topology, one.scaling, one.slots)
-            splits.append(Split(name, one.backend, place, step, dominant.startup(one)))
+            splits.append(Split(name, one.backend, place, step, one))
     return splits
 
 

@@ -284,7 +284,9 @@ SECTIONS: Mapping[str, Callable[[Report, Words], Shown]] = {
 
 def document(report: Report) -> Document:
     """Return the report as a document: what it answers first, then figures, then conditions and commands."""
-    return Document(report, _opening, SECTIONS)
+    asks_compression = report.compressed and not report.judged
+    order = sorted(SECTIONS, key="compression".__ne__) if asks_compression else SECTIONS
+    return Document(report, _opening, {name: SECTIONS[name] for name in order})
 
 
 def _opening(report: Report, words: Words) -> Opening:
@@ -292,6 +294,10 @@ def _opening(report: Report, words: Words) -> Opening:
         title=words.say("title"),
         head=_head(report, words),
         cards=_cards(report, words),
+        alerts=[
+            words.say("finding.backend_failed", backend=words.backend(name), count=count, reason=reason)
+            for name, count, reason in comparison.failed(report.data)
+        ],
         findings=_findings(report, words),
         warnings=conditions.warnings(report.data, words),
     )
@@ -301,6 +307,7 @@ def _head(report: Report, words: Words) -> list[tuple[str, Value]]:
     run, sides = report.data.head, report.data.sides
     cases = "head.cases_failed" if run.failed else "head.cases_of"
     return [
+        *((words.say(f"head.{name}"), value) for name, value in report.signature.items()),
         (words.say("head.run"), run.run_id),
         (words.say("head.lab"), run.lab),
         (words.say("head.started"), run.started_at[:19].replace("T", " ") + " UTC"),
@@ -315,8 +322,10 @@ def _cards(report: Report, words: Words) -> list[tuple[str, str, str]]:
     if not report.data.head.ok:
         return []
     cards = [one.card(words) for one in report.answers]
+    cards += [tile for one in report.compressed[:1] for tile in compression.cards(one, words)]
     for place in _PLACES:
-        if best := trainings.best(report.studies, place):
+        best = trainings.best(report.studies, place)
+        if best and trainings.gains(best[1]):
             row = best[1]
             where = _where(row.configuration.workload, row.configuration.backend, row.layout, words)
             cards.append((words.say(f"card.speedup_{place}"), words.middle(row.speedup, "x"), where))
@@ -335,6 +344,7 @@ def _findings(report: Report, words: Words) -> list[str]:
     """Return the findings, a sentence each: the answer first."""
     run, only = report.data.head, answer.alone(report.data)
     texts = [one.sentence(words) for one in report.answers]
+    texts += [text for one in report.compressed for _, text in compression.remarks(one, words)]
     if not texts and only:
         texts.append(words.say("answer.alone", backend=words.backend(only)))
     if not report.data.records:
@@ -350,15 +360,12 @@ def _findings(report: Report, words: Words) -> list[str]:
     for place in _PLACES:
         if best := trainings.best(report.studies, place):
             texts.append(_best(*best, place, words))
-    texts += trainings.stragglers(report.checks, words)
-    for one in report.compressed:
-        texts += [text for verdict, text in compression.remarks(one, words) if verdict == "lost"]
-    return texts
+    return texts + trainings.stragglers(report.checks, words)
 
 
 def _best(study: trainings.Study, row: trainings.StudyRow, place: str, words: Words) -> str:
     return words.say(
-        "finding.speedup",
+        "finding.speedup" if trainings.gains(row) else "finding.no_speedup",
         name=words.study(study.name, study.scaling),
         where=words.place(place),
         backend=words.backend(row.configuration.backend),

@@ -182,6 +182,11 @@ def best(studied: Sequence[Study], place: str) -> tuple[Study, StudyRow] | None:
     return max(rows, key=lambda item: item[0])[1:] if rows else None
 
 
+def gains(row: StudyRow) -> bool:
+    """Return whether a row is faster than one rank."""
+    return row.speedup is not None and row.speedup.mid > 1
+
+
 def curves(data: ReportData, studied: Sequence[Study], words: Words) -> list[Plot]:
     """Return the curves of speed-up of all trainings."""
     named = [(study, words.study(study.name, study.scaling)) for study in studied]

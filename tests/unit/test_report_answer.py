@@ -285,7 +285,7 @@ def test_several_servers_with_several_ranks_each_are_across_servers():
     said = [[line.name for line in plot(page, "speedup-1", lang).series[1:]] for lang in ("en", "zh")]
     assert said == [
         ["MPI, across, 8 ranks each", "NCCL, across, 8 ranks each"],
-        ["MPI\uff0c服务器间\uff0c每台 8 个 rank", "NCCL\uff0c服务器间\uff0c每台 8 个 rank"],
+        ["MPI\uff0c服务器间\uff0c每台 8 个进程", "NCCL\uff0c服务器间\uff0c每台 8 个进程"],
     ]
 
 
