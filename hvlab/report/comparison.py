@@ -163,31 +163,18 @@ def bars(splits: Sequence[Split], words: Words) -> list[Plot]:
     )]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class CarriedCases:
-    """What Horovod's timeline showed of cases; ``verdict`` is yes, no, missing or serial."""
-
-    requested: str
-    shown: str
-    cases: int
-
-    @property
-    def verdict(self) -> str:
-        """Return whether the requested backend carried the data."""
-        if self.requested == SERIAL:
-            return SERIAL
-        return "missing" if not self.shown else "yes" if self.requested == self.shown else "no"
-
-    def carriers(self, words: Words) -> str:
-        """Return what carried the data."""
-        return words.backends(self.shown.split("+")) if self.shown else words.say("comparison.unproved")
-
-
-def proofs(data: ReportData) -> list[CarriedCases]:
-    """Return the carriers that the timelines of all launched cases show."""
+def proofs(data: ReportData) -> list[tuple[str, str, int, str]]:
+    """Return the carriers that the timelines of all launched cases show: requested, shown, cases, verdict."""
     cases: dict[tuple[str, str], set[str]] = {}
     for record in data.records:
         if record.status != "skipped":
             cases.setdefault((record.backend, record.proved_backend or ""), set()).add(record.case_id)
     ordered = sorted(cases, key=lambda key: (labels.order(key[0]), key[1]))
-    return [CarriedCases(*key, len(cases[key])) for key in ordered]
+    return [(*key, len(cases[key]), _proof(*key)) for key in ordered]
+
+
+def _proof(requested: str, shown: str) -> str:
+    """Return whether the requested backend carried the data."""
+    if requested == SERIAL:
+        return SERIAL
+    return "missing" if not shown else "yes" if requested == shown else "no"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -114,33 +113,20 @@ def _crowd(recorded: str, words: Words) -> str:
     return words.say(f"environment.{kind}", ranks=ranks, cores=cores, hosts=words.named(names))
 
 
-@dataclass(frozen=True)
-class WorkloadRow:
-    """A workload with its backends and shapes, and its parameters, fixed and varied."""
-
-    name: str
-    backends: tuple[str, ...]
-    shapes: tuple[tuple[int, int], ...]
-    fixed: tuple[Code, ...]
-    varied: tuple[Code, ...]
-
-    def ran(self, words: Words) -> str:
-        """Return where it ran."""
-        return words.join(words.short(*shape) for shape in self.shapes)
-
-
-def workloads(data: ReportData) -> list[WorkloadRow]:
-    """Return what was run."""
+def workloads(data: ReportData, words: Words) -> list[dict[str, Any]]:
+    """Return what was run: a workload with its backends and shapes, and its parameters, fixed and varied."""
     configurations: dict[str, list[Configuration]] = {}
     for configuration in data.configurations:
         configurations.setdefault(configuration.workload, []).append(configuration)
-    return [
-        WorkloadRow(
-            name, tuple(sorted({one.backend for one in own}, key=labels.order)),
-            tuple(sorted({(len(one.hosts), one.slots) for one in own})), *_params(own),
-        )
-        for name, own in configurations.items()
-    ]  # fmt: skip
+    rows = []
+    for name, own in configurations.items():
+        shapes = sorted({(len(one.hosts), one.slots) for one in own})
+        fixed, varied = _params(own)
+        rows.append({
+            "name": name, "backends": sorted({one.backend for one in own}, key=labels.order),
+            "shapes": words.join(words.short(*shape) for shape in shapes), "fixed": fixed, "varied": varied,
+        })  # fmt: skip
+    return rows
 
 
 def _params(configurations: Iterable[Configuration]) -> tuple[tuple[Code, ...], tuple[Code, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL, SERIAL
 from hvlab.results.configurations import Configuration, Param
@@ -47,6 +47,16 @@ def order(name: str) -> tuple[int, str]:
     return (known.index(name) if name in known else len(known), f"{name}/{launcher}")
 
 
+class Named(Protocol):
+    """What has a workload and the parameters that it shares with its group."""
+
+    @property
+    def workload(self) -> str: ...  # noqa: D102
+
+    @property
+    def params(self) -> Params: ...  # noqa: D102
+
+
 class Names:
     """Names of groups of configurations: the workload, and the parameters that differ between groups."""
 
@@ -69,6 +79,10 @@ class Names:
             }
             for workload, names in values_by_name.items()
         }
+
+    def of(self, one: Named) -> Value:
+        """Return the name of the group that a training or a study is."""
+        return self.name(one.workload, one.params)
 
     def name(self, workload: str, params: Params) -> Value:
         """Return the name of a group."""
