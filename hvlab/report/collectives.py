@@ -82,7 +82,7 @@ def sweeps(data: ReportData) -> list[SweepGroup]:
 
 
 def rows(group: SweepGroup, words: Words) -> list[tuple[Layout, int, list[tuple[str, Value, str]]]]:
-    """Return every size at a layout: each backend's time, with the repeats where some failed, and bandwidth."""
+    """Return every size at a layout: each backend's time, with repeats where some failed, and bandwidth."""
     return [
         (layout, size, [
             (backend, *_cell(group.lines.get((backend, layout), {}).get(size), words))

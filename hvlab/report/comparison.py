@@ -79,10 +79,6 @@ class Split:
         """Return a number of the explanation."""
         return self.explained.numbers.get(name, 0.0)
 
-    def share(self, term: str) -> float | None:
-        """Return a term's share; None where it has none."""
-        return self.number(term) or None
-
     @property
     def startup(self) -> Explanation | None:
         """Return the share of start-up in the whole run."""

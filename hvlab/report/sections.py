@@ -99,6 +99,7 @@ def _speedup(report: Report, words: Words) -> Shown:
         "on_gpus": report.data.on_gpus,
         "drawn": trainings.curves(report.data, report.studies, words),
         "studies": report.studies,
+        "faint": _faint,
         "iterations": _iterations(report, words, rows),
         "bars": bars,
         "remarks": trainings.remarks(report.data, report.studies, words),
@@ -107,6 +108,12 @@ def _speedup(report: Report, words: Words) -> Shown:
         "slower": trainings.slower,
         "outcome": trainings.outcome,
     }
+
+
+def _faint(study: trainings.Study) -> list[int]:
+    """Return the rows without figures."""
+    good = [row.repeats.ok if study.launched else row.step for row in study.shown]
+    return [place for place, figure in enumerate(good) if not figure]
 
 
 def _iterations(
@@ -152,7 +159,8 @@ def _sweeps(report: Report, words: Words) -> Shown:
     plots = [collectives.plots(group, number, words) for number, group in enumerate(report.sweeps, 1)]
     return {
         "groups": [
-            (group, drawn, collectives.rows(group, words)) for group, drawn in zip(report.sweeps, plots, strict=True)
+            (group, drawn, collectives.rows(group, words))
+            for group, drawn in zip(report.sweeps, plots, strict=True)
         ],
         "several": len(report.sweeps) > 1,
         "iterations": _iterations(report, words, collectives.ends(report.data, report.sweeps)),
