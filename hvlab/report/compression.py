@@ -13,10 +13,9 @@ from hvlab.report.data import ReportData
 from hvlab.report.labels import Code, Lines, Value
 from hvlab.report.words import Words, clock
 from hvlab.results.configurations import Configuration, Repeats
-from hvlab.statistics.interval import Interval, mean, median
+from hvlab.statistics.interval import Interval, mean
 
 ORDER = ("none", "naive8", "8bit", "fp16", "bf16")
-_SEVERAL = 2
 _TIMES = ("real", "user", "sys")
 # Configurations that differ only in these belong in one table.
 _APART = ("compression", "scaling", "batch")
@@ -164,15 +163,6 @@ def middle(repeats: Repeats, metric: str) -> float | None:
     """Return the median of a metric."""
     values = repeats.of(metric)
     return statistics.median(values) if values else None
-
-
-def ends(repeats: Repeats, metric: str, unit: str, words: Words) -> str | None:
-    """Return the interval of the median of several repeats."""
-    values = repeats.of(metric)
-    if len(values) < _SEVERAL:
-        return None
-    bounds = median(values)
-    return words.span(bounds.low, bounds.high, unit)
 
 
 def changed(configuration: Configuration, repeats: Repeats, one: CompressionStudy, words: Words) -> str:

@@ -35,11 +35,10 @@ _IN_RECORDS = {
     "NIC driver": "nic_driver", "CUDA": "cuda", "NCCL": "nccl", "MPI": "openmpi", "Horovod": "horovod",
     "cuDNN": "cudnn", "Frameworks": "torch",
 }  # fmt: skip
-# Parts of the stack that the tables show from facts.
-_SHOWN = frozenset((
-    "os", "kernel", "architecture", "cpus", "nics", "nic_driver", "gpus", "link", "driver", "cuda", "cudnn",
-    "nccl", "mpi_cuda", "gpudirect", "openmpi", "horovod", "cores", "oversubscribed",
-))  # fmt: skip
+# Parts of the stack that the tables show from facts, or that stand elsewhere.
+_SHOWN = {*_IN_RECORDS.values(), *(
+    "kernel", "architecture", "cpus", "mpi_cuda", "gpudirect", "cores", "oversubscribed",
+)} - {"torch"}  # fmt: skip
 _MORE = ("MPI", "Horovod", "cuDNN", "GPUDirect RDMA")
 
 

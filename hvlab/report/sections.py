@@ -150,7 +150,7 @@ def _compression(report: Report, words: Words) -> Shown:
             "lost": [text for verdict, text in remarks if verdict == "lost"],
             "remarks": [text for verdict, text in remarks if verdict != "lost"],
         })  # fmt: skip
-    return {"studies": studies, "several": len(studies) > 1, "compression": compression}
+    return {"studies": studies, "several": len(studies) > 1, "compression": compression, "spread": spread.of}
 
 
 def _sweeps(report: Report, words: Words) -> Shown:
