@@ -35,12 +35,13 @@ class Opening:
     """What stands before the sections.
 
     ``head`` are the lines under the title, ``cards`` the figures that sum it up: a name, the figure, and
-    where that is from. ``alerts`` come first: what has no figures. ``warnings`` say what to bear in mind of
+    where that is from. ``signature`` says whose it is, ``alerts`` come first: what has no figures. ``warnings`` say what to bear in mind of
     all figures.
     """
 
     title: str
     head: Sequence[tuple[str, Value]]
+    signature: Sequence[tuple[str, Value]] = ()
     cards: Sequence[tuple[str, str, str]] = ()
     alerts: Sequence[str] = ()
     findings: Sequence[str] = ()

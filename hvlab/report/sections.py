@@ -287,6 +287,7 @@ def _opening(report: Report, words: Words) -> Opening:
     return Opening(
         title=words.say("title"),
         head=_head(report, words),
+        signature=[(words.say(f"head.{name}"), value) for name, value in report.signature.items()],
         cards=_cards(report, words),
         alerts=[
             words.say("finding.backend_failed", backend=words.backend(name), count=count, reason=reason)
@@ -301,7 +302,6 @@ def _head(report: Report, words: Words) -> list[tuple[str, Value]]:
     run, sides = report.data.head, report.data.sides
     cases = "head.cases_failed" if run.failed else "head.cases_of"
     return [
-        *((words.say(f"head.{name}"), value) for name, value in report.signature.items()),
         (words.say("head.run"), run.run_id),
         (words.say("head.lab"), run.lab),
         (words.say("head.started"), run.started_at[:19].replace("T", " ") + " UTC"),

@@ -35,9 +35,9 @@ def test_a_backend_of_which_all_failed_comes_first(lang, alert):
 @pytest.mark.parametrize(("lang", "names"), [("en", "Student number"), ("zh", "学号")])
 def test_a_report_is_signed(lang, names):
     signature = dict(zip(SIGNATURE, ("张三", "2021001", "3", "2026-11-28"), strict=True))
-    head = opening(lab("lab4"), lang, signature=signature).head
-    assert [value for _, value in head[:4]] == [*signature.values()]
-    assert head[1][0] == names
+    found = opening(lab("lab4"), lang, signature=signature).signature
+    assert [value for _, value in found] == [*signature.values()]
+    assert found[1][0] == names
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
