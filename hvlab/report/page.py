@@ -34,9 +34,9 @@ _CELL, _PART = "\x1e", Markup("\x1f")
 class Opening:
     """What stands before the sections.
 
-    ``head`` are the lines under the title, ``cards`` the figures that sum it up: a name, the figure, and
-    where that is from. ``signature`` says whose it is, ``alerts`` come first: what has no figures. ``warnings`` say what to bear in mind of
-    all figures.
+    ``signature`` says whose it is, ``head`` are the lines on the run, ``cards`` the figures that sum it up: a
+    name, the figure, and where that is from. ``alerts`` come first: what has no figures. ``warnings`` say
+    what to bear in mind of all figures.
     """
 
     title: str
