@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from hvlab.base.errors import UsageError
+from hvlab.base.errors import UsageError, unknown
 from hvlab.base.files import write_file
 from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, options
 from hvlab.report import data as reading
-from hvlab.report.words import LANGUAGES
+from hvlab.report.report import SIGNATURE, Report, analyse
+from hvlab.report.words import LANGUAGES, load
 from hvlab.report.write import FILES, FORMATS, Written, save, write
 from hvlab.results.store import Store
 from hvlab.workloads.metrics import METRICS
@@ -47,6 +49,13 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
 )
 @click.option("--in-place", is_flag=True, help="With --fill: change SHEET.md itself, and keep a copy.")
 @click.option(
+    "--sign",
+    "signed",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help=f"Whose it is, on the report or the sheet: {', '.join(SIGNATURE)}; give it once for each.",
+)
+@click.option(
     "--history",
     type=click.Choice(list(METRICS)),
     metavar="METRIC",
@@ -62,6 +71,7 @@ def command(
     output: Path | None,
     template: Path | None,
     in_place: bool,
+    signed: Sequence[str],
     folder: Path | None,
 ) -> int:
     """Write a report on RUN (default: the last run): which backend is best, tables, plots and findings."""
@@ -69,21 +79,34 @@ def command(
         raise UsageError("--in-place changes the sheet of --fill", remedy="give --fill, and no --output")
     store = Store(results_dir(folder))
     if history:
-        if template is not None:
-            raise UsageError("--fill takes the figures of one run", remedy="leave out --history")
+        if template or signed:
+            raise UsageError("--fill and --sign are for one run", remedy="leave out --history")
         return _history(store, run, history, output=output, output_format=output_format, lang=lang or "en")
+    signature = _signature(signed)
     run_data = reading.read(store, run)
     if template is not None:
         if output_format:
             raise UsageError("--fill writes the sheet's own format, Markdown", remedy="leave out --format")
         beside = output or template.with_name(f"{template.stem}.filled.md")
-        _fill(template, template if in_place else beside, run_data, lang)
+        _fill(template, template if in_place else beside, analyse(run_data, signature=signature), lang)
         return 0
     chosen = _format(output_format, output)
     if output is None:
         output = store.run_folder(run_data.head.run_id) / f"report.{chosen}"
         output.parent.mkdir(parents=True, exist_ok=True)
-    return _tell(write(run_data, output.absolute(), output_format=chosen, lang=lang or "en"))
+    written = write(run_data, output.absolute(), output_format=chosen, lang=lang or "en", signature=signature)
+    return _tell(written)
+
+
+def _signature(signed: Sequence[str]) -> dict[str, str]:
+    """Return who signs, in the order of a report's head."""
+    given = dict(one.partition("=")[::2] for one in signed)
+    for name, value in given.items():
+        if name not in SIGNATURE:
+            raise unknown("name in --sign", name, SIGNATURE)
+        if not value.strip():
+            raise UsageError(f"--sign {name} has no value", remedy=f'write --sign {name}="..."')
+    return {name: given[name] for name in SIGNATURE if name in given}
 
 
 def _format(output_format: str | None, output: Path | None) -> str:
@@ -120,18 +143,18 @@ def _history(
     return _tell(save(page, path, name=f"{lab} {metric}", output_format=chosen, lang=lang))
 
 
-def _fill(template: Path, output: Path, run_data: reading.ReportData, lang: str | None) -> None:
-    from hvlab.report import fill, images, sheet  # noqa: PLC0415 - only this option needs them
+def _fill(template: Path, output: Path, report: Report, lang: str | None) -> None:
+    from hvlab.report import fill, images, sheet, trainings  # noqa: PLC0415 - only this option needs them
 
     folder = output.with_name(f"{output.stem}{FILES}")
     try:
         text = template.read_bytes().decode("utf-8")
         lang = lang or sheet.language(text)
-        filled = fill.fill(text, run_data, lang, pictures=folder.name)
+        filled = fill.fill(text, report, lang, pictures=folder.name)
         if "backends" in filled.answered:
             font = images.chinese_font() if lang == "zh" else None
-            spoken = "zh" if font else "en"
-            images.write([plot for _, plot in fill.curves(run_data, spoken)], folder, font)
+            curves = trainings.curves(report.data, report.studies, load("zh" if font else "en"))
+            images.write(curves, folder, font)
         # Whole or not at all, and where a link to it leads.
         target = output.resolve()
         if kept := _keep(target, filled.text.encode("utf-8")):

@@ -23,29 +23,47 @@ _IMPORTED = {"unclear": "alike", "too_few": "alike", "same": "even"}
 
 
 @dataclass(frozen=True)
-class Answer:
+class _Pool:
+    """What two backends measured at a place, in one figure for each repeat; ``best`` has the smaller one.
+
+    ``cells`` counts what is in its geometric mean: trainings, or sizes of ``collective`` operations;
+    ``left_out`` counts cells with few repeats, which are not.
+    """
+
+    best: str
+    other: str
+    pair: Pair
+    cells: int
+    collective: bool
+    left_out: int
+
+    @property
+    def repeats(self) -> int:
+        """Return the smaller number of repeats."""
+        return min(len(self.pair.a), len(self.pair.b))
+
+    @property
+    def ratio(self) -> float:
+        """Return the other's time over the best's."""
+        return statistics.median(self.pair.b.values()) / statistics.median(self.pair.a.values())
+
+
+@dataclass(frozen=True)
+class Answer(_Pool):
     """The fastest backend at a place against the one next to it, or against one that may be as fast.
 
-    ``verdict`` is on ``best`` against ``other``: the geometric means of what both measured in each repeat.
-    ``cells`` counts what is in that mean: trainings, or sizes of ``collective`` operations. ``repeats`` is
-    the smaller number of repeats, ``needed`` how many of each side would decide, None where that is not
-    known or nothing is open. ``left_out`` counts cells with few repeats, which are not in the mean. With
-    ``sides`` they are A and B of an A/B run; ``imported`` figures have no rounds in common; ``auto`` repeats
-    went where a single comparison was open, so no number of them is promised here.
+    ``verdict`` is on ``best`` against ``other``. ``needed`` is how many repeats of each side would decide,
+    None where that is not known or nothing is open. With ``sides`` they are A and B of an A/B run;
+    ``imported`` figures have no rounds in common; ``auto`` repeats went where a single comparison was open,
+    so no number of them is promised here.
     """
 
     place: str
-    best: str
-    other: str
     verdict: Verdict
-    cells: int
-    repeats: int
-    collective: bool
     needed: int | None
-    sides: bool = False
-    imported: bool = False
-    auto: bool = False
-    left_out: int = 0
+    sides: bool
+    imported: bool
+    auto: bool
 
     @property
     def faster(self) -> bool:
@@ -128,29 +146,9 @@ def _answer(data: ReportData, place: str, pool: _Pool, verdict: Verdict, *, fami
     open_ = verdict.kind == "unclear" and not data.auto
     needed = repeats_to_decide(pool.pair, family=family) if open_ else None
     return Answer(
-        place, pool.best, pool.other, verdict, pool.cells, pool.repeats, pool.collective, needed,
-        sides=bool(data.sides), imported=data.imported, auto=data.auto, left_out=pool.left_out,
+        **vars(pool), place=place, verdict=verdict, needed=needed,
+        sides=bool(data.sides), imported=data.imported, auto=data.auto,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Pool:
-    """What two backends measured at a place, in one figure for each repeat; ``best`` has the smaller one."""
-
-    best: str
-    other: str
-    pair: Pair
-    cells: int
-    collective: bool
-    left_out: int = 0
-
-    @property
-    def repeats(self) -> int:
-        return min(len(self.pair.a), len(self.pair.b))
-
-    @property
-    def ratio(self) -> float:
-        return statistics.median(self.pair.b.values()) / statistics.median(self.pair.a.values())
 
 
 def _pooled(judged: Sequence[BackendVerdict], place: str, *, auto: bool) -> list[_Pool]:

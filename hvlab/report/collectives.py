@@ -81,45 +81,24 @@ def sweeps(data: ReportData) -> list[SweepGroup]:
     ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SweepCell:
-    """A size over a backend: time, bus bandwidth, and the repeats where some failed."""
-
-    backend: str
-    time: spread.Spread | None = None
-    busbw: spread.Spread | None = None
-    failed: Repeats | None = None
-
-    def told(self, words: Words) -> Value:
-        """Return the time, with the repeats where some failed."""
-        time = words.both(self.time, "us")
-        return (time, words.count(self.failed)) if self.failed else time
-
-
-@dataclass(frozen=True)
-class SweepRow:
-    """A size at a layout, backends side by side."""
-
-    layout: Layout
-    size: int
-    cells: tuple[SweepCell, ...]
-
-
-def rows(group: SweepGroup) -> list[SweepRow]:
-    """Return time and bus bandwidth of every size."""
+def rows(group: SweepGroup, words: Words) -> list[tuple[Layout, int, list[tuple[str, Value, str]]]]:
+    """Return every size at a layout: each backend's time, with repeats where some failed, and bandwidth."""
     return [
-        SweepRow(layout, size, tuple(
-            _cell(backend, group.lines.get((backend, layout), {}).get(size)) for backend in group.backends
-        ))
+        (layout, size, [
+            (backend, *_cell(group.lines.get((backend, layout), {}).get(size), words))
+            for backend in group.backends
+        ])
         for layout in group.layouts for size in group.sizes
     ]  # fmt: skip
 
 
-def _cell(backend: str, repeats: Repeats | None) -> SweepCell:
+def _cell(repeats: Repeats | None, words: Words) -> tuple[Value, str]:
     if repeats is None:
-        return SweepCell(backend)
-    failed = repeats if len(repeats.ok) < repeats.tried else None
-    return SweepCell(backend, spread.of(repeats, "time"), spread.of(repeats, "busbw"), failed)
+        return words.both(None, "us"), words.middle(None, "GB/s")
+    time = words.both(spread.of(repeats, "time"), "us")
+    failed = len(repeats.ok) < repeats.tried
+    width = words.middle(spread.of(repeats, "busbw"), "GB/s")
+    return (time, words.count(repeats)) if failed else time, width
 
 
 def widest(swept: Sequence[SweepGroup]) -> tuple[float, str, str, Layout] | None:
@@ -189,29 +168,15 @@ def _decades(values: list[float], unit: str, words: Words) -> Iterator[tuple[flo
 
 
 @dataclass(frozen=True)
-class PairCell:
-    """How many times as long as the median pair a pair takes; ``heat`` numbers its shade."""
-
-    host: str
-    ratio: float | None
-    heat: int
-
-    @property
-    def kind(self) -> str:
-        """Return the class of the cell."""
-        return f"number heat-{self.heat}" if self.heat else "number"
-
-
-@dataclass(frozen=True)
 class PairMap:
-    """A collective on every two hosts: a row for each host, with what it took with each other."""
+    """A collective on every two hosts: a row for each host, with each other host, the ratio and its class."""
 
     name: Value
     backend: str
     slots: int
     size: int
     median_us: float
-    rows: tuple[tuple[str, tuple[PairCell, ...]], ...]
+    rows: tuple[tuple[str, tuple[tuple[str, float | None, str], ...]], ...]
 
 
 def pairs(data: ReportData) -> list[PairMap]:
@@ -237,10 +202,11 @@ def pairs(data: ReportData) -> list[PairMap]:
 def _map(name: Value, plane: str, slots: int, size: int, times: Mapping[_Pair, float]) -> PairMap:
     hosts, median = _hosts(times), statistics.median(times.values())
 
-    def cell(one: str, other: str) -> PairCell:
+    def cell(one: str, other: str) -> tuple[str, float | None, str]:
         time = times.get((one, other)) or times.get((other, one))
         ratio = time / median if time else None
-        return PairCell(other, ratio, sum(limit <= (ratio or 0) for limit in _HEAT))
+        heat = sum(limit <= (ratio or 0) for limit in _HEAT)
+        return other, ratio, f"number heat-{heat}" if heat else "number"
 
     rows = tuple((one, tuple(cell(one, other) for other in hosts)) for one in hosts)
     return PairMap(name, plane, slots, size, median, rows)

@@ -20,6 +20,8 @@ from hvlab.report.verdicts import BackendVerdict
 from hvlab.report.words import Words
 
 TERMS = ("compute", "waiting", "start", "latency", "bandwidth", "communication", "other")
+# Parts of a step besides compute that do not matter together.
+_SMALL_LOSS = 0.1
 
 
 def missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
@@ -31,6 +33,17 @@ def missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
     tried = {one.backend for one in data.configurations} - {SERIAL}
     measured = {one.backend for one, repeats in data.configurations.items() if repeats.ok} - {SERIAL}
     return "apart" if len(measured) > 1 else "one_shown" if len(tried) > 1 else "none"
+
+
+def failed(data: ReportData) -> list[tuple[str, int, str]]:
+    """Return the backends of which every case failed, with their number and the first reason."""
+    cases: dict[str, dict[str, str]] = {}
+    for record in data.records:
+        if record.status == "failed":
+            cases.setdefault(record.backend, {}).setdefault(record.case_id, record.error or "?")
+    good = {record.backend for record in data.records if record.status == "ok"}
+    names = sorted(cases.keys() - good, key=labels.order)
+    return [(name, len(cases[name]), next(iter(cases[name].values()))) for name in names]
 
 
 def supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation:
@@ -51,13 +64,13 @@ def supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation
 
 @dataclass(frozen=True)
 class Split:
-    """What a step or a collective is made of; ``startup`` is what start-up is of the whole run."""
+    """What a step of ``training``, or a collective, is made of."""
 
     name: Value
     backend: str
     place: tuple[str, str, int]
     explained: Explanation
-    startup: Explanation | None = None
+    training: Training | None = None
 
     def called(self, words: Words) -> tuple[Value, ...]:
         """Return what was split."""
@@ -67,14 +80,26 @@ class Split:
         """Return a number of the explanation."""
         return self.explained.numbers.get(name, 0.0)
 
-    def share(self, term: str) -> float | None:
-        """Return a term's share; None where it has none."""
-        return self.number(term) or None
+    @property
+    def startup(self) -> Explanation | None:
+        """Return the share of start-up in the whole run."""
+        return dominant.startup(self.training) if self.training else None
 
     @property
-    def startup_share(self) -> float | None:
-        """Return the share of start-up in the whole run."""
-        return self.startup.numbers["share"] if self.startup else None
+    def loss(self) -> str:
+        """Return the largest part beside compute; empty where all of them together hardly matter."""
+        shares = {term: self.number(term) for term in TERMS if term not in ("compute", "start")}
+        # Starting an operation is what a message costs, whatever its size.
+        shares["latency"] += self.number("start")
+        return max(shares, key=lambda term: shares[term]) if sum(shares.values()) > _SMALL_LOSS else ""
+
+    @property
+    def growth(self) -> float:
+        """Return how many times as long the same computing takes as on one rank."""
+        if not self.training or not self.training.base:
+            return 1.0
+        alone, together = self.training.base.mean_compute_s, self.training.steps[-1].mean_compute_s
+        return together / alone if alone and together else 1.0
 
     def dominant(self, words: Words) -> str:
         """Return the term that is the largest part, and start-up where that is most of the run."""
@@ -93,7 +118,7 @@ def steps(trainings: Iterable[Training], fits: Sequence[Fit]) -> list[Split]:
         step = dominant.step(one, one.steps[-1], matching(fits, one))
         if step:
             name, place = names.name(one.workload, one.params), (one.topology, one.scaling, one.slots)
-            splits.append(Split(name, one.backend, place, step, dominant.startup(one)))
+            splits.append(Split(name, one.backend, place, step, one))
     return splits
 
 
@@ -135,31 +160,18 @@ def bars(splits: Sequence[Split], words: Words) -> list[Plot]:
     )]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class CarriedCases:
-    """What Horovod's timeline showed of cases; ``verdict`` is yes, no, missing or serial."""
-
-    requested: str
-    shown: str
-    cases: int
-
-    @property
-    def verdict(self) -> str:
-        """Return whether the requested backend carried the data."""
-        if self.requested == SERIAL:
-            return SERIAL
-        return "missing" if not self.shown else "yes" if self.requested == self.shown else "no"
-
-    def carriers(self, words: Words) -> str:
-        """Return what carried the data."""
-        return words.backends(self.shown.split("+")) if self.shown else words.say("comparison.unproved")
-
-
-def proofs(data: ReportData) -> list[CarriedCases]:
-    """Return the carriers that the timelines of all launched cases show."""
+def proofs(data: ReportData) -> list[tuple[str, str, int, str]]:
+    """Return the carriers that the timelines of all launched cases show: requested, shown, cases, verdict."""
     cases: dict[tuple[str, str], set[str]] = {}
     for record in data.records:
         if record.status != "skipped":
             cases.setdefault((record.backend, record.proved_backend or ""), set()).add(record.case_id)
     ordered = sorted(cases, key=lambda key: (labels.order(key[0]), key[1]))
-    return [CarriedCases(*key, len(cases[key])) for key in ordered]
+    return [(*key, len(cases[key]), _proof(*key)) for key in ordered]
+
+
+def _proof(requested: str, shown: str) -> str:
+    """Return whether the requested backend carried the data."""
+    if requested == SERIAL:
+        return SERIAL
+    return "missing" if not shown else "yes" if requested == shown else "no"

@@ -13,10 +13,9 @@ from hvlab.report.data import ReportData
 from hvlab.report.labels import Code, Lines, Value
 from hvlab.report.words import Words, clock
 from hvlab.results.configurations import Configuration, Repeats
-from hvlab.statistics.interval import Interval, mean, median
+from hvlab.statistics.interval import Interval, mean
 
 ORDER = ("none", "naive8", "8bit", "fp16", "bf16")
-_SEVERAL = 2
 _TIMES = ("real", "user", "sys")
 # Configurations that differ only in these belong in one table.
 _APART = ("compression", "scaling", "batch")
@@ -55,29 +54,36 @@ def comparisons(data: ReportData) -> list[CompressionStudy]:
 
 
 def remarks(one: CompressionStudy, words: Words) -> list[tuple[str, str]]:
-    """Return the effect of each compression on accuracy (kept, lost, gained or open), with a sentence."""
-    changes: dict[tuple[str, str], list[tuple[Configuration, Interval]]] = {}
+    """Return the effect of each compression, a sentence each: kept, lost, gained, open, or only timed."""
+    effects: dict[tuple[str, str], list[str]] = {}
     for configuration, repeats in one.rows:
-        found = change(configuration, repeats, one)
-        if found is not None:
-            key = _verdict(found), str(configuration.get("compression"))
-            changes.setdefault(key, []).append((configuration, found))
+        base = _base(configuration, one)
+        found, own = change(configuration, repeats, one), middle(repeats, "real")
+        before = middle(base, "real") if base else None
+        times = words.number(own / before, "times") if own and before else None
+        if found or times:
+            verdict = _verdict(found) if found else "timed"
+            point = _point(configuration.ranks, found, times, words)
+            effects.setdefault((verdict, written(configuration)), []).append(point)
     return [
         (verdict, words.say(
-            f"compression.{verdict}", algorithm=algorithm(configurations[0][0], words),
-            points=tuple(_point(one.ranks, found, words) for one, found in configurations),
+            f"compression.{verdict}", algorithm=words.say(f"compression.{name}"),
+            points=words.join(points, "semicolon"),
         ))
-        for (verdict, _), configurations in changes.items()
+        for (verdict, name), points in effects.items()
     ]  # fmt: skip
 
 
-def _point(ranks: int, found: Interval, words: Words) -> str:
-    """Return a change with its bounds; one repeat has none."""
-    bounds = None
+def _point(ranks: int, found: Interval | None, times: str | None, words: Words) -> str:
+    """Return a change of accuracy with its bounds, which one repeat does not have, and the training time."""
+    if not found:
+        return words.say("compression.at_time", times=times, devices=ranks)
+    bounds = ""
     if math.isfinite(found.low):
         low, high = (words.signed(end, "", 2) for end in (found.low, found.high))
         bounds = words.say("compression.span", low=low, high=high)
-    return words.say("compression.at", points=words.signed(found.mid, "", 2), span=bounds, devices=ranks)
+    key = "compression.at_both" if times else "compression.at"
+    return words.say(key, points=words.signed(found.mid, "", 2), span=bounds, times=times, devices=ranks)
 
 
 _HALF_A_POINT = 0.5
@@ -88,6 +94,24 @@ def _verdict(change: Interval) -> str:
     if abs(change.mid) <= _HALF_A_POINT:
         return "kept"
     return "lost" if change.high < 0 else "gained" if change.low > 0 else "open"
+
+
+def cards(one: CompressionStudy, words: Words) -> list[tuple[str, str, str]]:
+    """Return the time and the accuracy of each algorithm on the most devices, as tiles."""
+    largest = {written(own): (own, repeats) for own, repeats in one.rows if repeats.ok}
+    return [
+        (
+            words.join((algorithm(configuration, words), *_on(configuration, words))),
+            words.number(middle(repeats, "real"), "s"),
+            words.say("card.accuracy", accuracy=words.number(middle(repeats, "accuracy"), "%")),
+        )
+        for configuration, repeats in largest.values()
+    ]
+
+
+def _on(configuration: Configuration, words: Words) -> list[str]:
+    alone = configuration.backend == SERIAL
+    return [] if alone else [words.say("card.devices", count=configuration.ranks)]
 
 
 def algorithm(configuration: Configuration, words: Words) -> str:
@@ -141,15 +165,6 @@ def middle(repeats: Repeats, metric: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def ends(repeats: Repeats, metric: str, unit: str, words: Words) -> str | None:
-    """Return the interval of the median of several repeats."""
-    values = repeats.of(metric)
-    if len(values) < _SEVERAL:
-        return None
-    bounds = median(values)
-    return words.span(bounds.low, bounds.high, unit)
-
-
 def changed(configuration: Configuration, repeats: Repeats, one: CompressionStudy, words: Words) -> str:
     """Return the change of accuracy."""
     found = change(configuration, repeats, one)
@@ -161,18 +176,16 @@ def change(configuration: Configuration, repeats: Repeats, one: CompressionStudy
 
     Repeats of the same number are compared, because they had the same seed.
     """
-    if configuration.backend == SERIAL or (configuration.get("compression") or "none") == "none":
-        return None
-    place = (configuration.backend, configuration.hosts, configuration.slots)
-    whole = next(
-        (
-            other.values.get("accuracy", {})
-            for base, other in one.rows
-            if (base.backend, base.hosts, base.slots) == place
-            and (base.get("compression") or "none") == "none"
-        ),
-        {},
-    )  # fmt: skip
-    values = repeats.values.get("accuracy", {})
+    base = _base(configuration, one)
+    values, whole = (each.values.get("accuracy", {}) if each else {} for each in (repeats, base))
     changes = [values[repeat] - whole[repeat] for repeat in sorted(values.keys() & whole.keys())]
     return mean(changes) if changes else None
+
+
+def _base(configuration: Configuration, one: CompressionStudy) -> Repeats | None:
+    """Return the same training without compression; None of that training itself, and of the serial one."""
+    if written(configuration) in (SERIAL, "none"):
+        return None
+    place = ("none", configuration.backend, configuration.hosts, configuration.slots)
+    rows = (((_compression(base), base.backend, base.hosts, base.slots), own) for base, own in one.rows)
+    return next((own for where, own in rows if where == place), None)

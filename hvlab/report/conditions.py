@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,24 +27,24 @@ SHEET: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("software", "cuda", ("CUDA",)),
     ("software", "nccl", ("NCCL",)),
 )
+_CROWD = re.compile(r"(\d+) ranks? on (\d+) cores? \((.*)\)")
 _PARTS = {"GPU driver": "environment.of_gpu", "NIC driver": "environment.of_nic"}
 # The part of a record's stack that stands in for a missing fact.
 _IN_RECORDS = {
     "NIC": "nics", "GPU": "gpus", "GPU link": "link", "OS": "os", "GPU driver": "driver",
     "NIC driver": "nic_driver", "CUDA": "cuda", "NCCL": "nccl", "MPI": "openmpi", "Horovod": "horovod",
-    "cuDNN": "cudnn",
+    "cuDNN": "cudnn", "Frameworks": "torch",
 }  # fmt: skip
-# Parts of the stack that the tables show from facts.
-_SHOWN = frozenset((
-    "os", "kernel", "architecture", "cpus", "nics", "nic_driver", "gpus", "link", "driver", "cuda", "cudnn",
-    "nccl", "mpi_cuda", "gpudirect", "openmpi", "horovod", "cores", "oversubscribed",
-))  # fmt: skip
+# Parts of the stack that the tables show from facts, or that stand elsewhere.
+_SHOWN = {*_IN_RECORDS.values(), *(
+    "kernel", "architecture", "cpus", "mpi_cuda", "gpudirect", "cores", "oversubscribed",
+)} - {"torch"}  # fmt: skip
 _MORE = ("MPI", "Horovod", "cuDNN", "GPUDirect RDMA")
 
 
 def sheet(data: ReportData, words: Words) -> list[tuple[str, str, Value]]:
     """Return the rows of the lab sheet's environment table: hardware or software, what, and which."""
-    rows: list[tuple[str, str, Value]] = [("hardware", "servers", _servers(data.facts, words))]
+    rows: list[tuple[str, str, Value]] = [("hardware", "servers", _servers(data, words))]
     for part, name, cells in SHEET:
         values = [(cell, _recorded(data, cell, words)) for cell in cells]
         several = Lines(words.say(_PARTS[cell], value=value) for cell, value in values if cell in _PARTS)
@@ -78,7 +78,7 @@ def cores(data: ReportData, words: Words) -> Iterator[tuple[bool, str]]:
     if data.own_cores:
         yield False, words.say("environment.own_cores")
     crowds = {
-        record.case_id: str(record.stack["oversubscribed"])
+        record.case_id: _crowd(str(record.stack["oversubscribed"]), words)
         for record in data.records
         if "oversubscribed" in record.stack
     }
@@ -101,33 +101,31 @@ def cores(data: ReportData, words: Words) -> Iterator[tuple[bool, str]]:
         yield False, words.say("environment.not_stolen", all=len(taken), most=most)
 
 
-@dataclass(frozen=True)
-class WorkloadRow:
-    """A workload with its backends and shapes, and its parameters, fixed and varied."""
-
-    name: str
-    backends: tuple[str, ...]
-    shapes: tuple[tuple[int, int], ...]
-    fixed: tuple[Code, ...]
-    varied: tuple[Code, ...]
-
-    def ran(self, words: Words) -> str:
-        """Return where it ran."""
-        return words.join(words.short(*shape) for shape in self.shapes)
+def _crowd(recorded: str, words: Words) -> str:
+    """Return "3 ranks on 2 cores (n1, n2)", as records have it, in the report's language."""
+    parts = _CROWD.fullmatch(recorded)
+    if not parts:
+        return recorded
+    ranks, cores, hosts = parts.groups()
+    kind = "crowd_one" if cores == "1" else "crowd"
+    names = hosts.split(", ")
+    return words.say(f"environment.{kind}", ranks=ranks, cores=cores, hosts=words.named(names))
 
 
-def workloads(data: ReportData) -> list[WorkloadRow]:
-    """Return what was run."""
+def workloads(data: ReportData, words: Words) -> list[dict[str, Any]]:
+    """Return what was run: a workload with its backends and shapes, and its parameters, fixed and varied."""
     configurations: dict[str, list[Configuration]] = {}
     for configuration in data.configurations:
         configurations.setdefault(configuration.workload, []).append(configuration)
-    return [
-        WorkloadRow(
-            name, tuple(sorted({one.backend for one in own}, key=labels.order)),
-            tuple(sorted({(len(one.hosts), one.slots) for one in own})), *_params(own),
-        )
-        for name, own in configurations.items()
-    ]  # fmt: skip
+    rows = []
+    for name, own in configurations.items():
+        shapes = sorted({(len(one.hosts), one.slots) for one in own})
+        fixed, varied = _params(own)
+        rows.append({
+            "name": name, "backends": sorted({one.backend for one in own}, key=labels.order),
+            "shapes": words.join(words.short(*shape) for shape in shapes), "fixed": fixed, "varied": varied,
+        })  # fmt: skip
+    return rows
 
 
 def _params(configurations: Iterable[Configuration]) -> tuple[tuple[Code, ...], tuple[Code, ...]]:
@@ -141,10 +139,11 @@ def _params(configurations: Iterable[Configuration]) -> tuple[tuple[Code, ...], 
     return tuple(one for one, count in said if count == 1), tuple(one for one, count in said if count > 1)
 
 
-def _servers(facts: Mapping[str, Facts], words: Words) -> str:
-    if not facts:
+def _servers(data: ReportData, words: Words) -> str:
+    hosts = list(data.facts) or sorted({host for record in data.records for host in record.hosts})
+    if not hosts:
         return words.say("environment.unknown")
-    return words.say("environment.counted", count=len(facts), names=words.named(list(facts)))
+    return words.say("environment.counted", count=len(hosts), names=words.named(hosts))
 
 
 def _machine(data: ReportData, words: Words, facts: Facts) -> str:
@@ -165,7 +164,7 @@ def _recorded(data: ReportData, name: str, words: Words) -> Value:
     """
     recorded = data.stack.get(_IN_RECORDS.get(name, "")) if not data.facts or name == "NCCL" else None
     if recorded is not None and not (data.facts and isinstance(recorded, Mapping)):
-        return words.fact(str(recorded))
+        return words.fact(f"torch {recorded}" if name == "Frameworks" else str(recorded))
     none, ask = words.say("environment.none"), environment.CELLS[name]
     return _grouped(data.facts, lambda facts: words.fact(ask(facts) or "") or none, words)
 

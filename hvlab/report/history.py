@@ -63,34 +63,46 @@ def _stack(records: Sequence[Record]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class History:
-    """Runs with a metric; ``changes`` has the runs before which the stack changed: its parts, old and new."""
+    """Runs with a metric."""
 
     runs: Sequence[HistoryRun]
     metric: str
-    changes: Mapping[int, Mapping[str, tuple[Any, Any]]]
+
+    def changes(self, words: Words) -> dict[int, str]:
+        """Return before which runs the stack changed, and what."""
+        changed = {}
+        for place, (before, after) in enumerate(itertools.pairwise(self.runs), 1):
+            parts = [
+                words.say("history.part", name=name, old=before.stack.get(name), new=after.stack.get(name))
+                for name in {**before.stack, **after.stack}
+                if before.stack.get(name) != after.stack.get(name)
+            ]
+            if parts:
+                changed[place] = words.join(parts, "semicolon")
+        return changed
 
 
 def document(runs: Sequence[HistoryRun], metric: str) -> Document:
     """Return the page: a plot of each workload over the runs, and what changed in the stack between them."""
-    history = History(runs, metric, dict(_changes(runs)))
-    return Document(history, _opening, {"history": _figures, "changes": _table})
+    return Document(History(runs, metric), _opening, {"history": _figures, "changes": _table})
 
 
 def _opening(history: History, words: Words) -> Opening:
     runs = history.runs
-    dates: dict[str, str | int] = {"count": len(runs), "first": runs[0].date, "last": runs[-1].date}
     return Opening(
         title=words.say("history.title"),
         head=(
             (words.say("head.lab"), runs[-1].run.lab),
             (words.say("history.metric"), Code(history.metric)),
-            (words.say("history.runs"), words.say("history.from", **dates)),
+            (words.say("history.runs"), words.say(
+                "history.from", count=len(runs), first=runs[0].date, last=runs[-1].date,
+            )),
         ),
         findings=[
-            words.say("history.change", date=runs[place].date, what=_changed(changed, words))
-            for place, changed in history.changes.items()
+            words.say("history.change", date=runs[place].date, what=what)
+            for place, what in history.changes(words).items()
         ],
-    )
+    )  # fmt: skip
 
 
 def _figures(history: History, words: Words) -> dict[str, Any]:
@@ -102,26 +114,8 @@ def _figures(history: History, words: Words) -> dict[str, Any]:
 
 def _table(history: History, words: Words) -> dict[str, Any]:
     """Return the runs with what changed before each."""
-    changed = {place: _changed(each, words) for place, each in history.changes.items()}
+    changed = history.changes(words)
     return {"runs": [(number + 1, one, changed.get(number)) for number, one in enumerate(history.runs)]}
-
-
-def _changes(runs: Sequence[HistoryRun]) -> Iterator[tuple[int, dict[str, tuple[Any, Any]]]]:
-    """Yield before which run the stack changed, and each part's old and new value."""
-    for place, (before, after) in enumerate(itertools.pairwise(runs), 1):
-        names = [*before.stack, *(name for name in after.stack if name not in before.stack)]
-        changed = {
-            name: (before.stack.get(name), after.stack.get(name))
-            for name in names
-            if before.stack.get(name) != after.stack.get(name)
-        }
-        if changed:
-            yield place, changed
-
-
-def _changed(changed: Mapping[str, tuple[Any, Any]], words: Words) -> str:
-    parts = (words.say("history.part", name=name, old=old, new=new) for name, (old, new) in changed.items())
-    return words.join(parts, "semicolon")
 
 
 def _plots(history: History, words: Words) -> Iterator[Plot]:
@@ -137,7 +131,7 @@ def _plots(history: History, words: Words) -> Iterator[Plot]:
     names = Names((workload, _unsized(params)) for workload, params in groups)
     step = -(-len(runs) // _LABELS)
     ticks = tuple((float(place), runs[place - 1].date[5:]) for place in range(1, len(runs) + 1, step))
-    lines = tuple(place + 0.5 for place in history.changes)
+    lines = tuple(place + 0.5 for place in history.changes(words))
     axis = Axis(words.say("history.axis"), ticks=ticks, lines=lines)
     for number, key in enumerate(_shown(groups), 1):
         series = tuple(_series(groups[key], words))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL, SERIAL
 from hvlab.results.configurations import Configuration, Param
@@ -47,28 +48,36 @@ def order(name: str) -> tuple[int, str]:
     return (known.index(name) if name in known else len(known), f"{name}/{launcher}")
 
 
+class Named(Protocol):
+    """What has a workload and the parameters that it shares with its group."""
+
+    @property
+    def workload(self) -> str: ...  # noqa: D102
+
+    @property
+    def params(self) -> Params: ...  # noqa: D102
+
+
 class Names:
     """Names of groups of configurations: the workload, and the parameters that differ between groups."""
 
     def __init__(self, groups: Iterable[tuple[str, Params]]) -> None:
-        values_by_name: dict[str, dict[str, set[Param]]] = {}
-        counted: dict[str, dict[str, int]] = {}
-        total: dict[str, int] = {}
+        by_workload: dict[str, list[dict[str, Param]]] = {}
         for workload, params in set(groups):
-            total[workload] = total.get(workload, 0) + 1
-            for name, value in params:
-                values_by_name.setdefault(workload, {}).setdefault(name, set()).add(value)
-                row = counted.setdefault(workload, {})
-                row[name] = row.get(name, 0) + 1
+            by_workload.setdefault(workload, []).append(dict(params))
         # A parameter that only some groups have sets them apart as well.
         self._telling = {
             workload: {
                 name
-                for name, values in names.items()
-                if len(values) > 1 or counted[workload][name] < total[workload]
+                for name in itertools.chain(*several)
+                if len({params.get(name, Names) for params in several}) > 1
             }
-            for workload, names in values_by_name.items()
+            for workload, several in by_workload.items()
         }
+
+    def of(self, one: Named) -> Value:
+        """Return the name of the group that a training or a study is."""
+        return self.name(one.workload, one.params)
 
     def name(self, workload: str, params: Params) -> Value:
         """Return the name of a group."""

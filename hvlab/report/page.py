@@ -34,13 +34,16 @@ _CELL, _PART = "\x1e", Markup("\x1f")
 class Opening:
     """What stands before the sections.
 
-    ``head`` are the lines under the title, ``cards`` the figures that sum it up: a name, the figure, and
-    where that is from. ``warnings`` say what to bear in mind of all figures.
+    ``signature`` says whose it is, ``head`` are the lines on the run, ``cards`` the figures that sum it up: a
+    name, the figure, and where that is from. ``alerts`` come first: what has no figures. ``warnings`` say
+    what to bear in mind of all figures.
     """
 
     title: str
     head: Sequence[tuple[str, Value]]
+    signature: Sequence[tuple[str, Value]] = ()
     cards: Sequence[tuple[str, str, str]] = ()
+    alerts: Sequence[str] = ()
     findings: Sequence[str] = ()
     warnings: Sequence[str] = ()
 
@@ -199,6 +202,11 @@ def _show(skin: _Skin, value: Value | None) -> Markup:
     else:
         text = skin.plain(skin.words.text(value).translate(dict.fromkeys(map(ord, (_CELL, _PART)))))
     return Markup(text)  # noqa: S704 - escaped
+
+
+def in_markdown(value: Value, words: Words) -> str:
+    """Return a value as a cell of a Markdown table."""
+    return str(_show(_Markdown(words), value))
 
 
 def _join(skin: _Skin, values: Iterable[Value], between: str = "comma") -> Markup:

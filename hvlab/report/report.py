@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvlab.analysis.model.dominant import explain
@@ -20,13 +20,19 @@ from hvlab.report.data import ReportData
 from hvlab.report.trainings import Study, studies
 from hvlab.report.verdicts import BackendVerdict
 
+SIGNATURE = ("author", "number", "class", "date")
+
 
 @dataclass(frozen=True)
 class Report:
-    """A run with what its records show. ``attached`` says that the page will hold the records."""
+    """A run with what its records show.
+
+    ``attached`` says that the page will hold the records, ``signature`` whose it is: some of `SIGNATURE`.
+    """
 
     data: ReportData
     attached: bool
+    signature: Mapping[str, str]
     studies: Sequence[Study]
     sweeps: Sequence[SweepGroup]
     compressed: Sequence[CompressionStudy]
@@ -43,7 +49,7 @@ class Report:
         return [one for one in self.explained if one.key.startswith(f"{kind}.")]
 
 
-def analyse(data: ReportData, *, attached: bool = True) -> Report:
+def analyse(data: ReportData, *, attached: bool = True, signature: Mapping[str, str] | None = None) -> Report:
     """Return the run with what its records show."""
     studied, swept = studies(data), collectives.sweeps(data)
     judged = verdicts.judge(data, studied, swept)
@@ -51,6 +57,7 @@ def analyse(data: ReportData, *, attached: bool = True) -> Report:
     return Report(
         data,
         attached,
+        signature or {},
         studied,
         swept,
         compression.comparisons(data),

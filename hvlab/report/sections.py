@@ -7,7 +7,6 @@ phrases in both languages in `phrases`. A function that returns None leaves its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hvlab.lab.backends import SERIAL
@@ -48,8 +47,8 @@ def _comparison(report: Report, words: Words) -> Shown:
     claims = [] if data.imported else report.explanations("faster")
     steps, swept = comparison.steps(report.trainings, report.fits), comparison.collectives(report.fits)
     proofs = comparison.proofs(data)
-    parallel = [one for one in proofs if one.requested != SERIAL]
-    proved = all(one.verdict == "yes" for one in parallel)
+    parallel = [one for one in proofs if one[0] != SERIAL]
+    proved = all(verdict == "yes" for *_, verdict in parallel)
     forest = verdicts.forest(judged, words, imported=data.imported)
     bars = comparison.bars(steps, words)
     return {
@@ -64,8 +63,8 @@ def _comparison(report: Report, words: Words) -> Shown:
         "step_terms": comparison.terms(steps),
         "collectives": swept,
         "terms": comparison.terms(swept),
-        "proved": sum(one.cases for one in parallel) if proved else 0,
-        "carriers": words.backends(one.requested for one in parallel),
+        "proved": sum(cases for *_, cases, _ in parallel) if proved else 0,
+        "carriers": words.backends(requested for requested, *_ in parallel),
         "proofs": [] if proved else proofs,
         "told": verdicts.told,
         "drawn": [*forest, *bars],
@@ -100,7 +99,9 @@ def _speedup(report: Report, words: Words) -> Shown:
         "on_gpus": report.data.on_gpus,
         "drawn": trainings.curves(report.data, report.studies, words),
         "studies": report.studies,
-        "iterations": _iterations(report, rows),
+        "faint": _faint,
+        "iterations": _iterations(report, words, rows),
+        "bars": bars,
         "remarks": trainings.remarks(report.data, report.studies, words),
         "checks": report.checks,
         "stragglers": trainings.stragglers(report.checks, words),
@@ -109,40 +110,30 @@ def _speedup(report: Report, words: Words) -> Shown:
     }
 
 
-@dataclass(frozen=True)
-class _Iterations:
-    """The single steps or operations of a configuration, over all repeats."""
-
-    name: Value
-    scaling: str
-    configuration: Configuration
-    pooled: Distribution
-    unit: str
-
-    def called(self, words: Words) -> tuple[Value, ...]:
-        """Return what was measured."""
-        strong = [words.say("scaling.strong")] if self.configuration.get("scaling") == "strong" else []
-        size = self.configuration.get("size_bytes")
-        return self.name, *strong, *([words.number(size, "B")] if isinstance(size, int) else [])
-
-    @property
-    def bars(self) -> str:
-        """Return the histogram."""
-        return bars(self.pooled.counts)
+def _faint(study: trainings.Study) -> list[int]:
+    """Return the rows without figures."""
+    good = [row.repeats.ok if study.launched else row.step for row in study.shown]
+    return [place for place, figure in enumerate(good) if not figure]
 
 
-def _iterations(report: Report, configurations: Iterable[Configuration]) -> list[_Iterations]:
-    """Return the configurations that have their iterations."""
+def _iterations(
+    report: Report, words: Words, configurations: Iterable[Configuration]
+) -> list[tuple[Value, Configuration, Distribution, str]]:
+    """Return the single steps or operations of all repeats: of what, where, their times and the unit."""
     shown = [one for one in configurations if report.data.samples.get(one)]
     names = Names((one.workload, one.without("size_bytes")) for one in shown)
-    return [_pooled(report, one, names) for one in shown]
+    return [
+        (_named(one, names, words), one, pooled(repeats), METRICS[next(iter(repeats.values())).metric].unit)
+        for one in shown
+        for repeats in [report.data.samples[one]]
+    ]
 
 
-def _pooled(report: Report, one: Configuration, names: Names) -> _Iterations:
-    repeats = report.data.samples[one]
-    unit = METRICS[next(iter(repeats.values())).metric].unit
-    name = names.name(one.workload, one.without("size_bytes"))
-    return _Iterations(name, str(one.get("scaling")), one, pooled(repeats), unit)
+def _named(one: Configuration, names: Names, words: Words) -> Value:
+    strong = [words.say("scaling.strong")] if one.get("scaling") == "strong" else []
+    size = one.get("size_bytes")
+    sized = [words.number(size, "B")] if isinstance(size, int) else []
+    return names.name(one.workload, one.without("size_bytes")), *strong, *sized
 
 
 def _compression(report: Report, words: Words) -> Shown:
@@ -159,7 +150,7 @@ def _compression(report: Report, words: Words) -> Shown:
             "lost": [text for verdict, text in remarks if verdict == "lost"],
             "remarks": [text for verdict, text in remarks if verdict != "lost"],
         })  # fmt: skip
-    return {"studies": studies, "several": len(studies) > 1, "compression": compression}
+    return {"studies": studies, "several": len(studies) > 1, "compression": compression, "spread": spread.of}
 
 
 def _sweeps(report: Report, words: Words) -> Shown:
@@ -168,10 +159,12 @@ def _sweeps(report: Report, words: Words) -> Shown:
     plots = [collectives.plots(group, number, words) for number, group in enumerate(report.sweeps, 1)]
     return {
         "groups": [
-            (group, drawn, collectives.rows(group)) for group, drawn in zip(report.sweeps, plots, strict=True)
+            (group, drawn, collectives.rows(group, words))
+            for group, drawn in zip(report.sweeps, plots, strict=True)
         ],
         "several": len(report.sweeps) > 1,
-        "iterations": _iterations(report, collectives.ends(report.data, report.sweeps)),
+        "iterations": _iterations(report, words, collectives.ends(report.data, report.sweeps)),
+        "bars": bars,
         "pairs": collectives.pairs(report.data),
         "drawn": [plot for drawn in plots for plot in drawn],
     }
@@ -207,14 +200,15 @@ def _models(report: Report, words: Words) -> Shown:
 def _prediction(report: Report, words: Words) -> Shown:
     if not report.predictions:
         return None
-    good, fitted = prediction.predicted(report.predictions), prediction.fitted(report.fits)
-    shared = prediction.common([one.prediction.warnings for one in good])
+    good, fitted = prediction.predicted(report.predictions), prediction.fitted(report.fits, words)
+    shared = prediction.common([one.warnings for one in good])
     return {
         "good": good,
+        "names": Names((one.training.workload, one.training.params) for one in good),
         "drawn": prediction.plots(good, report.studies, words),
-        "steps": [(one.subject, step) for one in good for step in one.steps],
-        "ended": [one for one in good if one.prediction.limit],
-        "checked": [(one, prediction.doubts(one.prediction.warnings, words, shared)) for one in good],
+        "steps": [(one.training, step) for one in good for step in prediction.ends(one)],
+        "ended": [one for one in good if one.limit],
+        "checked": [(one, prediction.doubts(one.warnings, words, shared)) for one in good],
         "shared": prediction.doubts(shared, words),
         "fitted": fitted,
         "caveats": labels.Lines((words.say("fit.note"), *prediction.caveats(fitted, words))),
@@ -228,7 +222,7 @@ def _environment(report: Report, words: Words) -> Shown:
         "sheet": conditions.sheet(report.data, words),
         "software": conditions.software(report.data, words),
         "notes": [text for disturbed, text in conditions.cores(report.data, words) if not disturbed],
-        "workloads": conditions.workloads(report.data),
+        "workloads": conditions.workloads(report.data, words),
         "defined": _DEFINED,
     }
 
@@ -284,14 +278,21 @@ SECTIONS: Mapping[str, Callable[[Report, Words], Shown]] = {
 
 def document(report: Report) -> Document:
     """Return the report as a document: what it answers first, then figures, then conditions and commands."""
-    return Document(report, _opening, SECTIONS)
+    asks_compression = report.compressed and not report.judged
+    order = sorted(SECTIONS, key="compression".__ne__) if asks_compression else SECTIONS
+    return Document(report, _opening, {name: SECTIONS[name] for name in order})
 
 
 def _opening(report: Report, words: Words) -> Opening:
     return Opening(
         title=words.say("title"),
         head=_head(report, words),
+        signature=[(words.say(f"head.{name}"), value) for name, value in report.signature.items()],
         cards=_cards(report, words),
+        alerts=[
+            words.say("finding.backend_failed", backend=words.backend(name), count=count, reason=reason)
+            for name, count, reason in comparison.failed(report.data)
+        ],
         findings=_findings(report, words),
         warnings=conditions.warnings(report.data, words),
     )
@@ -315,8 +316,10 @@ def _cards(report: Report, words: Words) -> list[tuple[str, str, str]]:
     if not report.data.head.ok:
         return []
     cards = [one.card(words) for one in report.answers]
+    cards += [tile for one in report.compressed[:1] for tile in compression.cards(one, words)]
     for place in _PLACES:
-        if best := trainings.best(report.studies, place):
+        best = trainings.best(report.studies, place)
+        if best and trainings.gains(best[1]):
             row = best[1]
             where = _where(row.configuration.workload, row.configuration.backend, row.layout, words)
             cards.append((words.say(f"card.speedup_{place}"), words.middle(row.speedup, "x"), where))
@@ -335,6 +338,7 @@ def _findings(report: Report, words: Words) -> list[str]:
     """Return the findings, a sentence each: the answer first."""
     run, only = report.data.head, answer.alone(report.data)
     texts = [one.sentence(words) for one in report.answers]
+    texts += [text for one in report.compressed for _, text in compression.remarks(one, words)]
     if not texts and only:
         texts.append(words.say("answer.alone", backend=words.backend(only)))
     if not report.data.records:
@@ -350,15 +354,12 @@ def _findings(report: Report, words: Words) -> list[str]:
     for place in _PLACES:
         if best := trainings.best(report.studies, place):
             texts.append(_best(*best, place, words))
-    texts += trainings.stragglers(report.checks, words)
-    for one in report.compressed:
-        texts += [text for verdict, text in compression.remarks(one, words) if verdict == "lost"]
-    return texts
+    return texts + trainings.stragglers(report.checks, words)
 
 
 def _best(study: trainings.Study, row: trainings.StudyRow, place: str, words: Words) -> str:
     return words.say(
-        "finding.speedup",
+        "finding.speedup" if trainings.gains(row) else "finding.no_speedup",
         name=words.study(study.name, study.scaling),
         where=words.place(place),
         backend=words.backend(row.configuration.backend),

@@ -37,9 +37,10 @@ _ITEM = re.compile(r"(?P<before>\s*)(?P<mark>[-*+]|\d+[.)])\s+")
 # What begins a paragraph without an empty line above it: a list item or a heading.
 _OWN = re.compile(r"\s*(?:>\s*)*(?:(?:[-*+]|\d+[.)])\s|#{1,6})")
 _END = "<!-- hvlab: end -->"
-_MARK = re.compile(rf"<!-- hvlab: (analysis)(?: of \w+)?, replaced by each --fill -->|{_END}")
+_MARK = re.compile(rf"<!-- hvlab: (\w[\w ]*), replaced by each --fill -->|{_END}")
 _ANSWER = re.compile(
-    rf"^[ \t]*<!-- hvlab: analysis[^\n]*-->\r?\n.*?{_END}[ \t]*\r?\n?(?:[ \t]*\r?\n)?", re.M | re.S
+    rf"^[ \t]*<!-- hvlab: [^\n]*, replaced by each --fill -->\r?\n.*?{_END}[ \t]*\r?\n?(?:[ \t]*\r?\n)?",
+    re.M | re.S,
 )
 _NO_ANSWER = {
     "backends": "no training ran on several ranks",
@@ -65,8 +66,9 @@ class Content:
     """What is put into a sheet, as Markdown that fits a cell.
 
     ``names`` says how a backend or an algorithm is written, ``answer`` returns the paragraphs for a task,
-    ``epochs`` how many were trained, ``why`` the reason why a row stays empty. Where the text names
-    no training, a table gets the rows of the first that has some.
+    ``epochs`` how many were trained, ``why`` the reason why a row stays empty. ``signature`` goes into the
+    sheet's blanks, and what has none below its title as ``signed`` writes it. Where the text names no
+    training, a table gets the rows of the first that has some.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -74,6 +76,8 @@ class Content:
     names: Mapping[str, str] = field(default_factory=dict)
     answer: Callable[[str], Sequence[str]] = lambda _: ()
     epochs: str = ""
+    signature: Mapping[str, str] = field(default_factory=dict)
+    signed: Callable[[str, str], str] = "{}: {}".format
     why: Callable[[str, str | None, Mapping[str, str]], str] = lambda *_: "not measured"
 
 
@@ -167,14 +171,14 @@ def fill_in(text: str, content: Content) -> Filled:
 
     Raises UsageError where an answer of an earlier filling has no end.
     """
-    page = _lines(_without_answers(text))
+    end = "\r\n" if "\r\n" in text else "\n"
+    page = _lines(_sign(_without_answers(text), content, end))
     owned = {table.start: (table, kind, training) for table, kind, training in _owners(page, content)}
     tasks = _tasks(page, content.epochs)
     out: list[str] = []
     notes: list[tuple[int, str]] = []
     answered: list[str] = []
     figures = number = 0
-    end = "\r\n" if "\r\n" in text else "\n"
     while number < len(page):
         if number in owned:
             table, kind, training = owned[number]
@@ -192,7 +196,7 @@ def fill_in(text: str, content: Content) -> Filled:
             line = len(out) - (number - first)
             if kind not in answered and (answer := content.answer(kind)):
                 out[-1] += "" if out[-1].endswith("\n") else end
-                out += _block(kind, answer, page[first], end)
+                out += _block(f"analysis of {kind}", answer, page[first], end)
                 answered.append(kind)
                 if kind == "epochs":
                     notes.append((line, f"{page[first].strip()!r}, but this run trained {content.epochs}"))
@@ -563,9 +567,29 @@ def _paragraphs(page: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[i
         first, last = (number, number) if line.strip() else (-1, -1)
 
 
+def _sign(text: str, content: Content, end: str) -> str:
+    """Return a sheet with the signature in its blanks; what has none stands below the title."""
+    labels = known()["signature"]
+    following = rf"[ \t]*(?:\||\r?\n|\Z|(?:{'|'.join(labels.values())})\s*[:\uff1a|])"
+    left: list[str] = []
+    text, *code = re.split(r"(?=^[ \t]*(?:```|~~~))", text, maxsplit=1, flags=re.M)
+    for name, value in content.signature.items():
+        label = rf"(?<!\w)(?:{labels[name]})[*_]*[ \t]*[:\uff1a|][*]*"
+        blank = rf"(?:[ \t\u3000_\uff3f]|&nbsp;)*|[ \t]*{re.escape(value)}[ \t]*"
+        place = re.search(rf"({label})(?:{blank})(?={following})", text, re.I)
+        if place:
+            text = f"{text[: place.end(1)]} {value} {text[place.end() :].lstrip(' ')}"
+        else:
+            left.append(content.signed(name, value))
+    title = re.match(r"\s*#[^\n]*\n(?:[ \t]*\r?\n)*", text)
+    at = title.end() if title else 0
+    own = _block("signature", left, "", end) if left else ()
+    return "".join([text[:at], *own, text[at:], *code])
+
+
 def _block(kind: str, paragraphs: Sequence[str], task: str, end: str) -> list[str]:
     """Return the lines of an answer, as deep as makes it part of the list item that the task begins."""
     item = _ITEM.match(task)
     indent = f"{item['before']}{' ' * max(len(item['mark']) + 1, 4)}" if item else ""
-    begin = f"<!-- hvlab: analysis of {kind}, replaced by each --fill -->"
+    begin = f"<!-- hvlab: {kind}, replaced by each --fill -->"
     return [line for each in (begin, *paragraphs, _END) for line in (f"{indent}{each}{end}", end)]

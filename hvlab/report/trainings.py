@@ -79,39 +79,9 @@ class Study:
         return [row for row in self.rows if not row.named]
 
     @property
-    def stepped(self) -> bool:
-        """Return whether steps were timed; of a command, only the time of a launch may be known."""
-        return any(row.step for row in self.shown)
-
-    @property
     def launched(self) -> bool:
-        """Return whether nothing but the time of a launch is known."""
-        return not self.stepped and any(row.launch for row in self.shown)
-
-    @property
-    def timed(self) -> str:
-        """Return whose time the table has: a step's, or a launch's."""
-        return "launch" if self.launched else "step"
-
-    def time(self, row: StudyRow) -> Spread | None:
-        """Return that time of a row."""
-        return row.launch if self.launched else row.step
-
-    @property
-    def within(self) -> bool:
-        """Return whether an interval is over a repeat's own steps."""
-        return any(row.step is not None and row.step.within for row in self.shown)
-
-    @property
-    def without_base(self) -> bool:
-        """Return whether speed-up is missing."""
-        return self.stepped and not any(row.speedup for row in self.shown)
-
-    @property
-    def faint(self) -> list[int]:
-        """Return the rows without figures."""
-        rows = enumerate(self.shown)
-        return [place for place, row in rows if not (row.repeats.ok if self.launched else row.step)]
+        """Return whether nothing but the time of a launch is known, as of a command of the user's."""
+        return not any(row.step for row in self.shown) and any(row.launch for row in self.shown)
 
 
 def studies(data: ReportData) -> list[Study]:
@@ -180,6 +150,11 @@ def best(studied: Sequence[Study], place: str) -> tuple[Study, StudyRow] | None:
         if row.speedup and row.ranks > 1 and getattr(row.configuration, place) and row.compression == "none"
     ]
     return max(rows, key=lambda item: item[0])[1:] if rows else None
+
+
+def gains(row: StudyRow) -> bool:
+    """Return whether a row is faster than one rank."""
+    return row.speedup is not None and row.speedup.mid > 1
 
 
 def curves(data: ReportData, studied: Sequence[Study], words: Words) -> list[Plot]:

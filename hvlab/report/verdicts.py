@@ -96,16 +96,18 @@ def judge(data: ReportData, studies: Sequence[Study], sweeps: Sequence[SweepGrou
 
 
 def sentence(judged: BackendVerdict, words: Words) -> str:
-    """Return a significant verdict as a sentence."""
-    pair, first = judged.backends, judged.verdict.kind == "faster"
-    ratio = times(judged.verdict.ratio) if first else judged.ratio
-    if ratio is None or not judged.significant:
-        raise ValueError("only a significant verdict makes a sentence")
+    """Return how many times as fast the faster one is; where that is not significant, also the verdict."""
+    pair, ratio = judged.backends, judged.ratio
+    if ratio is None:
+        return told(judged, words)
+    first = ratio.mid <= 1
+    shown = times(judged.verdict.ratio) if first else ratio
     faster, slower = (pair.one, pair.other) if first else (pair.other, pair.one)
     return words.say(
-        "comparison.claim", name=pair.what(words), layout=words.layout(*pair.layout),
-        faster=words.backend(faster), slower=words.backend(slower),
-        ratio=words.middle(ratio, "times"), span=words.span(ratio.low, ratio.high, "times"),
+        "comparison.claim" if judged.significant else "comparison.no_claim", name=pair.what(words),
+        layout=words.layout(*pair.layout), faster=words.backend(faster), slower=words.backend(slower),
+        ratio=words.middle(shown, "times"), span=words.ends(shown, "times"),
+        repeats=min(len(pair.pair.a), len(pair.pair.b)), verdict=told(judged, words),
     )  # fmt: skip
 
 

@@ -42,12 +42,19 @@ class Written:
     spoken: bool = True
 
 
-def write(data: ReportData, output: Path, *, output_format: str, lang: str) -> Written:
+def write(
+    data: ReportData,
+    output: Path,
+    *,
+    output_format: str,
+    lang: str,
+    signature: Mapping[str, str] | None = None,
+) -> Written:
     """Write the report of a run into ``output``; ``lang`` comes first in HTML and is the only one elsewhere.
 
     Raises UsageError where the file cannot be written, or no browser is there to print it.
     """
-    report = document(analyse(data, attached=output_format != "md"))
+    report = document(analyse(data, attached=output_format != "md", signature=signature))
     records = [vars(record) for record in data.records]
     return save(report, output, records, name=data.head.run_id, output_format=output_format, lang=lang)
 

@@ -34,19 +34,21 @@
   };
 
   const lineColour = () => getComputedStyle(page).getPropertyValue("--soft").trim();
-  const wrapped = (name, width) => name.split(" ").reduce((lines, word) => {
-    const last = lines[lines.length - 1];
-    if (last.length + word.length < width) lines[lines.length - 1] = last ? `${last} ${word}` : word;
-    else lines.push(word);
+  // Chinese breaks between any two characters, which are as wide as two letters.
+  const wrapped = (text, width) => (text.match(/[\u2e80-\uffef][\uff01-\uff1f\u3001-\u3011]*|[^ \u2e80-\uffef]+[\uff01-\uff1f\u3001-\u3011]*| +/g) || []).reduce((lines, part) => {
+    const wide = (line) => line.replace(/[\u2e80-\uffef]/g, "xx").length;
+    const last = lines.length - 1;
+    if (!lines[last] || wide(lines[last]) + wide(part) <= width) lines[last] += part;
+    else lines.push(part);
     return lines;
-  }, [""]).join("<br>");
+  }, [""]).map((line) => line.trim()).filter(Boolean).join("<br>");
   // On a phone, the names of the rows take several lines, so that the figures have room beside them.
   const named = (canvas, figure, layout) => {
     canvas.style.height = `${(NARROW.matches ? 10 : 7) + (NARROW.matches ? 2.5 : 1.5) * canvas.dataset.rows}rem`;
     if (!NARROW.matches) return;
     const names = layout.yaxis.ticktext || figure.data.find((trace) => trace.type === "bar").y;
-    const ticks = { tickmode: "array", tickvals: layout.yaxis.tickvals || names, ticktext: names.map((name) => wrapped(name, 19)) };
-    merge(layout, { yaxis: { ...ticks, tickfont: { size: 10 } }, xaxis: { title: { text: wrapped(layout.xaxis.title.text, 30) } } });
+    const ticks = { tickmode: "array", tickvals: layout.yaxis.tickvals || names, ticktext: names.map((name) => wrapped(name, 20)) };
+    merge(layout, { yaxis: { ...ticks, tickfont: { size: 10 } } });
   };
 
   const canvases = (edition) => [...edition.querySelectorAll(".canvas")];
@@ -56,7 +58,10 @@
     for (const canvas of canvases(edition)) {
       const figure = figures[canvas.dataset.figure];
       const layout = dressed(figure.layout);
-      if (NARROW.matches) merge(layout, { margin: { l: 52, r: 8 }, font: { size: 12 } });
+      if (NARROW.matches) {
+        const title = wrapped(layout.xaxis.title.text, canvas.dataset.rows ? 26 : 38);
+        merge(layout, { margin: { l: 52, r: 8 }, font: { size: 12 }, xaxis: { title: { text: title } } });
+      }
       if (canvas.dataset.rows) named(canvas, figure, layout);
       for (const shape of layout.shapes || []) shape.line = { ...shape.line, color: lineColour() };
       await Plotly.react(canvas, figure.data, layout, { ...CONFIG, displayModeBar: !COARSE.matches });

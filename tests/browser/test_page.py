@@ -22,6 +22,14 @@ WIDEST = """[...document.querySelectorAll('.edition:not([hidden]) *')]
   .filter((each) => each instanceof HTMLElement)
   .filter((each) => each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map((each) => each.tagName + '.' + each.getAttribute('class') + ' ' + each.textContent.slice(0, 40))"""
+# Titles and labels of axes that reach out of their plot.
+CUT = f"""{CANVASES}.flatMap((canvas) => {{
+  const room = canvas.getBoundingClientRect();
+  return [...canvas.querySelectorAll('.xtitle, .ytitle, .xtick text, .ytick text')].filter((text) => {{
+    const box = text.getBoundingClientRect();
+    return box.left < room.left - 1 || box.right > room.right + 1 || box.bottom > room.bottom + 1;
+  }}).map((text) => text.textContent);
+}})"""
 # What a plot draws: lines or bars, and marks.
 DRAWN = f"""{CANVASES}.map((canvas) => ({{
   key: canvas.id,
@@ -98,7 +106,7 @@ def test_the_language_changes_in_the_page_and_back(browser, pages):
     browser.ask("(window.kept = 'here')")
     axis = f"{CANVASES}.find((each) => each.id.endsWith('speedup-1')).querySelector('.xtitle').textContent"
     assert browser.ask("document.documentElement.lang") == "zh-CN"
-    assert browser.ask(axis) == "rank 数"
+    assert browser.ask(axis) == "进程数"
     browser.switch("en")
     assert browser.ask("document.documentElement.lang") == "en"
     assert browser.ask("document.title") == "Distributed training: lab report"
@@ -107,7 +115,7 @@ def test_the_language_changes_in_the_page_and_back(browser, pages):
     assert browser.ask("window.kept") == "here"
     browser.switch("zh")
     assert browser.ask(HEADINGS) == ["分布式训练实验报告"]
-    assert browser.ask(axis) == "rank 数"
+    assert browser.ask(axis) == "进程数"
 
 
 def test_the_reader_stays_at_the_same_part_when_the_language_changes(browser, pages):
@@ -154,6 +162,15 @@ def test_on_a_phone_only_tables_scroll_sideways(browser, pages, name, lang):
         assert each["width"] <= PHONE[0], each
     assert browser.ask(f"getComputedStyle({SHOWN.replace('{}', '.scroll')}[0]).overflowX") == "auto"
     assert browser.ask(f"parseFloat(getComputedStyle({SHOWN.replace('{}', 'p')}[0]).fontSize)") >= 13
+
+
+@pytest.mark.parametrize("size", [(360, 780), WIDE])
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_the_words_of_a_plot_stay_inside_it(browser, pages, lang, size):
+    browser.screen(size, phone=size != WIDE)
+    browser.open(pages["lab7"])
+    browser.switch(lang)
+    assert browser.ask(CUT) == []
 
 
 @pytest.mark.parametrize("name", ["lab7", "lab4"])

@@ -232,11 +232,11 @@ def test_a_suite_with_everything_that_is_left_out(inventory, capsys):
     found, told = dry(inventory, capsys, "--suite", "lab4")
     assert "mnist-serial-1x1-epochs=20-r3" in found
     assert told == ""
-    found, told = dry(inventory, capsys, "--suite", "lab7", "--repeats", "1", "--workload", "rnn")
-    assert len(found) == 12
+    found, told = dry(inventory, capsys, "--suite", "lab7", "--repeats", "1", "--workload", "mnist")
+    assert len(found) == 8
     reason = "backend nccl needs an NVIDIA GPU, and these hosts have none: n1, n2, n3"
     places = ("1x1", "1x2", "2x1", "3x1")
-    assert told.splitlines() == [f"infeasible: rnn-nccl-{place}-r1: {reason}" for place in places]
+    assert told.splitlines() == [f"infeasible: mnist-nccl-{place}-r1: {reason}" for place in places]
 
 
 def test_no_data_is_made_ready_for_a_dry_run(inventory, capsys, tmp_path, monkeypatch):

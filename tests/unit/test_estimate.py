@@ -47,7 +47,7 @@ def test_the_sizes_fit_the_hosts_unless_they_are_set(there, sets, sizes):
 
 
 def test_a_suite_that_names_its_sizes_keeps_them():
-    assert synthetic(lab(), load("lab7"))[0] == ("resnet50", 64, 8)
+    assert synthetic(lab(), load("full"), model="resnet50")[0] == ("resnet50", 64, 8)
 
 
 def seconds(workload="synthetic", **params):

@@ -94,6 +94,28 @@ def test_wrong_options_are_usage(small, capsys):
     assert "leave out --format" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--sign", "auhtor=Li"], "did you mean author?"),
+        (["--sign", "author="], "--sign author has no value"),
+        (["--sign", "author=Li", "--history", "step_time"], "leave out --history"),
+    ],
+)
+def test_a_wrong_signature_is_usage(small, capsys, given, told):
+    assert report(*given) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_signature_is_on_the_report_and_the_sheet(small, tmp_path):
+    sheet = tmp_path / "sheet.md"
+    sheet.write_text("# Lab\n\nName: ____\n\n| Backend | Servers | Step time |\n|-|-|-|\n| MPI | 1 | |\n")
+    assert report("--fill", sheet, "--sign", "author=Li *Hua*") == 0
+    assert "Name: Li \\*Hua\\* \n" in (tmp_path / "sheet.filled.md").read_text("utf-8")
+    assert report("--output", tmp_path / "x.md", "--sign", "author=Li", "--sign", "class=3") == 0
+    assert "- Author: Li\n- Class: 3\n" in (tmp_path / "x.md").read_text("utf-8")
+
+
 def page(path):
     """The English edition as text, tags and what plots are made of left out."""
     html = path.read_text("utf-8")

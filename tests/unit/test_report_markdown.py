@@ -130,6 +130,6 @@ def test_a_run_s_page_is_the_same_report_without_pictures(tmp_path):
     page = write_page(store, runs.LAB4)
     assert page == store.run_folder(runs.LAB4) / "summary.md"
     text = page.read_text("utf-8")
-    assert "## 1. Backends compared" in text
+    assert "## 1. Gradient compression" in text
     assert "| Serial training |" in text
     assert "![" not in text

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hvlab.report import data, fill, history, verdicts
+from hvlab.report.report import analyse
 from hvlab.report.trainings import studies
 from hvlab.statistics.verdict import compare_all
 from tests.unit import reports, runs
@@ -61,7 +62,8 @@ def test_the_throughput_of_a_command_has_its_own_unit(report):
         },
     )  # fmt: skip
     for head, text in (("", ["images/s"]), (" (images/s)", [])):
-        throughput = fill.fill(sheet.format(head), only, "en").text.splitlines()[2].split("|")[5].split()
+        filled = fill.fill(sheet.format(head), analyse(only), "en").text
+        throughput = filled.splitlines()[2].split("|")[5].split()
         assert float(throughput[0]) == pytest.approx(100, rel=0.05)
         assert throughput[1:] == text
 
