@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from hvlab.statistics.functions import student_tail
 from hvlab.statistics.permutation import Floats
 from hvlab.statistics.squeeze import squeezed
 
@@ -45,7 +45,7 @@ def chances(a: Floats, b: Floats, launches: NDArray[np.int_] | None = None) -> F
     none = square == 0
     safe = np.where(none, 1, square)
     freedom = safe**2 / np.where(none, 1, square_a**2 / freedom_a + square_b**2 / freedom_b)
-    chance: Floats = 2 * special.stdtr(freedom, -apart / np.sqrt(safe))
+    chance: Floats = 2 * student_tail(freedom, apart / np.sqrt(safe))
     return np.where(none, (apart == 0).astype(float), chance)
 
 
