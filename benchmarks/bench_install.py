@@ -51,8 +51,11 @@ def largest(folder: Path, most: int = 8) -> dict[str, float]:
 
 def wheel(folder: Path) -> Path:
     """Return a wheel of the clone, built from a copy: building leaves files where it is done."""
-    ours = shutil.ignore_patterns(".*", "results", "build", "dist", "__pycache__", "*.egg-info")
-    shutil.copytree(project_dir(), folder / "clone", ignore=ours)
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(listed, cwd=project_dir(), check=True, capture_output=True, text=True).stdout
+    for name in filter(None, names.split("\0")):
+        (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(project_dir() / name, folder / "clone" / name, follow_symlinks=False)
     words = ["wheel", "--quiet", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(folder / "clone")]
     subprocess.run([sys.executable, "-m", "pip", *words], check=True)
     [built] = folder.glob("*.whl")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
 
 from hvlab.base import sudo
 
@@ -43,6 +42,8 @@ def main() -> None:
 
 def lacking(module: str) -> str:
     """Return what is missing, and the command that brings it."""
+    from importlib.util import find_spec  # noqa: PLC0415 - most calls have no use for it
+
     package = f"'hvlab[{EXTRAS[module]}]'" if module in EXTRAS else "--force-reinstall hvlab"
     pip = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install -p {sys.executable}"
     return (
