@@ -43,7 +43,9 @@ class User:
     def run(self, words: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         own = {"HOME": str(self.home), "PATH": f"{self.home}/.local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
         # Where pip and uv of this machine get their packages.
-        own |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_CERT_"))}
+        own |= {
+            name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_CERT_"))
+        }
         return subprocess.run(
             words, cwd=self.folder, env=own, capture_output=True, text=True, check=False, timeout=900,
             **self.rights,
