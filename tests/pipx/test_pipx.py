@@ -80,14 +80,12 @@ def user():
     home = Path(tempfile.mkdtemp(prefix="hvlab-pipx-"))
     try:
         user = User(home)
-        shutil.copy(wheel, user.folder)
         user(user.python(), "-m", "venv", home / "tools")
         user(home / "tools/bin/pip", "install", "--quiet", "pipx", "uv")
         user.wheel = home / wheel.name
         shutil.copy(wheel, user.wheel)
         # Where pipx finds uv beside itself, it makes environments with it, which have no pip.
-        user(home / "tools/bin/pipx", "install", "--backend", "pip", f"{wheel.name}[hosts]")
-        (user.folder / wheel.name).unlink()
+        user(home / "tools/bin/pipx", "install", "--backend", "pip", f"{user.wheel}[hosts]")
         yield user
     finally:
         shutil.rmtree(home)
