@@ -29,7 +29,10 @@ SHELLS := zsh fish
 BROWSER := chromium chromedriver=chromium-driver
 REPOSITORIES := rpmbuild=rpm createrepo_c=createrepo-c gpg=gnupg gpg-agent=gnupg gpgconf=gnupg sudo faketime
 asked = $(filter $(1),$(MAKECMDGOALS))
-NEEDED = $(PROGRAMS) $(if $(call asked,test test-all $(if $(SUDO),,unit)),$(SHELLS)) \
+# Where the machine is no Debian, mmdebstrap checks Debian's packages with these.
+DEBIAN_KEYS := /usr/share/keyrings/debian-archive-keyring.gpg
+NEEDED = $(PROGRAMS) $(if $(wildcard $(DEBIAN_KEYS)),,$(DEBIAN_KEYS)=debian-archive-keyring gpg) \
+	$(if $(call asked,test test-all $(if $(SUDO),,unit)),$(SHELLS)) \
 	$(if $(call asked,test test-all),$(BROWSER)) $(if $(call asked,test-all),$(REPOSITORIES))
 
 define LINTERS
@@ -43,9 +46,11 @@ endef
 export LINTERS
 
 INSTALLED := .venv/.installed
+TOOLS := .venv/.tools
+PIP := .venv/bin/pip install --quiet --quiet --disable-pip-version-check -c requirements/run.txt
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: demo test down help install system check unit test-all test-gpu package docs clean
+.PHONY: demo test down help install python system check unit test-all test-gpu package docs clean
 
 demo: install  ## a complete lab: boot, provision, check, measure, report (with Slurm: ANSIBLE_INVENTORY=inventory/slurm)
 	$(call say,boot three virtual hosts)
@@ -78,19 +83,30 @@ down:  ## remove the virtual hosts
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-install: $(INSTALLED)  ## install system packages and .venv
+install: $(INSTALLED)  ## install hvlab into .venv, and the system packages that it needs
 
-$(INSTALLED): setup.py requirements/run.txt requirements/dev.txt | system
-	@test -n "$(PYTHON)" || { echo "hvlab needs Python 3.11 or later, and there is none in PATH."; \
-		echo "  what to do: install one, or say which: make install PYTHON=/path/to/python3.11"; exit 1; }
-	$(call say,virtual environment .venv with $(PYTHON): a minute)
+$(INSTALLED): setup.py requirements/run.txt | system
+	$(call say,hvlab with $(PYTHON) into .venv: a minute)
 	@test -x .venv/bin/pip || $(PYTHON) -m venv --clear .venv
-	@.venv/bin/pip install --quiet --quiet --disable-pip-version-check -e . -r requirements/dev.txt -c requirements/run.txt
+	@$(PIP) -e .[hosts,markdown,tune]
 	@touch $@
 
-system:
-	@missing=; for needed in $(NEEDED); do command -v "$${needed%=*}" >/dev/null || missing="$$missing $${needed#*=}"; done; \
-	$(or $(PYTHON),python3) -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
+$(TOOLS): $(INSTALLED) requirements/dev.txt
+	$(call say,linters and test tools into .venv: a minute)
+	@$(PIP) -r requirements/dev.txt
+	@touch $@
+
+python:
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "hvlab needs Python 3.11 or later; here is $$($(or $(PYTHON),python3) --version 2>&1)."; \
+		echo "  what to do: uv python install 3.12, then make install PYTHON=\$$(uv python find 3.12)"; \
+		echo "  on Ubuntu 22.04 also: sudo apt-get install python3.11-venv, then make install"; exit 1; }
+
+system: python
+	@missing=; for needed in $(NEEDED); do \
+		test -e "$${needed%=*}" || command -v "$${needed%=*}" >/dev/null || missing="$$missing $${needed#*=}"; done; \
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		missing="$$missing $$($(PYTHON) -c 'import sys; print("python3.%d-venv" % sys.version_info[1])')"; \
 	$(if $(call asked,test test-all),test -n "$$(fc-list :lang=zh 2>/dev/null)" || missing="$$missing fonts-wqy-zenhei";) \
 	test -n "$$missing" || exit 0; \
 	printf '\n== system packages:%s\n' "$$missing"; \
@@ -101,26 +117,26 @@ system:
 	$(SUDO) apt-get update -qq; \
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null
 
-check: install  ## lint, types and syntax, in a minute
+check: $(TOOLS)  ## lint, types and syntax, in a minute
 	$(call say,linters)
 	@xargs -P 2 -d '\n' -I {} bash -c 'said=$$({} 2>&1) || { printf "== %s\n%s\n" "{}" "$$said"; exit 1; }' <<< "$$LINTERS"
 
-unit: install  ## tests of single modules, without any host
+unit: $(TOOLS)  ## tests of single modules, without any host
 	$(call say,unit tests)
 	@pytest tests/unit --numprocesses=2 --dist=worksteal
 
 test-all: package  ## every test but those of GPUs, hours, or MARK=slurm alone (root); `pytest --markers` lists them
 	@$(TESTS_AS_ROOT) pytest tests/unit tests/contract tests/browser tests/pipx tests/vlab -m "$(MARK)" -v --hypothesis-profile=fuzz
 
-test-gpu: install  ## the GPUs of this machine: provision it, measure NCCL and CUDA-aware MPI (root)
+test-gpu: $(TOOLS)  ## the GPUs of this machine: provision it, measure NCCL and CUDA-aware MPI (root)
 	@$(TESTS_AS_ROOT) pytest tests/gpu -v
 
-package: install  ## a wheel and a source package, in dist/
+package: $(TOOLS)  ## a wheel and a source package, in dist/
 	@python setup.py --quiet sdist
 	@pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/hvlab-*.tar.gz
 	@ls dist
 
-docs: install  ## the documentation as a site, reference pages included, in build/site
+docs: $(TOOLS)  ## the documentation as a site, reference pages included, in build/site
 	@PYTHONPATH=. mkdocs build --quiet --strict
 	@echo "build/site/index.html; its search needs a server: python3 -m http.server -d build/site"
 

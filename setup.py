@@ -13,29 +13,36 @@ PROJECT = (
     "inventory", "tests/__init__.py", "tests/node", "hvlab/ansible", "hvlab/workloads/programs",
     "hvlab/health/node", "hvlab/health/machines",
 )  # fmt: skip
-# What the driver and the playbooks need on the controller. requirements/ pins what hvlab is tested with.
+# What plans from recorded facts, doctors of logs, results and reports need. requirements/ pins what hvlab is
+# tested with, benchmarks/bench_install.py measures what each extra takes.
 REQUIRES = (
-    "ansible-core~=2.19.14",
-    "ansible-runner~=2.4",
-    "ansible~=12.3",
     "click~=8.5",
     "jinja2~=3.1",
     "junitparser~=5.0",
-    "matplotlib~=3.11",
     "numpy~=2.4",
-    "optuna~=5.0",
-    "paramiko~=5.1",
-    "pip>=22.2",
     "prometheus-client>=0.26,<1",
-    "pysequoia~=0.1.35",
     "pydantic~=2.13",
-    "pytest-testinfra~=10.2",
-    "pytest~=9.2",
     "pyyaml>=6.0.4",
     "resolvelib~=1.2",
     "rich~=15.0",
-    "scipy~=1.17",
 )
+EXTRAS = {
+    # "Ansible" is ansible-core: no role uses a collection.
+    "hosts": (
+        "ansible-core~=2.19.14",
+        "ansible-runner~=2.4",
+        "paramiko~=5.1",
+        "pip>=22.2",
+        "pysequoia~=0.1.35",
+        "pytest-testinfra~=10.2",
+        "pytest~=9.2",
+    ),
+    "tune": ("optuna~=5.0",),
+    # A PDF is printed by a browser; pictures beside Markdown are drawn here.
+    "markdown": ("matplotlib~=3.11",),
+    # Collections, for inventories that ask a cloud.
+    "cloud": ("ansible~=12.3",),
+}
 
 
 class BuildPy(build_py):
@@ -72,5 +79,6 @@ setup(
     package_data={"": ["*.yml", "*.xz"]},
     cmdclass={"build_py": BuildPy},
     install_requires=REQUIRES,
+    extras_require=EXTRAS,
     entry_points={"console_scripts": ["hvlab=hvlab.__main__:main"]},
 )

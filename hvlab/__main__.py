@@ -7,6 +7,19 @@ import sys
 
 from hvlab.base import sudo
 
+# Which extra of setup.py brings a module.
+EXTRAS = {
+    "ansible": "hosts",
+    "ansible_runner": "hosts",
+    "matplotlib": "markdown",
+    "optuna": "tune",
+    "paramiko": "hosts",
+    "pip": "hosts",
+    "pysequoia": "hosts",
+    "pytest": "hosts",
+    "testinfra": "hosts",
+}
+
 
 def main() -> None:
     """Run the command line; say what to do when hvlab's own packages are missing."""
@@ -14,16 +27,29 @@ def main() -> None:
     _speak_english()
     sudo.spare_home()
     try:
-        # The imports are what is being tried.
+        # What is imported is being tried.
         from hvlab.cli import cli, completion, run  # noqa: PLC0415
+
+        code = completion.answer(cli) if completion.asked() else run(sys.argv[1:])
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("hvlab"):
+        module = (error.name or "").partition(".")[0]
+        if module in ("", "hvlab"):
             raise
-        sys.exit(
-            f"hvlab: this Python ({sys.executable}) lacks the package {error.name}.\n"
-            "Run `make install` in the clone, then `. .venv/bin/activate`."
-        )
-    sys.exit(completion.answer(cli) if completion.asked() else run(sys.argv[1:]))
+        print(lacking(module), file=sys.stderr)
+        code = 2
+    sys.exit(code)
+
+
+def lacking(module: str) -> str:
+    """Return what is missing, and the command that brings it."""
+    from importlib.util import find_spec  # noqa: PLC0415 - most calls have no use for it
+
+    package = f"'hvlab[{EXTRAS[module]}]'" if module in EXTRAS else "--force-reinstall hvlab"
+    pip = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install -p {sys.executable}"
+    return (
+        f"hvlab: this needs the Python package {module}, which {sys.executable} lacks\n"
+        f"  what to do: {pip} {package}; in the clone: make install"
+    )
 
 
 def _open_streams() -> None:

@@ -182,6 +182,9 @@ def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
 
 def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> dict[str, Any]:
     """Return what Ansible reads, from a process of its own: Ansible keeps its settings per process."""
+    # Where it is missing, this says so.
+    import ansible  # noqa: F401, PLC0415
+
     command = [sys.executable, "-m", "hvlab.lab.inventory_reader", "-i", str(source), "--list"]
     command += [f"--limit={limit}"] if limit else []
     command += ["--", *map(str, project_files)]

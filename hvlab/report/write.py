@@ -85,7 +85,10 @@ def write_page(store: Store, run_id: str) -> Path:
 
 
 def _markdown(report: Document, output: Path, lang: str) -> Written:
-    from hvlab.report import images  # noqa: PLC0415 - HTML has no use for it
+    # HTML has no use for these. Where matplotlib is missing, nothing is written.
+    import matplotlib as mpl  # noqa: F401, PLC0415
+
+    from hvlab.report import images  # noqa: PLC0415
 
     folder = output.parent / f"{output.stem}{FILES}"
     _put(output, page.markdown(report, lang, pictures=folder.name).encode())

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from hvlab.statistics.functions import student_quantile, student_tail
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.permutation import Floats
 from hvlab.statistics.verdict import ALPHA, MATTERS, Better, Verdict
@@ -105,7 +105,7 @@ def _chance(apart: Floats, variances: Floats, counts: Floats, freedom: Floats) -
     """Return the two-sided chance that one more value lies that far from the mean of so many."""
     square = variances * (1 + 1 / counts)
     none = square == 0
-    chance: Floats = 2 * special.stdtr(freedom, -np.abs(apart) / np.sqrt(np.where(none, 1, square)))
+    chance: Floats = 2 * student_tail(freedom, np.abs(apart) / np.sqrt(np.where(none, 1, square)))
     return np.where(none, (apart == 0).astype(float), chance)
 
 
@@ -157,6 +157,6 @@ def _ratio(cell: RunMedians) -> Interval | None:
         return None
     logs = np.log(list(cell.before.values()))
     count = len(logs)
-    reach = float(special.stdtrit(count - 1, (1 + _LEVEL) / 2) * logs.std(ddof=1) * math.sqrt(1 + 1 / count))
+    reach = student_quantile(count - 1, (1 + _LEVEL) / 2) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / count)
     apart = math.log(cell.new) - float(logs.mean())
     return Interval(math.exp(apart - reach), math.exp(apart), math.exp(apart + reach))

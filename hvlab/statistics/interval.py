@@ -1,7 +1,7 @@
 """A median or a mean with its interval.
 
 The median's is a moving-block bootstrap computed without random numbers: `scipy.stats.bootstrap` draws them,
-and knows no blocks. The mean's takes Student's quantile from `scipy.special`, for `scipy.stats` loads slowly.
+and knows no blocks.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def mean(values: Sequence[float]) -> Interval:
 
     Raises ValueError where there is no value.
     """
-    from scipy import special  # noqa: PLC0415 - it takes long, and `hvlab bench --help` imports this module
+    from hvlab.statistics.functions import student_quantile  # noqa: PLC0415 - it imports numpy, see below
 
     centre = statistics.fmean(values)
     if len(values) == 1:
         return Interval(-math.inf, centre, math.inf)
-    reach = special.stdtrit(len(values) - 1, 0.975) * statistics.stdev(values) / len(values) ** 0.5
+    reach = student_quantile(len(values) - 1, 0.975) * statistics.stdev(values) / len(values) ** 0.5
     return Interval(centre - reach, centre, centre + reach)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
-from scipy import special
 
 from hvlab.statistics import permutation
 from hvlab.statistics.verdict import ALPHA, MATTERS, Pair
@@ -15,6 +15,7 @@ POWER = 0.8
 # Beyond that a number of repeats is no plan.
 MOST = 200
 _A_SPREAD = 2
+_NORMAL = NormalDist()
 
 
 def repeats_to_decide(
@@ -43,10 +44,10 @@ def repeats_to_decide(
         # Both ends of a 95 % interval have to lie within what matters.
         level, distance, least = 0.025, room - apart, _A_SPREAD
         power = (1 + power) / 2
-    quantile = -float(special.ndtri(level))
+    quantile = -_NORMAL.inv_cdf(level)
     if distance <= 0:
         return None
-    reach = quantile + float(special.ndtri(power))
+    reach = quantile + _NORMAL.inv_cdf(power)
     count = math.ceil(2 * variance * (reach / distance) ** 2 + quantile**2 / 4)
     least = max(least, 1 + min(len(pair.a), len(pair.b)))
     return max(least, count) if count <= MOST else None

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from hvlab.statistics.functions import polygamma, student_tail
 from hvlab.statistics.permutation import Floats
 
 # A side gives up its outermost values from seven on.
@@ -44,7 +44,7 @@ def chances(a: Floats, b: Floats, launches: NDArray[np.int_] | None = None) -> F
     none = square == 0
     safe = np.where(none, 1, square)
     freedom = safe**2 / np.where(none, 1, square_a**2 / freedom_a + square_b**2 / freedom_b)
-    chance: Floats = 2 * special.stdtr(freedom, -apart / np.sqrt(safe))
+    chance: Floats = 2 * student_tail(freedom, apart / np.sqrt(safe))
     return np.where(none, (apart == 0).astype(float), chance)
 
 
@@ -97,13 +97,13 @@ def squeezed(
     _, place, copies = np.unique(numbers, return_inverse=True, return_counts=True)
     most = float((freedom / copies[place]).sum())
     half = freedom / 2
-    logs = np.log(np.maximum(variances, _LEAST_PART * usual)) - special.digamma(half) + np.log(half)
+    logs = np.log(np.maximum(variances, _LEAST_PART * usual)) - polygamma(0, half) + np.log(half)
     apart = (1 - ((copies / len(logs)) ** 2).sum()) * len(logs) / (len(logs) - 1)
-    excess = float(np.var(logs, ddof=1) - apart * np.mean(special.polygamma(1, half)))
+    excess = float(np.var(logs, ddof=1) - apart * np.mean(polygamma(1, half)))
     if excess <= 0:
         return np.full_like(variances, np.exp(logs.mean())), np.full_like(freedom, most)
     prior = 2 * trigamma_inverse(excess)
-    common = np.exp(logs.mean() + special.digamma(prior / 2) - np.log(prior / 2))
+    common = np.exp(logs.mean() + polygamma(0, prior / 2) - np.log(prior / 2))
     together = freedom + prior
     return (freedom * variances + prior * common) / together, np.minimum(together, most)
 
@@ -112,8 +112,8 @@ def trigamma_inverse(value: float) -> float:
     """Return where the trigamma function has this value, which is above zero (Smyth 2004, appendix)."""
     place = 0.5 + 1 / value
     for _ in range(_STEPS):
-        trigamma = float(special.polygamma(1, place))
-        step = trigamma * (1 - trigamma / value) / float(special.polygamma(2, place))
+        trigamma = float(polygamma(1, place))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, place))
         place += step
         if abs(step) < 1e-8 * place:
             break

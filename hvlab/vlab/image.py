@@ -39,6 +39,7 @@ _MASKED = (
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 # Above what distributions give to services, below what containers' users get (subuid).
 _FIRST_USER = 70_000
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _AUTOMOUNT = Path("/usr/share/mmdebstrap/hooks/file-mirror-automount")
 
 
@@ -173,9 +174,14 @@ def _step(line: str) -> str:
 
 
 def _remedy(config: ImageConfig) -> str:
-    if shutil.which("apt-config"):
+    if config.sources:
         return "check that `apt-get update` works on this machine: the nodes use its sources"
-    return f"mmdebstrap needs Debian's keyring and a mirror of {config.release} that this machine reaches"
+    if not _KEYRING.is_file() or not shutil.which("gpg"):
+        return (
+            f"mmdebstrap needs {_KEYRING} and gpg: `apt-get install debian-archive-keyring gpg` "
+            "(Fedora: `dnf install debian-keyring gnupg2`)"
+        )
+    return f"check that this machine reaches Debian's mirror of {names.debian(config.release)}"
 
 
 def release_of(root: Path) -> str:

@@ -51,7 +51,7 @@ def read_list(text: str) -> list[PackageSource]:
         options = []
         for option in (match["options"] or "").split():
             name, _, value = option.partition("=")
-            options.append((_ONE_LINE_OPTIONS.get(name, name.title()), value.replace(",", " ")))
+            options.append((_ONE_LINE_OPTIONS.get(name, name.title()), value.strip('"').replace(",", " ")))
         sources_read.append(PackageSource((uri,), (suite,), tuple(components), tuple(options)))
     return sources_read
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import sys
@@ -41,8 +42,10 @@ class User:
 
     def run(self, words: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         own = {"HOME": str(self.home), "PATH": f"{self.home}/.local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
-        # Where this machine's pip gets its packages.
-        own |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        # Where pip and uv of this machine get their packages.
+        own |= {
+            name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_CERT_"))
+        }
         return subprocess.run(
             words, cwd=self.folder, env=own, capture_output=True, text=True, check=False, timeout=900,
             **self.rights,
@@ -77,14 +80,29 @@ def user():
     home = Path(tempfile.mkdtemp(prefix="hvlab-pipx-"))
     try:
         user = User(home)
-        shutil.copy(wheel, user.folder)
         user(user.python(), "-m", "venv", home / "tools")
-        user(home / "tools/bin/pip", "install", "--quiet", "pipx")
-        user(home / "tools/bin/pipx", "install", wheel.name)
-        (user.folder / wheel.name).unlink()
+        user(home / "tools/bin/pip", "install", "--quiet", "pipx", "uv")
+        user.wheel = home / wheel.name
+        shutil.copy(wheel, user.wheel)
+        # Where pipx finds uv beside itself, it makes environments with it, which have no pip.
+        user(home / "tools/bin/pipx", "install", "--backend", "pip", f"{user.wheel}[hosts]")
         yield user
     finally:
         shutil.rmtree(home)
+
+
+def test_uv_installs_the_base_and_what_it_is_told_brings_an_extra(user):
+    uv = user.home / "tools/bin/uv"
+    # Beside pipx's, not in its place.
+    own = ["env", f"UV_TOOL_BIN_DIR={user.home}/uv"]
+    user(*own, uv, "tool", "install", "--quiet", "--python", user.python(), user.wheel)
+    tools = Path(user(uv, "tool", "dir").strip()) / "hvlab/bin"
+    (user.folder / "facts.json").write_text(json.dumps({"n1": FACTS}))
+    assert "openmpi" in user(tools / "hvlab", "plan", "--facts", "facts.json")
+    init = [tools / "hvlab", "init", "mylab", "--hosts", "127.0.0.1:1", "--accept-new-keys"]
+    told = user(*init, expect=2).partition("what to do: uv ")[2].partition(";")[0]
+    user(uv, *shlex.split(told))
+    user(*init, expect=3)
 
 
 def test_every_command_is_there(user):

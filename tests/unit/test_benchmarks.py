@@ -18,6 +18,7 @@ SMALL = {
     "bisect": "--searches 1",
     "find_slow": "--noise quiet --fault up --hosts 4 --searches 1",
     "hosts": "--hosts 2 --step read",
+    "install": "--here",
     "looks": "--scenario log-normal --runs 2 --comparisons 2",
     "model": "--scenario ring --runs 1",
     "report": "--records 200",

@@ -1,10 +1,16 @@
 """What `python -m hvlab` makes of its surroundings, before anything else."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
+
+from hvlab.__main__ import EXTRAS
+from tests.contract.tree import ROOT
+from tests.unit.test_installed import FACTS
 
 SHOW = "import os; print(os.environ.get('LC_ALL'))"
 CALL = "import subprocess, sys; from hvlab import __main__; __main__._speak_english(); "
@@ -28,3 +34,73 @@ def test_closed_streams_do_no_harm(closed, tmp_path):
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+WITHOUT = f"""import sys
+class Missing:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {sorted({*EXTRAS, "scipy"} - {"pip"})}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+
+
+@pytest.fixture
+def base(tmp_path):
+    """hvlab as it is installed without any extra."""
+    (tmp_path / "usercustomize.py").write_text("")
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    (tmp_path / "facts.json").write_text(json.dumps({"n1": FACTS}))
+    (tmp_path / "slow.log").write_text("all went well\n")
+    shutil.copytree(ROOT / "tests/data/recorded-store", tmp_path / "results")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+
+    def run(words):
+        argv = [sys.executable, "-m", "hvlab", *words.split()]
+        environment = os.environ | {"PYTHONPATH": path}
+        done = subprocess.run(
+            argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan --facts facts.json --explain",
+        "doctor --log slow.log",
+        "results list",
+        "results show",
+        "report --output report.html",
+        "report --history time --output history.html",
+        "compare 20261120T155301Z-ab12 20261121T155301Z-cd34",
+        "baseline check --help",
+    ],
+)
+def test_plans_logs_results_and_reports_need_no_extra(base, words):
+    done = base(words)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ("report --output report.md", "markdown"),
+        ("init mylab --hosts n1", "hosts"),
+        (f"plan -i {ROOT}/inventory/lab --facts facts.json", "hosts"),
+        (f"bench -i {ROOT}/inventory/lab --suite quick --dry-run", "hosts"),
+    ],
+)
+def test_a_command_whose_extra_is_missing_names_it(base, words, extra):
+    done = base(words)
+    assert done.returncode == 2, done.stderr
+    assert f"pip install 'hvlab[{extra}]'" in done.stderr
+
+
+def test_a_missing_package_of_the_base_is_no_extra():
+    code = "from hvlab.__main__ import lacking; print(lacking('rich'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install --force-reinstall hvlab" in done.stdout

@@ -122,7 +122,7 @@ def test_hosts_that_wait_for_one_another_run_at_once(tmp_path, at_once, forks):
     assert command[command.index("/nowhere") + 1 : -3] == forks
 
 
-@pytest.mark.parametrize("callback", ["ansible.posix.json", "nonexistent"])
+@pytest.mark.parametrize("callback", ["ansible.builtin.minimal", "nonexistent"])
 def test_what_a_user_set_for_other_uses_of_ansible_changes_nothing(tmp_path, monkeypatch, callback):
     """Each of these ended Ansible at a question, ran no task, or hid its failures."""
     inventory = tmp_path / "hosts"

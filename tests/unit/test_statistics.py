@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from hvlab.statistics import interval, permutation, ratio, rounds, straggler, verdict, warmup, welch
+from hvlab.statistics import functions, interval, permutation, ratio, rounds, straggler, verdict, warmup, welch
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair
 from tests.unit.fuzzing import MANY
@@ -696,3 +696,32 @@ def test_launches_of_some_hosts_count_for_those():
 def test_nothing_to_compare_names_nobody(groups):
     assert straggler.stragglers(groups) == []
     assert straggler.slowest(groups) is None
+
+
+# Special functions, held against scipy's
+
+FREEDOMS = np.array([0.5, 1, 1.3, 2, 3.7, 10, 33.3, 1000, 1e5])
+
+
+def test_polygamma_is_scipy_s():
+    at = np.array([0.05, 0.5, 1, 3.7, 10, 1e3, 1e8, 1e30])
+    assert functions.polygamma(0, at) == pytest.approx(special.digamma(at), rel=1e-12)
+    for order in (1, 2):
+        assert functions.polygamma(order, at) == pytest.approx(special.polygamma(order, at), rel=1e-12)
+
+
+def test_student_s_tail_is_scipy_s():
+    distances = np.array([0, 1e-3, 0.1, 1, 2, 5, 40, 1e6])
+    found = functions.student_tail(FREEDOMS[:, np.newaxis], distances)
+    assert found == pytest.approx(special.stdtr(FREEDOMS[:, np.newaxis], -distances), rel=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.75, 0.975, 0.9999])
+def test_student_s_quantile_is_scipy_s(share):
+    found = [functions.student_quantile(freedom, share) for freedom in FREEDOMS[1:]]
+    assert found == pytest.approx(special.stdtrit(FREEDOMS[1:], share), rel=1e-9)
+
+
+def test_the_normal_distribution_is_scipy_s():
+    at = np.linspace(-9, 9, 37)
+    assert functions.normal(at) == pytest.approx(special.ndtr(at), rel=1e-12)

@@ -64,6 +64,13 @@ def test_a_list_gives_its_deb_lines():
     ]
 
 
+def test_mmdebstrap_puts_a_keyring_s_path_in_quotes():
+    [source] = packages.read_list(
+        'deb [signed-by="/keys/debian.gpg"] http://mirror.example/debian bookworm main\n'
+    )
+    assert source.options == (("Signed-By", "/keys/debian.gpg"),)
+
+
 def test_a_sources_file_gives_its_enabled_deb_stanzas():
     archive, local = packages.read_sources(SOURCES)
     assert archive.suites == ("bookworm", "bookworm-updates", "bookworm-backports")

@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+import sys
 import threading
 from dataclasses import replace
 from ipaddress import IPv4Network
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.base.errors import UsageError
+from hvlab.base.errors import HvlabError, UsageError
 from hvlab.lab.inventory import Host, Lab
 from hvlab.vlab import image
 from hvlab.vlab import lab as virtual
@@ -151,6 +152,30 @@ def test_passwords_of_package_sources_are_roots_alone_in_an_image(tmp_path, monk
         image._build(config, work, tmp_path / f"image-{name}", lambda _: None)
         assert (work / "config/etc/apt/apt.conf.d/90hvlab").stat().st_mode & 0o777 == mode
         assert work.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("sources", "there", "told"),
+    [
+        (1, ("gpg", "keyring.gpg"), "`apt-get update` works on this machine"),
+        (0, ("gpg", "apt-config"), "apt-get install debian-archive-keyring gpg"),
+        (0, ("keyring.gpg", "apt-config"), "apt-get install debian-archive-keyring gpg"),
+        (0, ("keyring.gpg", "gpg", "apt-config"), "reaches Debian's mirror of bookworm"),
+    ],
+)
+def test_what_to_do_where_no_image_is_built(tmp_path, monkeypatch, sources, there, told):
+    """Ubuntu has apt, and neither sources of Debian nor its keyring."""
+    source = PackageSource(("http://mirror.example/debian",), ("bookworm",), ("main",))
+    config = ImageConfig("bookworm", (source,) * sources, "", (), "")
+    for name in there:
+        (tmp_path / name).touch(mode=0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(image, "_KEYRING", tmp_path / "keyring.gpg")
+    (tmp_path / "work").mkdir()
+    monkeypatch.setattr(image, "_argv", lambda *_: [sys.executable, "-c", "raise SystemExit(100)"])
+    with pytest.raises(HvlabError, match="ended with 100") as caught:
+        image._build(config, tmp_path / "work", tmp_path / "image", lambda _: None)
+    assert told in (caught.value.remedy or "")
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,20 @@ BUILD = f"""
     argv: [dd, if=/dev/urandom, of={FOLDER}/bytes, bs=1M, count=10]
     creates: {FOLDER}/bytes
 """
+# Prints what each host got, and from where; Ansible's own callbacks print no JSON.
+CALLBACK = """
+import json
+from ansible.plugins.callback import CallbackBase
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "stdout", "brought"
+
+    def v2_runner_on_ok(self, result):
+        if "source" in result._result:
+            found = {name: result._result.get(name) for name in ("source", "warnings")}
+            print(json.dumps({"host": result._host.get_name(), **found}, default=str))
+"""
 # The controller's link to the hosts, so slow that all of them wait before the first one has its copy.
 UPLINK = f"racks: {{all: {{hosts: [{', '.join(HOSTS)}], uplink: {{rate: 20mbit}}}}}}"
 # What leaves a host as the lab user has other bytes than what lies there.
@@ -66,18 +80,20 @@ def install(lab, tmp_path_factory, monkeypatch):
         folder.mkdir()
         (folder / "site.yml").write_text(PLAYBOOK)
         (folder / "build.yml").write_text(BUILD)
+        (folder / "callback").mkdir()
+        (folder / "callback/brought.py").write_text(CALLBACK)
         (folder / "group_vars").symlink_to(PROJECT / "group_vars")
     monkeypatch.setenv("HVLAB_CACHE", str(folder / "cache"))
-    monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", "ansible.posix.json")
+    monkeypatch.setenv("ANSIBLE_CALLBACK_PLUGINS", str(folder / "callback"))
+    monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", "brought")
 
     def run():
         program = str(Path(sys.executable).parent / "ansible-playbook")
         done = lab.run([program, str(folder / "site.yml"), "-i", str(lab.inventory)], 0)
-        document, _ = json.JSONDecoder().raw_decode(done.stdout, done.stdout.index("{"))
-        results = [task["hosts"] for play in document["plays"] for task in play["tasks"]]
-        brought = {host: result for hosts in results for host, result in hosts.items() if "source" in result}
-        sources = {host: result["source"] for host, result in brought.items()}
-        return sources, [str(text) for result in brought.values() for text in result.get("warnings", [])]
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        brought = {row["host"]: row for row in rows}
+        sources = {host: row["source"] for host, row in brought.items()}
+        return sources, [str(text) for row in brought.values() for text in row["warnings"] or []]
 
     return run
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hvlab.statistics.functions import normal
+
 Values = NDArray[np.float64]
 
 # What launches differ by where too few were measured to tell, and how many degrees of freedom that counts
@@ -57,10 +59,8 @@ def expected_maximum(counts: Iterable[float]) -> Values:
     The integral of 1 - F(x)^n above zero, less that of F(x)^n below it (David, Nagaraja: Order Statistics,
     3rd ed. 2003, section 3.1): 0 for one, 0.56 for two, 3.2 for 1024.
     """
-    from scipy.special import ndtr  # noqa: PLC0415 - it takes long, and most commands have no use for it
-
     x, step = np.linspace(-_REACH, _REACH, 3601, retstep=True)
-    below = ndtr(x)[None, :] ** np.array(list(counts), dtype=float)[:, None]
+    below = normal(x)[None, :] ** np.array(list(counts), dtype=float)[:, None]
     # The trapezoidal rule: at zero the integrand jumps by 1, and half of that counts.
     values: Values = (np.where(x > 0, 1 - below, -below).sum(axis=1) + 0.5) * step
     return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from copy import copy
 from typing import Any, cast
 
@@ -96,10 +97,10 @@ class LinearProblem:
         whiten = np.eye(len(rows)) if whiten is None else whiten
         inner = 0.0
         if self.start_known(rows):
-            start, alpha, beta, *more = _non_negative(columns, seconds, whiten)
+            start, alpha, beta, *more = _likeliest(columns, seconds, whiten)
             inner = sum(more)
         else:
-            fixed, beta = _non_negative(columns[:, [0, 2]], seconds, whiten)
+            fixed, beta = _likeliest(columns[:, [0, 2]], seconds, whiten)
             start = min(fixed, self.cycle_s) if start_share is None else fixed * start_share
             alpha = (fixed - start) / columns[0, 1]
         return Cost(algorithm, alpha, beta, start, inner, self.slots)
@@ -162,19 +163,35 @@ def differ(values: NDArray[Any]) -> bool:
     return bool(len(values) and values.min() != values.max())
 
 
-def _non_negative(columns: Values, seconds: Values, whiten: Values) -> list[float]:
+def _likeliest(columns: Values, seconds: Values, whiten: Values) -> list[float]:
     """Return the numbers of 0 and above whose products with the columns are nearest to the times.
 
     First relative to the times, which favours numbers that are too small; then once more relative to what
     the first found (Gauss-Newton for the logarithms), at most twice or half the time.
     """
-    from scipy.optimize import nnls  # noqa: PLC0415 - it takes long, and most commands have no use for it
-
     scale = columns.max(axis=0)
     scale[scale == 0] = 1
     scaled = columns / scale
-    first, _ = nnls(scaled / seconds[:, None], np.ones(len(seconds)))
+    first = non_negative(scaled / seconds[:, None], np.ones(len(seconds)))
     near = np.clip(scaled @ first, seconds / 2, seconds * 2)
-    solution, _ = nnls(whiten @ (scaled / near[:, None]), whiten @ (1 + np.log(seconds / near)))
+    solution = non_negative(whiten @ (scaled / near[:, None]), whiten @ (1 + np.log(seconds / near)))
     values: list[float] = (solution / scale).tolist()
     return values
+
+
+def non_negative(matrix: Values, values: Values) -> Values:
+    """Return the numbers of 0 and above whose products with the few columns are nearest to the values.
+
+    The best is that of least squares over some of the columns: over all, or else every choice is tried.
+    """
+    best, least = np.zeros(matrix.shape[1]), np.inf
+    for count in range(matrix.shape[1], 0, -1):
+        for chosen in map(list, itertools.combinations(range(matrix.shape[1]), count)):
+            solution = np.linalg.lstsq(matrix[:, chosen], values)[0]
+            left = float(((matrix[:, chosen] @ solution - values) ** 2).sum())
+            if solution.min() >= 0 and left < least:
+                best, least = np.zeros(matrix.shape[1]), left
+                best[chosen] = solution
+        if count == matrix.shape[1] and least < np.inf:
+            break
+    return best

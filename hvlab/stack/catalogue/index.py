@@ -89,6 +89,8 @@ class Pip:
         return ["--only-binary=:all:", "--python-version", _PYTHON, *platforms]
 
     def _pip(self, *words: str) -> str:
+        import pip  # noqa: F401, PLC0415 - where it is missing, this says so
+
         argv = [sys.executable, "-m", "pip", *words, "--disable-pip-version-check"]
         result = process.run(argv, seconds=_SECONDS, remedy=_REMEDY)
         if result.returncode:
