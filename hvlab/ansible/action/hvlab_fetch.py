@@ -69,7 +69,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             fetching.note(stack, needed)
         if given["to"]:
             fetching.carry(needed, Path(given["to"]))
-        return result | {"changed": False, "fetched": needed}
+        packs = {item.pack["name"]: item.pack.get("path") for item in unique.values() if item.pack}
+        new = [name for name, path in packs.items() if not self._any(name, path)]
+        return result | {"changed": False, "fetched": needed, "new": new}
 
     def _hosts(self) -> dict[str, Mapping[str, Any]]:
         """Return the stacks of the play's hosts, one host for all that get the same."""
@@ -142,10 +144,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 ACTIONS[item.kind](*own).run(None, self.vars | {"inventory_hostname": item.host})["path"]
             )
         except AnsibleError as error:
-            known = inputs is None and (
-                any(map(any, map(cache_dir().glob, there))) or self._installed(pack.get("path"))
-            )
-            if not known:
+            if inputs is not None or not self._any(pack.get("name"), pack.get("path")):
                 return f"{error}", []
             self._display.warning(
                 f"{item.title} is missing, and is needed where {pack['name']} is built anew"
@@ -153,6 +152,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return "", there
         inside = path.is_relative_to(cache_dir())
         return "", [*([str(path.relative_to(cache_dir()))] if inside else []), *there]
+
+    def _any(self, name: str | None, path: str | None) -> bool:
+        """Whether there is any pack of that name, here or on a host of the play."""
+        return any(cache_dir().glob(f"packs/{name}-*.tar.gz")) or self._installed(path)
 
     def _installed(self, path: str | None, key: str = "") -> bool:
         """Whether a host of the play has that pack, whole; with any key where none is given."""

@@ -27,4 +27,5 @@ EXAMPLES = """
 
 RETURN = """
 fetched: {description: "What is needed, each with its files.", type: dict, returned: success}
+new: {description: Packs of which there is none yet., type: list, elements: str, returned: success}
 """
