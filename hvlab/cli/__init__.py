@@ -20,6 +20,7 @@ VERBS = {
     "lab": "boot and remove virtual hosts",
     "plan": "choose versions for every host, and explain the choice",
     "catalogue": "compare the catalogue of releases with the package index",
+    "fetch": "fetch what the hosts will be built from",
     "provision": "install the stack on every host (runs site.yml)",
     "keys": "issue, replace and revoke the lab's keys",
     "verify": "check the state of every host",

@@ -15,6 +15,7 @@ from hvlab.base.errors import InventoryError, UsageError
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
+from hvlab.stack.provision.fetching import missing
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
 from hvlab.stack.resolver import facts as resolver_facts
 from hvlab.stack.resolver.facts import HostFacts
@@ -92,6 +93,9 @@ def command(
     if kept and limit:
         lab = kept.pinned(lab, added)
     result = plan(lab, added)
+    if not recorded and isinstance(result, Resolution) and (absent := missing(result.hosts.values())):
+        text = f"not on this machine yet: {', '.join(absent)}; `hvlab fetch` gets it, or says why it cannot"
+        result = replace(result, notes=[*result.notes, text])
     if kept:
         result = _against(kept, result, used=bool(limit))
     if write_lock and isinstance(result, Resolution):

@@ -55,10 +55,11 @@ class Diagnosis:
     stopped: int = 0
 
 
-def diagnose(raw: Iterable[str], entries: Sequence[Cause] = knowledge.CAUSES) -> Diagnosis:
+def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diagnosis:
     """Return the known causes that a log shows."""
     log = text.read(raw)
     end = time.thread_time() + _MOST_S * (1 + len(log.text) // 2**20)
+    entries = knowledge.CAUSES if entries is None else entries
     noise = [entry for entry in entries if entry.harmless]
     faults = sorted((entry for entry in entries if not entry.harmless), key=lambda entry: entry.weight)
     harmless, left = _matched(noise, log, end)

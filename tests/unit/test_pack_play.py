@@ -125,6 +125,38 @@ def test_the_build_folder_is_closed_to_others_and_one_that_is_there_stays_as_it_
     assert stat.S_IMODE(build.stat().st_mode) == 0o750
 
 
+def test_a_build_that_was_only_begun_goes_on_beside_other_tasks(hosts: Hosts) -> None:
+    """As that of Open MPI does, while the Python environments are made."""
+    begun, tasks = "pack_begin: true", PLAYBOOK.partition("  tasks:\n")[2]
+    first = tasks.replace("pack_label: the tool", f"pack_label: the tool\n        {begun}")
+    beside = """
+    - name: Look whether it is there before it can be
+      hvlab_files:
+        files: [{path: "{{ folder }}/{{ inventory_hostname }}/before",
+                 content: "{{ (folder ~ '/' ~ inventory_hostname ~ '/tool/builder') is exists }}"}]
+
+"""
+    (hosts.folder / "site.yml").write_text(
+        PLAYBOOK.partition("    - name: Build")[0] + first + beside + tasks
+    )
+    (hosts.folder / "build.yml").write_text("""
+- name: Build slowly
+  hvlab_build:
+    path: "{{ pack_work }}"
+    result: "{{ pack_path }}"
+    stages:
+      - {name: wait, argv: [sleep, "3"]}
+      - {name: folder, argv: [mkdir, "{{ pack_path }}"]}
+      - {name: write, argv: [cp, /proc/self/comm, "{{ pack_path }}/builder"]}
+  async: "{{ 60 if pack_begin | default(false) else 0 }}"
+  poll: 0
+""")
+    hosts.play()
+    assert [path.read_text() for path in sorted(hosts.folder.glob("n?/before"))] == ["False"] * 3
+    assert len(hosts.builders()) == 3
+    assert not list(hosts.folder.glob("n?/build/*"))
+
+
 def test_a_host_that_has_it_saves_it_for_the_others(hosts: Hosts) -> None:
     hosts.play("--limit", "n2")
     assert hosts.built() == ["n2"]

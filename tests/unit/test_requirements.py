@@ -67,9 +67,18 @@ def test_the_build_of_the_package_index_has_no_build_in_its_number():
     plain = without_build(asked, index, architecture="x86_64")
     assert set(plain.splitlines()) ^ set(asked.splitlines()) == {"torch===2.11.0", "torch==2.11.0+cu130"}
     assert without_build(asked, index, architecture="aarch64") is None
-    for version, build in (("2.11.0", "cu128"), ("2.4.1", "cu124"), ("2.13.0", "cpu")):
+    for version, build in (("2.11.0", "cu128"), ("2.4.1", "cu124")):
         assert without_build(text(version=version, build=build), index, architecture="x86_64") is None
     assert without_build(text("tensorflow"), index, architecture="x86_64") is None
+
+
+def test_the_index_has_another_file_of_a_locked_torch_so_no_sum_is_asked_for():
+    locked = text(version="2.13.0", build="cpu")
+    plain = without_build(locked, {}, architecture="aarch64")
+    assert "--hash" in locked
+    assert [line.split(" ")[0] for line in locked.splitlines() if "==" in line] == [
+        line.replace("torch===2.13.0", "torch==2.13.0+cpu") for line in plain.splitlines() if "==" in line
+    ]
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,28 @@ def test_a_mirror_of_the_package_index_alone_has_torch_for_cuda(action, monkeypa
     assert tried[2:] == [("torch==2.4.1+cu124\n", False), ("torch==2.4.1+cu124", True)]
 
 
+def test_hosts_without_gpu_get_the_index_s_own_torch_where_none_is_for_the_cpu(action, monkeypatch):
+    tried, said = [], []
+
+    def pip_download(arguments: list[str]) -> str:
+        asked = Path(arguments[arguments.index("--requirement") + 1]).read_text()
+        tried.append((asked, "--index-url" in arguments, list(said)))
+        return fetch(arguments) if "===" in asked else "ERROR: no such build"
+
+    fetch = hvlab_wheels.pip_download
+    monkeypatch.setattr(hvlab_wheels, "pip_download", pip_download)
+    action._display.display = said.append
+    _, args = action.validate_argument_spec()
+    args |= {"requirements": "torch==2.13.0+cpu\n", "fallback_index": "https://example.org/cpu"}
+    run(action)
+    assert [way[:2] for way in tried] == [
+        ("torch==2.13.0+cpu\n", False),
+        ("torch==2.13.0+cpu", True),
+        ("torch===2.13.0\n", False),
+    ]
+    assert "about 3 GB" in tried[2][2][0]
+
+
 def test_no_package_comes_from_whichever_of_two_indexes_has_more_of_it(action, monkeypatch):
     """A package that the framework's index alone has could be uploaded to the package index by anybody."""
     calls = []
@@ -162,24 +184,45 @@ def test_no_source_package_runs_its_setup_on_the_controller(action, deps):
     assert ("--no-deps" in action.fetched[0]) is not deps
 
 
+NO_CONFLICT = "Collecting a\n"
+CONFLICT = """Collecting torch==2.14.1+cpu
+
+The conflict is caused by:
+    The user requested torch==2.14.1+cpu
+    The user requested (constraint) torch<=2.13
+
+To fix this you could try to:
+1. loosen the range of package versions you've specified
+"""
+
+
 @pytest.mark.parametrize(
-    ("stderr", "expected"),
+    ("stdout", "stderr", "expected"),
     [
         (
+            CONFLICT,
             "WARNING: a folder\nERROR: Cannot install torch==2.14.1+cpu because these package versions have "
             "conflicting dependencies.\nERROR: ResolutionImpossible: for help visit https://pip.pypa.io/\n",
             "ERROR: Cannot install torch==2.14.1+cpu because these package versions have "
-            "conflicting dependencies.",
+            "conflicting dependencies.\nThe conflict is caused by:\n    The user requested torch==2.14.1+cpu\n"
+            "    The user requested (constraint) torch<=2.13",
         ),
         (
+            NO_CONFLICT,
             "ERROR: Could not find a version\nERROR: No matching distribution found for a==3",
             "ERROR: No matching distribution found for a==3",
         ),
-        ("killed", "killed"),
-        ("", "status 2"),
+        (
+            NO_CONFLICT,
+            "WARNING: Retrying (Retry(total=1)) after connection broken by 'NewConnectionError(\"refused\")': /a/\n"
+            "ERROR: No matching distribution found for a==3",
+            'ERROR: No matching distribution found for a==3\nNewConnectionError("refused")\': /a/',
+        ),
+        ("", "killed", "killed"),
+        ("", "", "status 2"),
     ],
 )
-def test_the_line_that_names_what_does_not_fit_is_shown(monkeypatch, stderr, expected):
-    done = subprocess.CompletedProcess([], 2, "", stderr)
+def test_pip_s_own_reason_is_shown(monkeypatch, stdout, stderr, expected):
+    done = subprocess.CompletedProcess([], 2, stdout, stderr)
     monkeypatch.setattr(hvlab_wheels.process, "run", lambda argv, seconds: done)
     assert hvlab_wheels.pip_download([]) == expected

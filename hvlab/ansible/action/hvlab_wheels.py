@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import sys
 import tarfile
 import tempfile
@@ -22,23 +23,33 @@ from hvlab.stack.provision.requirements import of_framework, without_build
 from hvlab.stack.resolver import catalogue
 
 PIP_SECONDS = 1800
+# Behind a firewall the framework's own index may not answer at all.
+_ONCE = ["--retries=1", "--timeout=15"]
+_LARGE = ", for CUDA, with NVIDIA's libraries: about 3 GB instead of 0.2 GB"
+_PIP = ["--disable-pip-version-check"]
 # pip takes platforms as they stand: a wheel for an older C library has another name.
 GLIBC_MINORS = range(31, 4, -1)
 OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
 
 
 def pip_download(arguments: list[str]) -> str:
-    """Run pip download on the controller; return its error text, empty when all went well."""
-    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", *arguments]
+    """Run pip download on the controller; return pip's own reason where it failed, else nothing."""
+    # Not --quiet: that hides which packages are in conflict.
+    argv = [sys.executable, "-m", "pip", "download", "--progress-bar=off", "--no-color", *_PIP, *arguments]
     try:
         done = process.run(argv, seconds=PIP_SECONDS)
     except process.TimeLimitError as error:
         return str(error)
-    if done.returncode == 0:
-        return ""
-    # Packages that do not fit are named in the line before this one.
-    text = done.stderr.strip().partition("\nERROR: ResolutionImpossible")[0]
-    return text[text.rfind("ERROR: ") :] if "ERROR: " in text else text[-1000:] or f"status {done.returncode}"
+    return "" if done.returncode == 0 else reason(done.stdout, done.stderr) or f"status {done.returncode}"
+
+
+def reason(out: str, err: str) -> str:
+    """Return why pip failed, of all that it printed: the last error, and what it comes from. Pure."""
+    text = err.strip().partition("\nERROR: ResolutionImpossible")[0]
+    error = text[text.rfind("ERROR: ") :] if "ERROR: " in text else text[-1000:]
+    unreachable = re.findall(r"connection broken by '?(.*)", err)[-1:]
+    conflict = re.findall(r"(?ms)^The conflict is caused by:\n.*?(?=\n\n|\Z)", out)[-1:]
+    return "\n".join([error, *unreachable, *conflict]).strip()
 
 
 def platforms(architecture: str) -> list[str]:
@@ -131,12 +142,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return sha256
 
     def _ways(self) -> list[tuple[str, str]]:
-        """Return the attempts, each the framework's own index or none, and the requirements."""
+        """Return the attempts, each the framework's own index or none, and the requirements.
+
+        A torch for CUDA comes last where none is asked for: it is many times as large.
+        """
         asked = self.args["requirements"]
         index = {version: release.index for version, release in catalogue.load().torch.items()}
         plain = without_build(asked, index, architecture=self.args["architecture"])
         further = self.args["fallback_index"] if of_framework(asked) else ""
-        return [("", asked), *([("", plain)] if plain else []), *([(further, asked)] if further else [])]
+        ways = [*([("", plain)] if plain else []), *([(further, asked)] if further else [])]
+        return [("", asked), *(reversed(ways) if "+cpu" in asked else ways)]
 
     def _download(self, folder: Path) -> None:
         """Download to ``packages``; the requirements come with them where they are not those asked for.
@@ -153,10 +168,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         argv += ["--only-binary=:all:", *([] if self.args["deps"] else ["--no-deps"])]
         if self.args["folder"]:
             argv += ["--find-links", self.args["folder"]]
-        problems = []
+        problems, asked = [], self.args["requirements"]
         for index, text in self._ways():
-            alone = ["--index-url", index, "--no-deps"] if index else []
+            alone = [*_ONCE, "--index-url", index, "--no-deps"] if index else []
             problem = ""
+            if text != asked and "+cpu" in asked:
+                self._display.display(
+                    f"{self.host}: no index has torch for the CPU alone: the package index's own is taken"
+                    f"{_LARGE if self.args['architecture'] == 'x86_64' else ''}"
+                )
             if alone:
                 requirements.write_text(of_framework(text), encoding="utf-8")
                 problem = pip_download(argv + alone)
@@ -164,11 +184,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 requirements.write_text(text, encoding="utf-8")
                 problem = pip_download(argv + (["--find-links", str(packages)] if alone else []))
             if not problem:
-                if text != self.args["requirements"]:
+                if text != asked:
                     requirements.rename(packages / requirements.name)
                 return
-            problems.append(f"pip download {' '.join(alone)}: {problem}")
-        lines = "".join(f"\n  {line}" for line in problems)
+            problems.append(f"{index or 'the package index'}: {problem}")
+        lines = "".join(f"\n  {line}" for problem in dict.fromkeys(problems) for line in problem.splitlines())
         raise AnsibleActionFail(
             f"{self.host}: the controller's pip does not get {self.args['name']} for Python "
             f"{self.args['python']}:{lines}\n"

@@ -46,5 +46,15 @@ def _read(name: str) -> tuple[str, tuple[Cause, ...]]:
     return family["family"], _FAMILY.validate_python(entries)
 
 
-FAMILIES: dict[str, tuple[Cause, ...]] = dict(map(_read, FILES))
-CAUSES: tuple[Cause, ...] = tuple(cause for causes in FAMILIES.values() for cause in causes)
+FAMILIES: dict[str, tuple[Cause, ...]]
+CAUSES: tuple[Cause, ...]
+
+
+def __getattr__(name: str) -> object:
+    """Read all families when one is first asked for: a bench without failures needs none."""
+    if name not in ("FAMILIES", "CAUSES"):
+        raise AttributeError(name)
+    families = dict(map(_read, FILES))
+    globals()["FAMILIES"] = families
+    globals()["CAUSES"] = tuple(cause for causes in families.values() for cause in causes)
+    return globals()[name]

@@ -13,6 +13,7 @@ _TOOLS = re.compile(r"(?m)^(?:pip|wheel|cffi|cloudpickle|packaging|psutil|pycpar
 _OF_FRAMEWORK = re.compile(
     r"(?m)^(?:(?:torch|tensorflow|tensorflow-cpu)(?:\[\S*\])?==|[\w.-]+(?:\[\S*\])?==[^\s;+]+\+)(?:.*\\\n)*.*$"
 )
+_SUMS = re.compile(r"\s*\\\n\s+--hash=\S+")
 # What releases without a lock file need besides: below which version, and what. From their release notes.
 _BESIDE = {
     "torch": (((2, 3), "numpy<2"), ((9999,), "numpy"), ((9999,), "setuptools<82")),
@@ -51,12 +52,14 @@ def without_build(text: str, index: Mapping[str, str], *, architecture: str) -> 
     """Return requirements with torch as the Python package index has it; None where it has another build.
 
     ``index`` is the CUDA release, as in 13.0, of the index's wheel of each torch release, for x86_64. Its
-    number has no build, and ``===`` takes none that has one: there may be wheels for the CPU beside it.
+    number has no build, and ``===`` takes none that has one: there may be wheels for the CPU beside it. Any
+    build runs on a CPU. The sums go: the index's file has another, and so have what else it needs.
     """
-    pin = re.search(r"(?m)^torch==([^\s;+]+)\+cu(\d+)(\d)$", text)
-    if not pin or architecture != "x86_64" or index.get(pin[1]) != f"{pin[2]}.{pin[3]}":
+    plain = _SUMS.sub("", text)
+    pin = re.search(r"(?m)^torch==([^\s;+]+)\+(?:cpu|cu(\d+)(\d))$", plain)
+    if not pin or (pin[2] and (architecture != "x86_64" or index.get(pin[1]) != f"{pin[2]}.{pin[3]}")):
         return None
-    return text.replace(pin[0], f"torch==={pin[1]}")
+    return plain.replace(pin[0], f"torch==={pin[1]}")
 
 
 def of_framework(text: str) -> str:

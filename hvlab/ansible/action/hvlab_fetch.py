@@ -1,0 +1,167 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Fetch what roles will build from, side by side, by the actions that they fetch it with themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.template import Templar
+
+from hvlab.ansible.action import hvlab_source, hvlab_wheels
+from hvlab.ansible.modules.hvlab_fetch import DOCUMENTATION
+from hvlab.base.paths import cache_dir, project_dir
+from hvlab.stack.provision import fetching
+from hvlab.stack.provision.arguments import arguments
+from hvlab.stack.provision.packs import Archive, pack_key
+
+AT_A_TIME = 4
+ACTIONS: dict[str, type[ActionBase]] = {
+    "source": hvlab_source.ActionModule,
+    "wheels": hvlab_wheels.ActionModule,
+}
+
+
+class Item(NamedTuple):
+    """Something to be fetched for hosts like ``host``: by which action, and what is built from it."""
+
+    host: str
+    kind: str
+    args: Mapping[str, Any]
+    pack: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """What it is, for the reader."""
+        name, args = self.args["name"], self.args
+        if self.kind == "source":
+            return f"{name} {args['version']}"
+        return f"wheels of {name} for Python {args['python']} on {args['architecture']}"
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Run once for all hosts, after their versions were chosen."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what is needed with its files, or fail with all that cannot be had."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        given = arguments(self, DOCUMENTATION)
+        if self._task.check_mode:
+            return result | {"changed": False, "skipped": True}
+        self.vars = task_vars or {}
+        hosts = self._hosts()
+        items = [item for host in hosts for item in self._items(host, given)]
+        unique = {f"{item.kind} {sorted(item.args.items(), key=str)}": item for item in reversed(items)}
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            outcomes = dict(zip(unique, pool.map(self._fetch, unique.values()), strict=True))
+        problems = list(dict.fromkeys(problem for problem, _ in outcomes.values() if problem))
+        if problems:
+            head = f"{len(problems)} of {len(unique)} things cannot be fetched; nothing was built yet:"
+            return result | {"failed": True, "msg": "\n".join([head, *problems])}
+        needed = {unique[key].title: files for key, (_, files) in outcomes.items()}
+        for stack in hosts.values():
+            fetching.note(stack, needed)
+        if given["to"]:
+            fetching.carry(needed, Path(given["to"]))
+        packs = {item.pack["name"]: item.pack.get("path") for item in unique.values() if item.pack}
+        new = [name for name, path in packs.items() if not self._any(name, path)]
+        return result | {"changed": False, "fetched": needed, "new": new}
+
+    def _hosts(self) -> dict[str, Mapping[str, Any]]:
+        """Return the stacks of the play's hosts, one host for all that get the same."""
+        alike: dict[str, str] = {}
+        hostvars = self.vars["hostvars"]
+        for host in self.vars["ansible_play_hosts"]:
+            alike.setdefault(fetching.stack_key(hostvars[host]["__stack"]), host)
+        return {host: hostvars[host]["__stack"] for host in alike.values()}
+
+    def _items(self, host: str, given: Mapping[str, Any]) -> Iterator[Item]:
+        first = host == self.vars["ansible_play_hosts"][0]
+        gpu = host in self.vars["groups"].get("gpu", ())
+        first_gpu = next(
+            (name for name in self.vars["ansible_play_hosts"] if name in self.vars["groups"].get("gpu", ())),
+            "",
+        )
+        for role in [*given["roles"], *(given["gpu_roles"] if gpu else [])]:
+            source = host == first_gpu if role in given["gpu_roles"] else first
+            yield from (item for item in self._of_role(host, role) if item.kind == "wheels" or source)
+
+    def _of_role(self, host: str, role: str) -> Iterator[Item]:
+        folder = project_dir() / "roles" / role
+        known = [folder / "defaults/main.yml", folder / "vars/wheels.yml", folder / "vars/main.yml"]
+        defaults, *internal = (
+            self._loader.load_from_file(str(path), trusted_as_template=True) if path.is_file() else {}
+            for path in known
+        )
+        magic = {name: self.vars[name] for name in ("groups", "hostvars", "ansible_play_hosts")}
+        variables = defaults | self.vars["hostvars"].raw_get(host) | magic | {"role_path": str(folder)}
+        for more in internal:
+            variables |= more
+        for entry in variables[f"__{role}_fetch"]:
+            kind = next(kind for kind in ACTIONS if kind in entry)
+            for own in self._each(entry, variables):
+                templar = Templar(loader=self._loader, variables=variables | own)
+                if templar.template(entry.get("when", True)):
+                    yield Item(
+                        host, kind, templar.template(entry[kind]), templar.template(entry.get("pack", {}))
+                    )
+
+    def _each(self, entry: Mapping[str, Any], variables: dict[str, Any]) -> list[dict[str, Any]]:
+        templar = Templar(loader=self._loader, variables=variables)
+        return [
+            {name: value}
+            for name, values in entry.get("each", {}).items()
+            for value in templar.template(values)
+        ] or [{}]
+
+    def _fetch(self, item: Item) -> tuple[str, list[str]]:
+        """Return the problem, and the files of the cache of which one will do."""
+        pack, inputs = item.pack, item.pack.get("inputs")
+        there = [f"packs/{pack['name']}-*.tar.gz"] if pack else []
+        if inputs is not None:
+            key = pack_key(pack["name"], {**inputs, "needs": []})
+            there = [f"packs/{pack['name']}-{key}.tar.gz"]
+            if Archive(pack["name"], key).cached() or self._installed(pack["path"], key):
+                return "", there
+        task = self._task.copy()
+        task.args = dict(item.args)
+        own = (
+            task,
+            self._connection,
+            self._play_context,
+            self._loader,
+            self._templar,
+            self._shared_loader_obj,
+        )
+        try:
+            path = Path(
+                ACTIONS[item.kind](*own).run(None, self.vars | {"inventory_hostname": item.host})["path"]
+            )
+        except AnsibleError as error:
+            if inputs is not None or not self._any(pack.get("name"), pack.get("path")):
+                return f"{error}", []
+            self._display.warning(
+                f"{item.title} is missing, and is needed where {pack['name']} is built anew"
+            )
+            return "", there
+        inside = path.is_relative_to(cache_dir())
+        return "", [*([str(path.relative_to(cache_dir()))] if inside else []), *there]
+
+    def _any(self, name: str | None, path: str | None) -> bool:
+        """Whether there is any pack of that name, here or on a host of the play."""
+        return any(cache_dir().glob(f"packs/{name}-*.tar.gz")) or self._installed(path)
+
+    def _installed(self, path: str | None, key: str = "") -> bool:
+        """Whether a host of the play has that pack, whole; with any key where none is given."""
+        for host in self.vars["ansible_play_hosts"]:
+            managed = self.vars["hostvars"][host].get("ansible_facts", {}).get("hvlab_managed", {})
+            pack = managed.get("packs", {}).get(path)
+            if pack and pack["whole"] and key in ("", pack["key"]):
+                return True
+        return False
