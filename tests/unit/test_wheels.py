@@ -12,6 +12,8 @@ import pytest
 from hvlab.ansible.action import hvlab_wheels
 from hvlab.ansible.action.hvlab_wheels import sum_path, whole
 
+PIP_DOWNLOAD = hvlab_wheels.pip_download
+
 
 @pytest.fixture
 def action(monkeypatch, tmp_path):
@@ -130,6 +132,23 @@ def test_a_mirror_of_the_package_index_alone_has_torch_for_cuda(action, monkeypa
     with pytest.raises(hvlab_wheels.AnsibleActionFail, match="no such build"):
         action.run(None, {"inventory_hostname": "n1"})
     assert tried[2:] == [("torch==2.4.1+cu124\n", False), ("torch==2.4.1+cu124", True)]
+
+
+def test_wheels_that_name_no_c_library_are_taken(action, monkeypatch, tmp_path):
+    """As torch 2.4.1+cpu, the last one for Python 3.8: linux_x86_64 alone was not asked for."""
+    folder, name = tmp_path / "wheels of torch", "torch-2.4.1+cpu"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / f"{name}-cp38-cp38-linux_x86_64.whl", "w") as wheel:
+        wheel.writestr(
+            f"{name}.dist-info/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 2.4.1+cpu\n"
+        )
+        wheel.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: cp38-cp38-linux_x86_64\n")
+    monkeypatch.setattr(hvlab_wheels, "pip_download", PIP_DOWNLOAD)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    _, args = action.validate_argument_spec()
+    args |= {"requirements": "torch==2.4.1+cpu\n", "python": "3.8", "folder": str(folder)}
+    with tarfile.open(run(action)) as tar:
+        assert tar.getnames() == [f"{name}-cp38-cp38-linux_x86_64.whl"]
 
 
 def test_no_package_comes_from_whichever_of_two_indexes_has_more_of_it(action, monkeypatch):

@@ -319,8 +319,8 @@ def check_possession(stated: Iterable[tuple[Host, str]]) -> Iterator[Problem]:
             host.name,
             f"it states the host key {fingerprint(key)}, but ssh knows it by {', '.join(known)} "
             f"({', '.join(map(str, files))})",
-            f"if you gave it a new key, restart its sshd, `{forget}`, and run this again: it says how to record "
-            "the new one; else the host may be taken over",
+            f"if you gave it a new key, restart its sshd, `{forget}`, and run this again, which says how to "
+            "record it; else the host may be taken over",
         )
 
 
