@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ from hvlab.base.masking import masked, masked_json
 from hvlab.base.paths import refuse_links
 from hvlab.results import journal
 from hvlab.results.database import DamagedStoreError, is_damage, lost, reading, remedy_for
+from hvlab.workloads import read_back
 
 _VERSION_1 = (
     """CREATE TABLE runs (
@@ -61,6 +62,7 @@ SCHEMA = len(MIGRATIONS)
 
 # Run ids, which are names of folders: a foreign store must not choose where reports are written.
 RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_STATES = {state: state for state in ("running", "interrupted", "finished", "refused")}
 # The launcher of figures that were imported.
 UNKNOWN = "unknown"
 
@@ -100,6 +102,26 @@ INSERT_STATE = "INSERT INTO states VALUES (?, ?, ?)"
 INSERT_RECORD = f"INSERT INTO records VALUES ({', '.join('?' * len(FIELDS))})"  # noqa: S608 - a fixed number of marks
 
 
+class _Params(HostAnswer):
+    """What records have among the parameters, and no workload takes."""
+
+    size_bytes: Annotated[Count, Field(ge=1)] | None = None
+    in_place: bool | None = None
+
+
+class _Stack(HostAnswer):
+    """What is read of the versions of a case, beyond being printed."""
+
+    cores: str | None = None
+    oversubscribed: str | None = None
+
+
+class _Spec(HostAnswer):
+    """What a run was asked for, as far as reports read it."""
+
+    sides: dict[str, dict[str, Any]] | None = None
+
+
 class Row(HostAnswer):
     """A record as JSON holds it: optional fields may be null, none may be absent."""
 
@@ -116,10 +138,11 @@ class Row(HostAnswer):
     hosts: list[str]
     slots_per_host: Count
     world_size: Count | None = None
-    params: dict[str, Any]
+    params: _Params
     repeat: Count
+    status: Literal["ok", "failed", "skipped"]
     value: Annotated[float, Field(ge=-1e300, le=1e300)] | None = None
-    stack: dict[str, Any]
+    stack: _Stack
     raw_path: str
 
 
@@ -240,7 +263,7 @@ class Store:
                     _run_name(run_id),
                     answers.clean(started_at),
                     answers.clean(lab),
-                    answers.clean(state or "interrupted"),
+                    _STATES[state or "interrupted"],
                     planned=tuple(answers.clean(str(case)) for case in json.loads(cases)),
                 )
                 for run_id, started_at, lab, cases, state in database.execute(query)
@@ -265,12 +288,15 @@ class Store:
         with self._open() as database:
             query = "SELECT spec_key, spec FROM runs WHERE run_id = ?"
             key, text = database.execute(query, (run_id,)).fetchone()
-            return str(key), dict(_cleaned(text))
+            spec = _cleaned(text)
+            if problem := answers.mismatch(spec, _Spec):
+                raise ValueError(problem)
+            return str(key), dict(spec)
 
     def records(self, run_id: str) -> list[Record]:
         """Return a run's records in the order they were measured."""
         query = f"SELECT {', '.join(FIELDS)} FROM records WHERE run_id = ? ORDER BY rowid"  # noqa: S608
-        known: dict[str, Any] = {}
+        known: dict[Any, Any] = {}
         with self._open() as database:
             return [read_record(row, known) for row in database.execute(query, (run_id,))]
 
@@ -282,7 +308,7 @@ class Store:
         query = f"""
             SELECT {", ".join(FIELDS)}, group_concat(DISTINCT params ->> 'size_bytes') FROM records
             WHERE run_id = ? AND status = 'ok' GROUP BY case_id ORDER BY rowid"""  # noqa: S608
-        known: dict[str, Any] = {}
+        known: dict[Any, Any] = {}
         with self._open() as database:
             last = "SELECT run_id FROM runs ORDER BY rowid DESC LIMIT ?"
             ids = database.execute(last, (runs,)).fetchall()
@@ -394,7 +420,7 @@ def _row(record: Record) -> tuple[Any, ...]:
     )
 
 
-def read_record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
+def read_record(row: tuple[Any, ...], known: dict[Any, Any]) -> Record:
     """Return a row as a record; ``known`` keeps what was read from JSON, for a run's rows repeat it."""
     values = dict(zip(FIELDS, row, strict=True))
     for name in _AS_JSON:
@@ -404,6 +430,14 @@ def read_record(row: tuple[Any, ...], known: dict[str, Any]) -> Record:
         values[name] = known[text]
     if problem := answers.mismatch(values, Row):
         raise ValueError(problem)
+    # By the workload, too, whose parameters these are.
+    kind = (values["workload"], row[FIELDS.index("params")])
+    if kind not in known:
+        try:
+            known[kind] = read_back(values["workload"], values["params"])
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+    values["params"] = known[kind]
     _run_name(values["run_id"])
     values |= {name: answers.clean(value) for name, value in values.items() if isinstance(value, str)}
     path = PurePosixPath(values["raw_path"])
