@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,9 @@ _MAPPINGS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
         "write a mapping such as {UCX_NET_DEVICES: 'mlx5_0:1'}; names that begin with HVLAB_ are taken",
     ),
     "horovod_variants": (
-        lambda _, value: isinstance(value, Mapping),
-        "write a mapping of builds, each a mapping, as roles/horovod/defaults/main.yml does",
+        lambda _, value: isinstance(value, Mapping) and not any(_text_switches(value)),
+        "write a mapping of builds, each a mapping, as roles/horovod/defaults/main.yml does; "
+        "mpi, gloo and ccl are true or false, without quotes",
     ),
 }
 # A folder, or an address without a password: both are printed.
@@ -98,6 +99,14 @@ def is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _text_switches(variant: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the switches of a build that are texts: `"false"` would count as true."""
+    for name in ("mpi", "gloo", "ccl"):
+        value = variant.get(name, False)
+        if not isinstance(value, bool) and not _template(value):
+            yield name
 
 
 def _template(value: object) -> bool:
