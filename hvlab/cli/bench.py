@@ -293,6 +293,7 @@ def command(
     held = limits.held(lab.name) if any(host.virtual for host in lab.hosts) else {}
     bench_output.infeasible(schedule.infeasible, whole=dry_run)
     bench_output.oversubscribed(schedule, held)
+    bench_output.tag(schedule)
     if not schedule.cases:
         raise UsageError("every case is infeasible", remedy=_advice(lab))
     if export:

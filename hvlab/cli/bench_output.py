@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,9 @@ from hvlab.workloads.parameters import COMMON, Parameter
 
 _MANY = 2
 _SHOWN = 3
+
+# By its digest or id, or a file.
+_FIXED_IMAGE = re.compile(r"(^|[@:])[0-9a-f]{64}$|^[/.~]|\.sqsh$")
 
 
 def infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
@@ -53,6 +57,17 @@ def oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
         click.echo(
             f"oversubscribed: {noun}: {crowd}; ranks that wait for a core are part of the figure", err=True
         )
+
+
+def tag(schedule: Schedule) -> None:
+    """Print that an image may change under its name: docker tells its id for the records, srun does not."""
+    image = schedule.spec.container
+    if image is None or _FIXED_IMAGE.search(image):
+        return
+    fixed = "; IMAGE@sha256:... stays the same (RepoDigests in `docker image inspect`)"
+    if not schedule.port:
+        fixed = ", and records have that name alone; a .sqsh file (`enroot import`) stays the same"
+    click.echo(f"image: {image} may name another image tomorrow{fixed}", err=True)
 
 
 def dry_run(schedule: Schedule, output_format: str, *, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -89,6 +90,8 @@ def rotate(inventory: Path) -> None:
 
 
 def _rotate(lab: Lab, trust: Trust) -> None:
+    probe.probe(lab.hosts)
+    _check(lab)
     if rotation.step(trust) in (rotation.STABLE, rotation.ANNOUNCED):
         rotation.announce(trust)
         _say("1 of 3: hosts get to know the next authorities")
@@ -141,12 +144,16 @@ def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
 
 def _revoke(lab: Lab, trust: Trust, hosts: Sequence[str]) -> None:
     others = [host for host in lab.hosts if host.name not in hosts]
+    silent = probe.problems(others) if others else []
+    reached = [host.name for host in others if host.name not in {problem.host for problem in silent}]
+    if reached:
+        # A host that is lost meanwhile is no reason to go on trusting those that are revoked.
+        with suppress(UnreachableError):
+            _check(lab, ",".join(reached))
     revoke(trust, [key for host in hosts for key in trust.host_keys(host)] + trust.user_keys)
     rotation.replace_identity(trust)
     # Before a host can stop it: the hosts that are revoked have the key.
     _renew_munge_key(trust)
-    silent = probe.problems(others) if others else []
-    reached = [host.name for host in others if host.name not in {problem.host for problem in silent}]
     if reached:
         provision.run_playbook(lab, limit=",".join(reached), playbook=_PLAYBOOK)
     _say(f"revoked: {', '.join(hosts)}, and the lab user's former keys; take the hosts out of the inventory")
@@ -199,6 +206,16 @@ def _trust(lab: Lab) -> Trust:
         raise CheckError(f"lab {lab.name} has no keys on this machine", remedy="run `hvlab keys init`")
     check_keys(trust)
     return trust
+
+
+def _check(lab: Lab, limit: str | None = None) -> None:
+    """Raise CheckError where preflight refuses hosts, such as another owner's, before keys change here."""
+    try:
+        provision.run_playbook(lab, ["--tags", "preflight"], limit=limit, playbook=_PLAYBOOK)
+    except CheckError as error:
+        raise CheckError(
+            f"{error}; no key was changed", remedy="correct that, or take these hosts out of the inventory"
+        ) from error
 
 
 def _issue(lab: Lab, limit: str | None = None) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hvlab.base.errors import InventoryError, UsageError
+from hvlab.base.errors import InventoryError, UsageError, report
+from hvlab.base.paths import trust_dir
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
@@ -121,10 +122,18 @@ def _against(kept: Lock, result: Resolution | Infeasible, *, used: bool) -> Reso
 
 
 def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
-    from hvlab.remote import facts as gather  # noqa: PLC0415 - it loads slowly, and recorded facts do not need it
+    # They load slowly, and recorded facts do not need them.
+    from hvlab.remote import facts as gather  # noqa: PLC0415
+    from hvlab.remote.trust import Trust  # noqa: PLC0415
+    from hvlab.stack.provision.preflight import PreflightHost, check_owner  # noqa: PLC0415
 
     lab = inventories.load(inventory, limit=limit)
     gathered = gather.facts(lab)
+    found = [
+        PreflightHost(name, facts, None, lab.network, "", alone=lab.local) for name, facts in gathered.items()
+    ]
+    if refused := list(check_owner(found, Trust(lab.name, trust_dir(lab.name)))):
+        click.echo(f"hvlab: provisioning would refuse:\n{report(refused, indent='  ')}", err=True)
     return [
         request(resolver_facts.from_ansible(host.name, gathered[host.name]), host.vars, gpu=host.gpu)
         for host in lab.hosts

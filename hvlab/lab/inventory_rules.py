@@ -35,6 +35,8 @@ _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _ENV = re.compile(r"(?!HVLAB_)[A-Za-z_]\w*")
 _INTERFACE = re.compile(r"[^\s/,:-][^\s/,:]{0,14}")
 _NUMBERS = (("lab_slots", range(1, 2**16)), ("ansible_port", range(1, 2**16)))
+# A text counts as true, whatever it says.
+_SWITCHES = {"true", "false", "yes", "no", "on", "off", "0", "1"}
 # Of variables that are mappings: what each entry has to be, and how to write them.
 _MAPPINGS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
     "lab_rank_env": (
@@ -42,8 +44,12 @@ _MAPPINGS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
         "write a mapping such as {UCX_NET_DEVICES: 'mlx5_0:1'}; names that begin with HVLAB_ are taken",
     ),
     "horovod_variants": (
-        lambda _, value: isinstance(value, Mapping),
-        "write a mapping of builds, each a mapping, as roles/horovod/defaults/main.yml does",
+        lambda _, value: (
+            isinstance(value, Mapping)
+            and not _SWITCHES.intersection(each.lower() for each in value.values() if isinstance(each, str))
+        ),
+        "write a mapping of builds, each a mapping, as roles/horovod/defaults/main.yml does; "
+        "what is built in is true or false, without quotes",
     ),
 }
 # A folder, or an address without a password: both are printed.

@@ -116,7 +116,8 @@ def _on(configuration: Configuration, words: Words) -> list[str]:
 
 def algorithm(configuration: Configuration, words: Words) -> str:
     """Return the name of a row of the table."""
-    return words.say(f"compression.{written(configuration)}")
+    name = written(configuration)
+    return words.phrases.get(f"compression.{name}", name)
 
 
 def _compression(configuration: Configuration) -> str:

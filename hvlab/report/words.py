@@ -202,7 +202,7 @@ class Words:
 
     def _called(self, name: str, value: str) -> str:
         if name in ("algorithm", "scaling"):
-            return self.phrases[f"{name}.{value}"]
+            return self.phrases.get(f"{name}.{value}", value)
         return self.backend(value) if name in ("backend", "faster", "slower") else value
 
     def _with(self, text: str, unit: str) -> str:

@@ -13,9 +13,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hvlab.base import answers
 from hvlab.base.errors import UsageError
 from hvlab.results import journal
-from hvlab.results.record import FIELDS, RUN_NAME, cleaned, read_record
+from hvlab.results.record import FIELDS, RUN_NAME, STATES, Spec, cleaned, read_record
 
 Answer = TypeVar("Answer")
 
@@ -125,7 +126,7 @@ def _read(database: sqlite3.Connection, folder: Path, size: int) -> None:
     database.execute("INSERT OR IGNORE INTO journals (run_id, read) VALUES (?, 0)", (folder.name,))
     (start,) = database.execute("SELECT read FROM journals WHERE run_id = ?", (folder.name,)).fetchone()
     lines, end = journal.read(folder, start)
-    unread, cached = 0, dict[str, Any]()
+    unread, cached = 0, dict[Any, Any]()
     for line in lines:
         try:
             _enter(database, folder.name, *journal.parsed(line), cached)
@@ -138,7 +139,7 @@ def _read(database: sqlite3.Connection, folder: Path, size: int) -> None:
 
 
 def _enter(
-    database: sqlite3.Connection, run_id: str, kind: str, content: Sequence[Any], known: dict[str, Any]
+    database: sqlite3.Connection, run_id: str, kind: str, content: Sequence[Any], known: dict[Any, Any]
 ) -> None:
     """Take in one line of a journal, all of it or nothing: a part of a case would count as the whole."""
     if kind == "records":
@@ -149,11 +150,15 @@ def _enter(
         return
     if kind == "run":
         number, own, started_at, lab, key, spec, cases = content
-        dict(cleaned(spec)), list(json.loads(cases))
+        if problem := answers.mismatch(cleaned(spec), Spec):
+            raise ValueError(problem)
+        list(json.loads(cases))
         values = {"number": int(number), "started_at": started_at, "lab": lab}
         values |= {"spec_key": key, "spec": spec, "cases": cases}
     else:
         own, _, state = content
+        if state not in STATES:
+            raise ValueError(f"no state of a run: {state}")
         values = {"state": state}
     if own != run_id or not all(isinstance(value, str) for name, value in values.items() if name != "number"):
         raise ValueError("a line of another run")

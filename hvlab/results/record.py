@@ -7,16 +7,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from hvlab.base import answers
 from hvlab.base.answers.shapes import Count, HostAnswer
+from hvlab.base.errors import UsageError
 from hvlab.base.masking import masked_json
+from hvlab.workloads import read_back
 
 # Run ids, which are names of folders: foreign results must not choose where reports are written.
 RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+STATES = ("running", "interrupted", "finished", "refused")
 # The launcher of figures that were imported.
 UNKNOWN = "unknown"
 
@@ -53,6 +56,26 @@ FIELDS = tuple(field.name for field in fields(Record))
 _AS_JSON = ("hosts", "params", "stack")
 
 
+class _Params(HostAnswer):
+    """What records have among the parameters, and no workload takes."""
+
+    size_bytes: Annotated[Count, Field(ge=1)] = 1
+    in_place: bool | None = None
+
+
+class _Stack(HostAnswer):
+    """What is read of the versions of a case, beyond being printed."""
+
+    cores: str | None = None
+    oversubscribed: str | None = None
+
+
+class Spec(HostAnswer):
+    """What a run was asked for, as far as reports read it."""
+
+    sides: dict[str, dict[str, Any]] | None = None
+
+
 class _Row(HostAnswer):
     """A record as JSON holds it: optional fields may be null, none may be absent."""
 
@@ -69,10 +92,11 @@ class _Row(HostAnswer):
     hosts: list[str]
     slots_per_host: Count
     world_size: Count | None = None
-    params: dict[str, Any]
+    params: _Params
     repeat: Count
+    status: Literal["ok", "failed", "skipped"]
     value: Annotated[float, Field(ge=-1e300, le=1e300)] | None = None
-    stack: dict[str, Any]
+    stack: _Stack
     raw_path: str
 
 
@@ -83,7 +107,7 @@ def to_row(record: Record) -> tuple[Any, ...]:
     )
 
 
-def read_record(row: Sequence[Any], known: dict[str, Any]) -> Record:
+def read_record(row: Sequence[Any], known: dict[Any, Any]) -> Record:
     """Return a row as a record; ``known`` keeps what was read from JSON, for a run's rows repeat it.
 
     Raises ValueError, TypeError, LookupError or RecursionError where it cannot be one.
@@ -96,6 +120,14 @@ def read_record(row: Sequence[Any], known: dict[str, Any]) -> Record:
         values[name] = known[text]
     if problem := answers.mismatch(values, _Row):
         raise ValueError(problem)
+    # By the workload, too, whose parameters these are.
+    kind = (values["workload"], row[FIELDS.index("params")])
+    if kind not in known:
+        try:
+            known[kind] = read_back(values["workload"], values["params"])
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+    values["params"] = known[kind]
     run_name(values["run_id"])
     values |= {name: answers.clean(value) for name, value in values.items() if isinstance(value, str)}
     path = PurePosixPath(values["raw_path"])

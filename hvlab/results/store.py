@@ -108,7 +108,7 @@ class Store:
     def _by_case(self, records: Iterable[Record]) -> list[tuple[str, Any]]:
         """Return a line for each case. Raises HvlabError where a record could not be read back."""
         cases: dict[str, list[tuple[Any, ...]]] = {}
-        known: dict[str, Any] = {}
+        known: dict[Any, Any] = {}
         for row in map(to_row, records):
             try:
                 read_record(row, known)
@@ -196,7 +196,7 @@ class Store:
     def records(self, run_id: str) -> list[Record]:
         """Return a run's records in the order they were measured."""
         query = f"SELECT {', '.join(FIELDS)} FROM figures WHERE run_id = ? ORDER BY rowid"  # noqa: S608
-        known: dict[str, Any] = {}
+        known: dict[Any, Any] = {}
         return self._ask(
             lambda database: [read_record(row, known) for row in database.execute(query, (run_id,))]
         )
@@ -211,7 +211,7 @@ class Store:
             WHERE run_id = ? AND status = 'ok' GROUP BY case_id ORDER BY rowid"""  # noqa: S608
 
         def read(database: Connection) -> list[tuple[Record, list[int]]]:
-            known: dict[str, Any] = {}
+            known: dict[Any, Any] = {}
             ids = database.execute("SELECT run_id FROM begun").fetchall()[-runs:]
             rows = [row for run_id in ids for row in database.execute(query, run_id)]
             sizes = [sorted(map(int, row[-1].split(","))) if row[-1] else [] for row in rows]

@@ -62,7 +62,6 @@ class Boot:
         self._attach(running)
         current = [node for node in self.plan.nodes if node.name in running and self._has_its_address(node)]
         for node in current:
-            machines.trim_console(node)
             machines.recover_host_key(node)
             keys.ensure(node.host_key, comment=node.name)
             machines.admit(node, self.login)
@@ -119,9 +118,11 @@ class Boot:
         machines.stop(node)
         machines.assemble(node, base)
         machines.configure(node, self.plan.network, config, login=self.login)
-        child = machines.start(node, config)
+        child, reader = machines.start(node, config)
         self.report(node.name, "boot")
         if not self._wait(node, BOOT_SECONDS, child):
+            if child.poll() is not None:
+                reader.wait()
             ended = (
                 f"ended with {child.returncode}" if child.poll() is not None else "does not accept our login"
             )

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hvlab.base.errors import HvlabError
 from hvlab.base.files import key_whole
-from hvlab.vlab import enter_cgroup, image, keys, names, packages, reality
+from hvlab.vlab import console, enter_cgroup, image, keys, names, packages, reality
 from hvlab.vlab.command import environment, run, succeeds
 from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.files import close, folder_within, read_in, write, write_in
@@ -169,8 +169,11 @@ def recover_host_key(node: Node) -> None:
             write(node.host_key, read_in(ssh, "ssh_host_ed25519_key") or b"", mode=0o600)
 
 
-def start(node: Node, config: NodeConfig) -> subprocess.Popen[bytes]:
-    """Boot the node in a session of its own, so that the terminal's Ctrl-C does not reach it."""
+def start(node: Node, config: NodeConfig) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    """Boot the node in a session of its own, so that the terminal's Ctrl-C does not reach it.
+
+    Return the processes of systemd-nspawn and of what writes its console.
+    """
     argv = [
         "systemd-nspawn",
         reality.root_option(node.root),
@@ -186,10 +189,19 @@ def start(node: Node, config: NodeConfig) -> subprocess.Popen[bytes]:
     if not SYSTEMD_RUNS.is_dir():
         argv = [sys.executable, "-I", "-S", enter_cgroup.__file__, node.group, *argv, "--keep-unit"]
     argv += ["--", "systemd.show_status=yes", "systemd.log_color=no"]
-    node.console.write_bytes(b"")
-    # For appending, as `trim_console` needs it.
-    with node.console.open("ab") as log:
-        return subprocess.Popen(
+    # It ends with systemd-nspawn, whose output has no other end.
+    reader = subprocess.Popen(
+        [sys.executable, "-I", "-S", console.__file__, str(node.console), str(CONSOLE_MOST)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+    assert reader.stdin  # noqa: S101 - for mypy
+    # Open for reading, too: else the node would end with its reader.
+    with reader.stdin, Path(f"/proc/self/fd/{reader.stdin.fileno()}").open("r+b", buffering=0) as log:
+        child = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -198,6 +210,7 @@ def start(node: Node, config: NodeConfig) -> subprocess.Popen[bytes]:
             # Debian 13 has no cgroup v1 any more; the others take what there is.
             env=environment(SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="1", SYSTEMD_NSPAWN_TMPFS_TMP="0"),
         )
+    return child, reader
 
 
 def stop(node: Node) -> None:
@@ -239,13 +252,6 @@ def unmount(directory: Path) -> None:
     for point in reality.mounts(directory):
         if not succeeds(["umount", str(point)]):
             run(["umount", "--lazy", point])
-
-
-def trim_console(node: Node) -> None:
-    """Empty the console's file if it is large; a node that runs goes on at its beginning."""
-    with suppress(OSError):
-        if node.console.stat().st_size > CONSOLE_MOST:
-            os.truncate(node.console, 0)
 
 
 def tail(node: Node, lines: int = 15) -> str:

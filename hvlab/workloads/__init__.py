@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hvlab.base.answers import AnswerError
 from hvlab.lab.backends import BACKENDS, DDP
@@ -20,7 +21,7 @@ from hvlab.workloads.collective import COLLECTIVES
 from hvlab.workloads.command import COMMAND
 from hvlab.workloads.contention import with_contention
 from hvlab.workloads.outcome import Figure, Outcome, Workload, ending, started
-from hvlab.workloads.parameters import COMMON, Parameter, word
+from hvlab.workloads.parameters import COMMON, Parameter, find, word
 from hvlab.workloads.training import TRAININGS
 
 WORKLOADS: Mapping[str, Workload] = {
@@ -37,6 +38,7 @@ __all__ = [
     "files",
     "outcome",
     "parameters",
+    "read_back",
 ]
 
 # What runs on the hosts, on this machine.
@@ -84,6 +86,23 @@ def files(case: Case) -> tuple[str, ...]:
 def parameters(workload: str) -> tuple[Parameter, ...]:
     """Return all that can be set of a workload, its own first."""
     return (*WORKLOADS[workload].parameters, *COMMON)
+
+
+def read_back(workload: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters that a file or a store states, each as its own reader takes it. Raises UsageError.
+
+    Texts stay: other tools have other names.
+    """
+    known = dict(params)
+    items = parameters(workload) if workload in WORKLOADS else COMMON
+    for name, value in known.items():
+        item = find(name, items)
+        if item is None or value is None:
+            continue
+        read = value if item.kind == "text" and isinstance(value, str) else item.read(value)
+        # Read again, `~` would be another's home, and what is masked would get quotes.
+        known[name] = value if isinstance(value, str) and isinstance(read, str) else read
+    return known
 
 
 def outcome(case: Case, folder: Path) -> Outcome:

@@ -219,6 +219,17 @@ def test_facts_are_gathered_and_kept(inventory, tmp_path, capsys, monkeypatch):
     assert run(["plan", "--facts", str(kept)]) == 0
 
 
+def test_hosts_of_another_owner_are_named(inventory, capsys, monkeypatch, tmp_path):
+    """Only provisioning said so."""
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
+    other = {"ansible_local": {"hvlab_ssh_trust": {"authority": f"SHA256:{'x' * 43}"}}}
+    monkeypatch.setattr(gather, "facts", lambda lab: {"n1": ansible("n1"), "n2": {**ansible("n2"), **other}})
+    assert run(["plan", "-i", inventory(["n1", "n2"])]) == 0
+    told = capsys.readouterr().err
+    assert "provisioning would refuse:\n  n2: it was provisioned with other keys" in told
+    assert "hvlab keys init --take-over SHA256:xxx" in told
+
+
 def test_a_host_that_does_not_answer(inventory, capsys, monkeypatch):
     def silent(lab):
         raise UnreachableError("n2: no answer")

@@ -8,6 +8,7 @@ import stat
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,6 +60,26 @@ def test_launchers_reach_the_containers_port(backend, launcher):
 
 def test_every_launcher_has_an_expectation():
     assert set(PORTS) == set(LAUNCHERS) - {"local", "srun"}
+
+
+@pytest.mark.parametrize(
+    ("image", "port", "told"),
+    [
+        ("lab:1", 9435, "lab:1 may name another image tomorrow; IMAGE@sha256:... stays the same"),
+        ("lab", 0, "lab may name another image tomorrow, and records have that name alone; a .sqsh file"),
+        (f"lab:1@sha256:{'a' * 63}", 9435, "tomorrow"),
+        (f"registry.example/lab@sha256:{'a' * 64}", 9435, ""),
+        (f"sha256:{'a' * 64}", 9435, ""),
+        ("a" * 64, 9435, ""),
+        ("/shared/lab.sqsh", 0, ""),
+        ("lab.sqsh", 0, ""),
+        (None, 9435, ""),
+    ],
+)
+def test_an_image_that_may_become_another_one_is_told(capsys, image, port, told):
+    bench_output.tag(SimpleNamespace(spec=SimpleNamespace(container=image), port=port))
+    printed = capsys.readouterr().err
+    assert printed == "" if told == "" else told in printed
 
 
 def test_one_process_alone_runs_in_the_container_it_is_started_in():

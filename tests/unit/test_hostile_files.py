@@ -1,10 +1,11 @@
 """Files that are meant to do harm, or are merely broken: a message in time, whatever they hold."""
 
+import json
 import re
 import tempfile
 import time
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.analysis.baseline import keeping
+from hvlab.analysis.compare.comparison import compare
+from hvlab.analysis.compare.measurements import measurements
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.bench import suite
 from hvlab.doctor import reading
@@ -19,7 +22,7 @@ from hvlab.health import expected
 from hvlab.lab import inventory
 from hvlab.remote.known_hosts import known_keys
 from hvlab.report import data, sheet, write
-from hvlab.results import formats
+from hvlab.results import formats, journal
 from hvlab.results.formats import READERS, detect, importing, pods
 from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import Store
@@ -240,15 +243,106 @@ def taken_in(text):
         except HvlabError as error:
             assert str(error)  # noqa: PT017 - most end without one
             return
-        made = data.read(results, run_id)
-        sections(made.records)
-        write.write(made, Path(folder) / "x.html", output_format="html", lang="en")
-        measured = formats.MeasuredRun(results.run(run_id), made.records, {})
-        for name in formats.FORMATS:
-            try:
-                formats.export(name, measured).encode()
-            except UsageError as error:
-                assert str(error)  # noqa: PT017 - most end without one
+        used(results, run_id)
+
+
+def used(results, run_id):
+    """What a store has is shown, reported, compared and exported; what cannot be is refused in words."""
+    made = data.read(results, run_id)
+    sections(made.records)
+    write.write(made, results.folder / "x.html", output_format="html", lang="en")
+    measured = formats.MeasuredRun(results.run(run_id), made.records, {})
+    for name in formats.FORMATS:
+        try:
+            formats.export(name, measured).encode()
+        except UsageError as error:
+            assert str(error)  # noqa: PT017 - most end without one
+    figures = measurements(results.run(run_id), made.records)
+    with suppress(UsageError):  # where no configuration is in both
+        compare(figures, figures)
+
+
+COLUMNS = (
+    "slots_per_host",
+    "world_size",
+    "repeat",
+    "value",
+    "metric",
+    "unit",
+    "status",
+    "workload",
+    "backend",
+)
+NAMES = {
+    "params": (*formats_run.PARAMS, "size_bytes", "in_place", "batch", "data", "compression", "env", "rules"),
+    "stack": ("cores", "oversubscribed", "cpus", "openmpi", "library", "file", "left_out", "checked"),
+    "spec": ("sides", "auto", "blocks"),
+}
+VALUES = (
+    *("x", "", "25", "nan", "1e999", "9" * 400, "env='"),
+    *(None, True, -1, 0, 0.5, 2**62, 10**40, {}, [], [[]], {"A": 1}),
+)
+
+
+def stored(folder, place, name, value):
+    """Write what no hvlab writes: a run whose cases have a value in the place of another."""
+    run_id, rows = formats_run.RUN.run_id, []
+    spec = {name: value} if place == "spec" else {}
+    for record in formats_run.measured().records:
+        row = {**asdict(record), "params": dict(record.params), "stack": dict(record.stack)}
+        if place in row:
+            row[place][name] = value
+        elif place == "column":
+            row[name] = value
+        rows.append(
+            [json.dumps(cell) if isinstance(cell, dict | tuple | list) else cell for cell in row.values()]
+        )
+    state = value if (place, name) == ("run", "state") else "finished"
+    run = (1, run_id, "2026-11-20", "lab", "k", json.dumps(spec), "[]")
+    lines = [("run", run), ("state", (run_id, "2026-11-20", state))]
+    cases = [
+        ("records", [row for row in rows if row[1] == case]) for case in dict.fromkeys(r[1] for r in rows)
+    ]
+    journal.write(folder / "runs" / run_id, [*lines, *cases])
+    return Store(folder), run_id
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        ("params", "iterations", "9" * 20),
+        ("params", "size_bytes", "25"),
+        ("params", "size_bytes", 0),
+        ("params", "in_place", "nan"),
+        ("params", "batch", "x"),
+        ("stack", "cores", {}),
+        ("column", "status", "1K"),
+        ("spec", "sides", {"A": 1}),
+    ],
+)
+def test_a_store_with_values_of_the_wrong_kind_is_told(tmp_path, place, name, value):
+    """Each ended a report, a comparison or an export in a traceback."""
+    results, run_id = stored(tmp_path, place, name, value)
+    if place == "spec":
+        assert results.runs() == []
+    else:
+        used(results, run_id)
+    assert results.rebuild()[1]
+
+
+@pytest.mark.usefixtures("warm")
+@SLOW
+@given(
+    where=st.sampled_from([(place, name) for place, names in NAMES.items() for name in names])
+    | st.tuples(st.just("column"), st.sampled_from(COLUMNS)),
+    value=st.sampled_from(VALUES),
+)
+def test_a_store(where, value):
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            used(*stored(Path(folder), *where, value))
+        except HvlabError as error:
+            assert str(error)  # noqa: PT017 - most end without one
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,8 @@ def test_a_good_host_has_no_problem(roles):
         ({"lab_rank_env": {"UCX_TLS": ["tcp"]}}, "lab_rank_env is {'UCX_TLS': ['tcp']}"),
         ({"lab_rank_env": {"HF_TOKEN": "hf-a", "X": 1.5}}, "lab_rank_env is {'HF_TOKEN': '***', 'X': 1.5}"),
         ({"horovod_variants": {"cpu": "mpi"}}, "horovod_variants is {'cpu': 'mpi'}"),
+        # A text counts as true, whatever it says.
+        ({"horovod_variants": {"cpu": {"mpi": "false"}}}, "horovod_variants is {'cpu': {'mpi': 'false'}}"),
         ({"ansible_port": 99999}, "ansible_port is 99999 -> write a whole number from 1 to 65535"),
         ({"lab_network": "10.0.0.0"}, "no prefix length"),
         ({"lab_network": "10.0.0.1/24"}, "has host bits set"),

@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import asdict, replace
 
+import paramiko
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,8 @@ from hvlab.ansible.action import hvlab_preflight as action
 from hvlab.base.answers import mismatch
 from hvlab.base.errors import report
 from hvlab.lab.facts_shape import Facts
-from hvlab.remote import rotation, trust
+from hvlab.lab.inventory import Host
+from hvlab.remote import known_hosts, rotation, ssh_keys, trust
 from hvlab.stack.provision import preflight
 from hvlab.stack.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
 from tests.unit.fuzzing import QUICK
@@ -316,6 +318,7 @@ def owned(number, authority):
 @pytest.fixture
 def lab(tmp_path, monkeypatch):
     monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return trust.ensure_lab_trust("lab1")
 
 
@@ -393,6 +396,27 @@ def test_the_lab_of_another_owner_is_refused_before_anything_is_changed(lab, mon
     assert "nothing was changed" in result["msg"]
     assert result["problems"].startswith("n3: it was provisioned with other keys")
     assert not checked(monkeypatch).get("failed")
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+def test_a_host_key_that_ssh_does_not_know_the_host_by_is_refused_before_it_is_signed(
+    lab, monkeypatch, tmp_path, hashed
+):
+    """A host could have any key signed for itself that is in no file here, such as a user's own."""
+    ssh_keys.make_key(tmp_path / "known", "x")
+    ssh_keys.make_key(tmp_path / "other", "x")
+    known, other = (" ".join(ssh_keys.public(tmp_path / name).split()[:2]) for name in ("known", "other"))
+    assert not checked(monkeypatch, hvlab={"ssh_host_key": other}).get("failed")
+    host = Host("n3", "198.18.0.13", 22, None, 1, frozenset(), {})
+    key = paramiko.Ed25519Key.from_private_key_file(str(tmp_path / "known"))
+    known_hosts.record(tmp_path / "home/.ssh/known_hosts", [(host, [key])], hashed=hashed)
+    assert not checked(monkeypatch, hvlab={"ssh_host_key": known}).get("failed")
+    for stated in (other, "ssh-ed25519 AAAA", known[:-4]):
+        result = checked(monkeypatch, hvlab={"ssh_host_key": stated})
+        assert "nothing was changed" in result["msg"]
+        assert result["problems"].startswith("n3: it states the host key ")
+        assert ssh_keys.fingerprint(known) in result["problems"]
+        assert ssh_keys.fingerprint(stated) in result["problems"]
 
 
 @pytest.mark.parametrize("facts", MALFORMED.values(), ids=MALFORMED)

@@ -3,10 +3,12 @@
 import ast
 import re
 import string
+from types import SimpleNamespace
 
 import pytest
 
 from hvlab.base.paths import project_dir
+from hvlab.report import compression
 from hvlab.report.labels import Code
 from hvlab.report.words import LANGUAGES, clock, load
 
@@ -54,6 +56,13 @@ def test_every_warning_of_the_model_has_its_phrase():
         if isinstance(node.args[0], ast.Constant)
     }
     assert named - load("en").phrases.keys() == {"why.ratio.model"}  # a table of its own
+
+
+def test_a_compression_that_no_workload_has_goes_by_its_own_name():
+    """A store of somebody else may have any."""
+    configuration = SimpleNamespace(backend="gloo", get={"compression": "1e999"}.get)
+    assert compression.algorithm(configuration, ENGLISH) == "1e999"
+    assert ENGLISH._called("algorithm", "1e999") == "1e999"
 
 
 def test_no_phrase_is_left_over():

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 
-from hvlab.base.errors import HvlabError, Problem, UnreachableError, UsageError
+from hvlab.base.errors import CheckError, HvlabError, Problem, UnreachableError, UsageError
 from hvlab.cli import cli, keys
 from hvlab.remote import rotation, ssh_keys, trust
 from tests.unit.fuzzing import MANY
@@ -136,13 +136,23 @@ def test_sshd_finds_a_list_of_revoked_keys_even_before_there_are_any(lab):
     assert not any("RevokedHostKeys" in option for option in lab.ssh_options)
 
 
+def playing(issue, check=lambda limit: None):
+    """Return what stands for run_playbook: keys are issued to hosts, or those are only checked."""
+
+    def run_playbook(lab, words=(), limit=None, **_):
+        (check if words == ["--tags", "preflight"] else issue)(limit)
+
+    return run_playbook
+
+
 @pytest.fixture
 def command(tmp_path, monkeypatch):
     """Run `hvlab keys`; return its result and the hosts that were provisioned, in order."""
     (tmp_path / "hosts.yml").write_text(HOSTS)
     issued = []
     monkeypatch.setattr(keys.probe, "problems", lambda hosts, **_: [])
-    monkeypatch.setattr(keys.provision, "run_playbook", lambda lab, limit=None, **_: issued.append(limit))
+    stand_in = playing(issued.append)
+    monkeypatch.setattr(keys.provision, "run_playbook", stand_in)
 
     def run(*words):
         result = CliRunner().invoke(cli, ["keys", *words[:1], "-i", str(tmp_path / "hosts.yml"), *words[1:]])
@@ -164,15 +174,15 @@ def test_rotate_provisions_after_each_step(command, lab):
 def test_a_rotation_that_is_cut_off_before_all_hosts_are_reached_goes_on(command, lab, monkeypatch, cut_off):
     former, reached = in_use(lab), []
 
-    def until(*_, **__):
+    def until(limit):
         reached.append(rotation.step(lab))
         if len(reached) == cut_off:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(keys.provision, "run_playbook", until)
+    monkeypatch.setattr(keys.provision, "run_playbook", playing(until))
     command("rotate")
     assert "none under way" not in command("status")[0].output
-    monkeypatch.setattr(keys.provision, "run_playbook", lambda *_, **__: reached.append(rotation.step(lab)))
+    monkeypatch.setattr(keys.provision, "run_playbook", playing(lambda _: reached.append(rotation.step(lab))))
     command("rotate")
     # The step that was cut off is done again, and no other authorities are made after it.
     steps = [rotation.ANNOUNCED, rotation.REPLACED, rotation.RETIRED]
@@ -185,7 +195,7 @@ def test_a_rotation_that_is_cut_off_before_all_hosts_are_reached_goes_on(command
 def test_keys_are_replaced_by_one_command_at_a_time(command, lab, host_key, monkeypatch, words):
     lab.sign_host(host_key, name="n2", principals=["n2"])
     others = []
-    monkeypatch.setattr(keys.provision, "run_playbook", lambda *_, **__: others.append(command(*words)[0]))
+    monkeypatch.setattr(keys.provision, "run_playbook", playing(lambda _: others.append(command(*words)[0])))
     assert command("rotate")[0].exit_code == 0
     assert [type(other.exception) for other in others] == [UsageError] * 3
     assert "another command replaces the keys of lab lab1" in str(others[0].exception)
@@ -225,13 +235,13 @@ def test_revoke_counts_for_the_key_of_a_host_that_stopped_a_rotation(
     lab.sign_host(host_key, name="n2", principals=["n2"])
     held, issues = ssh_keys.public(lab.identity), []
 
-    def until(*_, **__):
+    def until(limit):
         issues.append(None)
         if len(issues) == cut_off:
             raise UnreachableError("n2 does not answer")
 
     with monkeypatch.context() as cut:
-        cut.setattr(keys.provision, "run_playbook", until)
+        cut.setattr(keys.provision, "run_playbook", playing(until))
         command("rotate")
     result, _ = command("revoke", "n2")
     assert result.exit_code == 0, result.output
@@ -246,6 +256,28 @@ def test_revoke_counts_for_a_key_that_was_damaged_here_and_is_whole_on_a_host(co
     command("init")
     command("revoke", "n2")
     assert " ".join(held.split()[:2]) in lab.revoked_text.splitlines()
+
+
+@pytest.mark.parametrize("words", [("rotate",), ("revoke", "n2")])
+def test_hosts_that_preflight_refuses_stop_it_before_a_key_is_changed(
+    command, lab, host_key, monkeypatch, words
+):
+    """The hosts of another owner were refused when the keys here had been replaced."""
+    lab.sign_host(host_key, name="n2", principals=["n2"])
+    (lab.folder / "munge.key").write_text("former")
+
+    def refuse(limit):
+        raise CheckError("provisioning failed (see above)")
+
+    def held():
+        return {path: path.read_bytes() for path in lab.folder.rglob("*") if path.is_file()}
+
+    before, issued = held(), []
+    monkeypatch.setattr(keys.provision, "run_playbook", playing(issued.append, check=refuse))
+    result, _ = command(*words)
+    assert str(result.exception) == "provisioning failed (see above); no key was changed"
+    assert issued == []
+    assert {path: text for path, text in held().items() if path.name != "replacing"} == before
 
 
 def test_revoke_reaches_the_hosts_that_answer_and_names_the_others(command, lab, host_key, monkeypatch):

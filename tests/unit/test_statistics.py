@@ -14,7 +14,17 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from hvlab.statistics import functions, interval, permutation, ratio, rounds, straggler, verdict, warmup, welch
+from hvlab.statistics import (
+    functions,
+    interval,
+    permutation,
+    ratio,
+    rounds,
+    straggler,
+    verdict,
+    warmup,
+    welch,
+)
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair
 from tests.unit.fuzzing import MANY

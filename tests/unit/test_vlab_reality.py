@@ -274,25 +274,45 @@ def test_a_console_is_shown_without_control_characters(tmp_path):
     assert node.tail(machine, 2) == "[  OK  ] Started.\ntwo"
 
 
-def test_a_console_that_has_grown_is_emptied_while_its_host_runs(tmp_path, monkeypatch):
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """Start a stand-in for systemd-nspawn; return its process, the one of its console, and the file."""
     machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
     monkeypatch.setattr(node, "SYSTEMD_RUNS", tmp_path)
+    monkeypatch.setattr(node, "CONSOLE_MOST", 64 << 10)
     monkeypatch.setattr(node, "environment", lambda **_: {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    nspawn = tmp_path / "systemd-nspawn"
-    nspawn.write_text(f"#!/bin/sh\nhead -c {2 * node.CONSOLE_MOST} /dev/zero; read line <go; echo later\n")
-    nspawn.chmod(0o755)
-    machine.console.write_text("of an earlier start")
     monkeypatch.chdir(tmp_path)
     os.mkfifo("go")
-    child = node.start(machine, CONFIG)
-    with Path("go").open("w") as go:
-        assert machine.console.stat().st_size == 2 * node.CONSOLE_MOST
-        node.trim_console(machine)
-        go.write("on\n")
+    nspawn = tmp_path / "systemd-nspawn"
+    nspawn.touch(mode=0o755)
+    machine.console.write_text("of an earlier start")
+
+    def start(script):
+        nspawn.write_text(f"#!/bin/sh\necho begin; read line <go; {script}\n")
+        child, reader = node.start(machine, CONFIG)
+        while machine.console.read_bytes() != b"begin\n":
+            assert reader.poll() is None
+        return child, reader, machine.console
+
+    return start
+
+
+def test_a_console_keeps_its_end_however_much_its_host_writes(started):
+    """It was emptied by the next call of hvlab alone."""
+    child, reader, console = started("seq 100000; echo later")
+    Path("go").write_text("on\n")
+    assert (child.wait(20), reader.wait(20)) == (0, 0)
+    written = console.read_bytes()
+    assert written.endswith(b"\n99999\n100000\nlater\n")
+    assert node.CONSOLE_MOST // 4 < len(written) <= node.CONSOLE_MOST
+
+
+def test_a_host_outlives_what_writes_its_console(started):
+    child, reader, _ = started("echo later && echo still")
+    reader.kill()
+    reader.wait(20)
+    Path("go").write_text("on\n")
     assert child.wait(20) == 0
-    assert machine.console.read_bytes() == b"later\n"
-    node.trim_console(machine)
-    assert machine.console.read_bytes() == b"later\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user")

@@ -12,6 +12,8 @@ import pytest
 from hvlab.ansible.action import hvlab_wheels
 from hvlab.ansible.action.hvlab_wheels import sum_path, whole
 
+PIP_DOWNLOAD = hvlab_wheels.pip_download
+
 
 @pytest.fixture
 def action(monkeypatch, tmp_path):
@@ -154,6 +156,23 @@ def test_hosts_without_gpu_get_the_index_s_own_torch_where_none_is_for_the_cpu(a
     assert "about 3 GB" in tried[2][2][0]
 
 
+def test_wheels_that_name_no_c_library_are_taken(action, monkeypatch, tmp_path):
+    """As torch 2.4.1+cpu, the last one for Python 3.8: linux_x86_64 alone was not asked for."""
+    folder, name = tmp_path / "wheels of torch", "torch-2.4.1+cpu"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / f"{name}-cp38-cp38-linux_x86_64.whl", "w") as wheel:
+        wheel.writestr(
+            f"{name}.dist-info/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 2.4.1+cpu\n"
+        )
+        wheel.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: cp38-cp38-linux_x86_64\n")
+    monkeypatch.setattr(hvlab_wheels, "pip_download", PIP_DOWNLOAD)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    _, args = action.validate_argument_spec()
+    args |= {"requirements": "torch==2.4.1+cpu\n", "python": "3.8", "folder": str(folder)}
+    with tarfile.open(run(action)) as tar:
+        assert tar.getnames() == [f"{name}-cp38-cp38-linux_x86_64.whl"]
+
+
 def test_no_package_comes_from_whichever_of_two_indexes_has_more_of_it(action, monkeypatch):
     """A package that the framework's index alone has could be uploaded to the package index by anybody."""
     calls = []
@@ -204,7 +223,8 @@ To fix this you could try to:
             "WARNING: a folder\nERROR: Cannot install torch==2.14.1+cpu because these package versions have "
             "conflicting dependencies.\nERROR: ResolutionImpossible: for help visit https://pip.pypa.io/\n",
             "ERROR: Cannot install torch==2.14.1+cpu because these package versions have "
-            "conflicting dependencies.\nThe conflict is caused by:\n    The user requested torch==2.14.1+cpu\n"
+            "conflicting dependencies.\nThe conflict is caused by:\n"
+            "    The user requested torch==2.14.1+cpu\n"
             "    The user requested (constraint) torch<=2.13",
         ),
         (
@@ -214,7 +234,8 @@ To fix this you could try to:
         ),
         (
             NO_CONFLICT,
-            "WARNING: Retrying (Retry(total=1)) after connection broken by 'NewConnectionError(\"refused\")': /a/\n"
+            "WARNING: Retrying (Retry(total=1)) after connection broken by "
+            "'NewConnectionError(\"refused\")': /a/\n"
             "ERROR: No matching distribution found for a==3",
             'ERROR: No matching distribution found for a==3\nNewConnectionError("refused")\': /a/',
         ),

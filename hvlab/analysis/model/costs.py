@@ -91,6 +91,11 @@ class Cost:
     inner_s_per_byte: float = 0.0
     slots: int = 1
 
+    @property
+    def bandwidth_gb_per_s(self) -> float | None:
+        """Return 1/beta in GB/s (10^9 bytes); None where the sizes measured do not show it."""
+        return 1e-9 / self.beta_s_per_byte if self.beta_s_per_byte else None
+
     def terms(self, ranks: int, size_bytes: float, *, operations: int = 1) -> CostTerms:
         """Return where the time of so many bytes goes, sent by so many operations."""
         done = ALGORITHMS[self.algorithm](max(1, ranks // self.slots))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -13,6 +13,7 @@ from hvlab.base.answers import mismatch
 from hvlab.base.errors import Problem, report
 from hvlab.base.paths import trust_dir
 from hvlab.lab.facts_shape import Facts
+from hvlab.lab.inventory import Host
 from hvlab.remote.trust import Trust
 from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.preflight import (
@@ -21,6 +22,7 @@ from hvlab.stack.provision.preflight import (
     address_of,
     check,
     check_owner,
+    check_possession,
     lab_hosts,
     missing,
 )
@@ -28,6 +30,8 @@ from hvlab.stack.provision.preflight import (
 _REMEDY = (
     "look at its Python and at /etc/ansible/facts.d there; a host that sends other facts may be taken over"
 )
+
+_SSH_OPTIONS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -55,6 +59,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             *missing(variables["ansible_play_hosts_all"], present),
             *(Problem(name, f"its facts: {wrong}", _REMEDY) for name, wrong in malformed.items() if wrong),
             *check_owner(checked, Trust(lab, trust_dir(lab))),
+            *check_possession(stated(checked, hostvars)),
             *errors,
         ]
         if warnings:
@@ -64,6 +69,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         count = len({(problem.observed, problem.remedy) for problem in problems})
         head = f"preflight found {count} problem{'s' if count > 1 else ''}; nothing was changed."
         return result | {"failed": True, "msg": head, "problems": report(problems)}
+
+
+def stated(checked: Iterable[PreflightHost], hostvars: Mapping[str, Any]) -> Iterator[tuple[Host, str]]:
+    """Yield the hosts that are reached by ssh, as ssh looks their keys up, and the key that each states."""
+    for one in checked:
+        variables, key = hostvars[one.name], one.own.get("ssh_host_key")
+        by_ssh = str(variables.get("ansible_connection", "ssh")).rpartition(".")[2] in ("ssh", "smart")
+        if key and by_ssh:
+            options = {name: variables.get(name) for name in _SSH_OPTIONS}
+            target = str(variables.get("ansible_host") or one.name)
+            yield Host(one.name, target, one.port, None, 1, frozenset(), options), key
 
 
 def as_host(name: str, variables: Mapping[str, Any]) -> PreflightHost:

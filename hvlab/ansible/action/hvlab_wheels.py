@@ -53,8 +53,11 @@ def reason(out: str, err: str) -> str:
 
 
 def platforms(architecture: str) -> list[str]:
-    """Return the names that wheels for Linux on this architecture may have, the newest C library first."""
-    names = [*(f"manylinux_2_{minor}" for minor in GLIBC_MINORS), *OLD_NAMES]
+    """Return the names that wheels for Linux on this architecture may have, the newest C library first.
+
+    `linux` names no C library: so torch's own index has earlier wheels for CPUs.
+    """
+    names = [*(f"manylinux_2_{minor}" for minor in GLIBC_MINORS), *OLD_NAMES, "linux"]
     return [f"{name}_{architecture}" for name in names]
 
 

@@ -14,10 +14,9 @@ from hvlab.base.errors import CheckError, UsageError
 from hvlab.results.formats.launch import Launch, LaunchRow, sorted_items
 from hvlab.results.formats.names import OSU_BY_MESSAGE, PROGRAMS
 from hvlab.results.store import UNKNOWN, Record
-from hvlab.workloads import WORKLOADS, parameters
+from hvlab.workloads import read_back
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.operations import OPERATIONS
-from hvlab.workloads.parameters import COMMON, find
 
 _BACKENDS = {"nccl-tests": "nccl", "osu": "mpi", "training": UNKNOWN}
 # Libraries in OSU's titles.
@@ -98,7 +97,7 @@ def _common(
         hosts=hosts,
         slots_per_host=slots,
         world_size=stated or len(hosts) * slots or None,
-        params=_read_params(params, workload, source.name)
+        params=_stated(params, workload, source.name)
         if isinstance(params, Mapping) and params
         else _known({"device": launch.device, "iterations": launch.iterations, **launch.settings}),
         repeat=1,
@@ -236,22 +235,12 @@ def _scaled(launch: Launch, common: Record) -> Launch:
     return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
 
 
-def _read_params(params: Mapping[str, Any], workload: str, file: str) -> dict[str, Any]:
-    """Return the parameters that a file states, each as its own reader takes it.
-
-    Texts stay: other tools have other names.
-    """
-    known = {name: value for name, value in params.items() if name != "size_bytes"}
-    items = parameters(workload) if workload in WORKLOADS else COMMON
-    for name, value in known.items():
-        item = find(name, items)
-        if item is None or value is None or (item.kind == "text" and isinstance(value, str)):
-            continue
-        try:
-            known[name] = item.read(value)
-        except UsageError as error:
-            raise CheckError(f"{file}: {error}", remedy=f"correct {name} in the file") from error
-    return known
+def _stated(params: Mapping[str, Any], workload: str, file: str) -> dict[str, Any]:
+    """Return the parameters that a file states, but for the size, which each row has."""
+    try:
+        return read_back(workload, {name: value for name, value in params.items() if name != "size_bytes"})
+    except UsageError as error:
+        raise CheckError(f"{file}: {error}", remedy="correct it in the file") from error
 
 
 def _text(value: object) -> str | None:

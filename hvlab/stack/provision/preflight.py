@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import shlex
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 from hvlab.base.errors import Problem
+from hvlab.lab.inventory import Host
 from hvlab.lab.inventory_rules import valid_name
+from hvlab.remote.known_hosts import entry_name, known_hosts_files, unknown_keys
+from hvlab.remote.ssh_keys import fingerprint
 from hvlab.remote.trust import Trust
 from hvlab.stack.resolver import catalogue
 from hvlab.stack.resolver.facts import HostFacts, supported_systems, system_of
@@ -304,6 +308,20 @@ def check_shared_keys(hosts: list[PreflightHost]) -> Iterator[Problem]:
         if len(names) > 1:
             remedy = "make new ones on all but one: rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd"
             yield Problem(", ".join(names), "they have the same ssh host key", remedy)
+
+
+def check_possession(stated: Iterable[tuple[Host, str]]) -> Iterator[Problem]:
+    """Yield hosts that state a host key other than ssh knows them by: nothing shows that it is theirs."""
+    for host, key, known in unknown_keys(stated):
+        files = known_hosts_files(host)
+        forget = shlex.join(["ssh-keygen", "-R", entry_name(host), "-f", str(files[0])])
+        yield Problem(
+            host.name,
+            f"it states the host key {fingerprint(key)}, but ssh knows it by {', '.join(known)} "
+            f"({', '.join(map(str, files))})",
+            f"if you gave it a new key, restart its sshd, `{forget}`, and run this again, which says how to "
+            "record it; else the host may be taken over",
+        )
 
 
 def check_gcc(hosts: list[PreflightHost]) -> Iterator[Problem]:
