@@ -80,6 +80,6 @@ def report(problems: Iterable[Problem], *, indent: str = "") -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error of a name that is not among those known, with the nearest one."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return UsageError(f"unknown {what} {name!r}", remedy=f"{hint}there are {', '.join(names) or 'none'}")

@@ -82,7 +82,7 @@ def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = 
     Raises UsageError.
     """
     numbers: list[int | str] = []
-    for part in [part.strip() for part in text.split(",") if part.strip()]:
+    for part in [part.strip() for part in text.lower().split(",") if part.strip()]:
         if part == ALL:
             numbers += counts(most)
         elif part in words:

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from hvlab import __version__
-from hvlab.base.errors import HvlabError
+from hvlab.base.errors import HvlabError, unknown
 from hvlab.cli import interruption
 
 VERBS = {
@@ -51,6 +51,14 @@ class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0].lower()
+        if name not in VERBS and not name.startswith("-"):
+            raise unknown("command", args[0], VERBS)
+        return super().resolve_command(ctx, [name, *args[1:]])
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
@@ -68,7 +76,15 @@ class _Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+# Names are taken in any case.
+_SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 110,
+    "token_normalize_func": str.lower,
+}
+
+
+@click.command(cls=_Verbs, context_settings=_SETTINGS)
 @click.version_option(__version__, prog_name="hvlab")
 def cli() -> None:
     """From bare hosts to a measured, documented Horovod cluster."""
@@ -84,6 +100,8 @@ def run(arguments: list[str]) -> int:
     os.umask(os.umask(0o077) | 0o022)
     try:
         with interruption.handled():
+            if arguments and arguments[0].lower() == "help":
+                arguments = [*arguments[1:], "--help"]
             result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)
             sys.stdout.flush()
     except HvlabError as error:

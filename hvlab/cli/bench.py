@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +24,8 @@ from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_export, bench_output, candidates, options
 from hvlab.cli.groups import GroupedCommand
-from hvlab.lab.backends import BACKENDS, FRAMEWORKS, LAUNCHERS
+from hvlab.lab import slurm_job
+from hvlab.lab.backends import BACKENDS, LAUNCHERS, LIBRARIES
 from hvlab.lab.inventory import Lab, load
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
@@ -30,12 +33,33 @@ from hvlab.vlab import limits
 from hvlab.workloads import WORKLOADS
 
 # Every one of them is a value in a mapping of its own: `--set sizes=1M`.
-SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
+SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data", "framework")
 # What --resume can be combined with: where the run is, and the output format.
-_WITH_RESUME = ("inventory", "limit", "here", "python", "resume", "folder", "output_format", "dry_run")
+_WITH_RESUME = (
+    "inventory",
+    "limit",
+    "here",
+    "python",
+    "resume",
+    "folder",
+    "output_format",
+    "dry_run",
+    "verbose",
+)
 # And --against: what B changes, and how much is measured.
 _WITH_AGAINST = (
-    *("inventory", "limit", "here", "python", "against", "folder", "output_format", "dry_run", "restart"),
+    *(
+        "inventory",
+        "limit",
+        "here",
+        "python",
+        "against",
+        "folder",
+        "output_format",
+        "dry_run",
+        "verbose",
+        "restart",
+    ),
     "queue_limit",
     *("sets", "settings", *SHORT, "no_cuda", "backend", "launcher", "repeats", "time_limit"),
 )
@@ -46,12 +70,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Bench(GroupedCommand):
     groups = {
         "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
-        "What": ("workload", "backend", "framework", "suite", "ab", "against", "resume"),
+        "What": ("workload", "backend", "library", "suite", "ab", "against", "resume"),
         "Your own training": ("copy", "pattern", "unit"),
         "Parameters": ("sets", "settings", *SHORT, "no_cuda"),
         "How": (
             *("repeats", "time_limit", "timeout", "launcher", "queue_limit"),
-            *("container", "ssh_port", "container_options", "dry_run", "export", "output", "restart"),
+            *(
+                "container",
+                "ssh_port",
+                "container_options",
+                "dry_run",
+                "verbose",
+                "export",
+                "output",
+                "restart",
+            ),
         ),
         "Results": ("folder", "output_format"),
     }
@@ -101,9 +134,9 @@ def _short(name: str) -> Callable[[F], F]:
     "Default: all of Horovod's that can run.",
 )
 @click.option(
-    "--framework",
+    "--library",
     metavar="NAME,...",
-    shell_complete=candidates.words(FRAMEWORKS),
+    shell_complete=candidates.words(LIBRARIES),
     help="Who averages gradients: horovod, ddp (torch's own DistributedDataParallel), or both. "
     "Default: horovod.",
 )
@@ -154,6 +187,7 @@ def _short(name: str) -> Callable[[F], F]:
 @_short("batch")
 @_short("compression")
 @_short("data")
+@_short("framework")
 @click.option(
     "--copy",
     multiple=True,
@@ -218,7 +252,13 @@ def _short(name: str) -> Callable[[F], F]:
     help="A further option for docker run, such as --volume=/data:/data, or with pyxis for srun, such as "
     "--container-mounts=/data:/data. May be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Print every command line; contact no host and run nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the cases and the time they take; contact no host and run nothing. With --here it works "
+    "outside of a job, too: add --hosts and --slots.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: also print every command line.")
 @click.option(
     "--export",
     type=click.Choice(manifests.KINDS),
@@ -246,6 +286,7 @@ def command(
     python: str | None,
     resume: str | None,
     dry_run: bool,
+    verbose: bool,
     export: str | None,
     output: Path,
     folder: Path | None,
@@ -260,6 +301,8 @@ def command(
     """
     given = {name for name in context.params if _explicit(context, name)}
     short = {name: value for name in SHORT if (value := values.pop(name)) is not None}
+    if str(short.get("framework")).lower() in LIBRARIES:
+        raise UsageError("--framework is torch or tensorflow", remedy=f"write --library {short['framework']}")
     request = BenchRequest(**values, short=short)
     if resume is not None and not given <= set(_WITH_RESUME):
         raise UsageError(
@@ -291,7 +334,7 @@ def command(
     else:
         run, schedule = resumed(store, resume, lab)
     held = limits.held(lab.name) if any(host.virtual for host in lab.hosts) else {}
-    bench_output.infeasible(schedule.infeasible, whole=dry_run)
+    bench_output.infeasible(schedule.infeasible, whole=verbose)
     bench_output.oversubscribed(schedule, held)
     if not schedule.cases:
         raise UsageError("every case is infeasible", remedy=_advice(lab))
@@ -299,7 +342,7 @@ def command(
         bench_export.write(schedule, output)
         return 0
     if dry_run:
-        _dry_run(schedule, store, output_format)
+        _dry_run(schedule, store, output_format, verbose=verbose)
         return 0
     limits.keep_off(held.values())
     return _measure(schedule, store, output_format, restart=restart, run=run)
@@ -318,11 +361,26 @@ def _job(
             f"--{', --'.join(name.replace('_', '-') for name in others)}",
             remedy="leave that out; ask Slurm for other hosts, or choose with --hosts",
         )
+    if "dry_run" in given and not earlier and not os.environ.get("SLURM_JOB_ID"):
+        return nullcontext(_planned(request, python))
     image, own = request.container, request.container_options
     if earlier:
         asked = store.spec(store.run(earlier).run_id)[1]
         image, own = asked.get("container"), tuple(asked.get("container_options") or ())
     return here.lab(python, image=image, options=own)
+
+
+def _planned(request: BenchRequest, python: str | None) -> Lab:
+    """Return the hosts that a Slurm job might have, for a dry run outside of one."""
+    counts = [re.findall(r"\d+", text or "") for text in (request.hosts, request.slots)]
+    if not all(counts):
+        raise UsageError(
+            "this is no Slurm job, so --dry-run cannot know its hosts", remedy="add --hosts 64 --slots 8"
+        )
+    hosts, slots = (max(map(int, numbers)) for numbers in counts)
+    kind = "without GPUs" if request.no_cuda else f"with {slots} GPUs each (--no-cuda: without)"
+    click.echo(f"planned for a Slurm job of {hosts} hosts {kind}", err=True)
+    return slurm_job.planned(hosts, slots, gpu=not request.no_cuda, python=python)
 
 
 def _lab(inventory: Path, limit: str | None, *, prefetch: bool) -> Lab:
@@ -348,19 +406,20 @@ def _options(context: click.Context, given: set[str]) -> str:
     return ", ".join(names)
 
 
-def _dry_run(schedule: Schedule, store: Store, output_format: str) -> None:
-    """Print the commands, and how long they take; with auto those that are needed whatever comes."""
-    if not schedule.spec.auto:
-        expected = estimate(schedule.cases, store)
-        bench_output.dry_run(schedule, output_format, seconds=expected.seconds)
-        click.echo(expected.text, err=True)
-        return
-    from hvlab.bench import looks, measure  # noqa: PLC0415 - they load slowly
+def _dry_run(schedule: Schedule, store: Store, output_format: str, *, verbose: bool) -> None:
+    """Print how long it takes and the cases; with auto those that are needed whatever comes."""
+    text = estimate(schedule.cases, store).text
+    if schedule.spec.auto:
+        from hvlab.bench import looks, measure  # noqa: PLC0415 - they load slowly
 
-    cases = looks.first(schedule.cases, schedule.spec)
-    seconds = estimate(cases, store).seconds
-    bench_output.dry_run(replace(schedule, cases=cases), output_format, seconds=seconds)
-    click.echo(measure.expected(schedule, cases, store), err=True)
+        cases = looks.first(schedule.cases, schedule.spec)
+        text = measure.expected(schedule, cases, store)
+        schedule = replace(schedule, cases=cases)
+    click.echo(text, err=True)
+    if output_format == "table":
+        bench_output.plan(schedule, store)
+    if verbose or output_format != "table":
+        bench_output.commands(schedule, output_format, seconds=estimate(schedule.cases, store).seconds)
 
 
 def _advice(lab: Lab) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 Rows = Sequence[tuple[str, str]]
+# Whether a command line has ``--``, in the context's meta.
+AFTER_DASHES = "hvlab.after-dashes"
 
 
 class GroupedCommand(click.Command):
@@ -17,6 +19,11 @@ class GroupedCommand(click.Command):
 
     groups: Mapping[str, Sequence[str]] = {}
     notes: Sequence[Callable[[], tuple[str, Rows]]] = ()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note whether words of a command of the user's are marked as such."""
+        ctx.meta[AFTER_DASHES] = "--" in args
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under their headings."""

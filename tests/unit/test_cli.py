@@ -49,7 +49,21 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_a_dry_run_prints_lines_and_touches_nothing(inventory, tmp_path, capsys):
     assert (
-        run(["bench", "-i", inventory, "--backend", "gloo", "--hosts", "1,2", "--slots", "1", "--dry-run"])
+        run(
+            [
+                "bench",
+                "-i",
+                inventory,
+                "--backend",
+                "gloo",
+                "--hosts",
+                "1,2",
+                "--slots",
+                "1",
+                "--dry-run",
+                "-v",
+            ]
+        )
         == 0
     )
     lines = capsys.readouterr().out.splitlines()
@@ -57,7 +71,7 @@ def test_a_dry_run_prints_lines_and_touches_nothing(inventory, tmp_path, capsys)
         "# allreduce-gloo-1x1-r1",
         "# allreduce-gloo-2x1-r1",
     ]
-    assert "/opt/hvlab/horovod/cpu/bin/horovodrun" in shlex.split(lines[3])
+    assert "/opt/hvlab/horovod/cpu/bin/horovodrun" in shlex.split(lines[-1])
     assert not (tmp_path / "results").exists()
 
 
@@ -88,7 +102,7 @@ def secret(inventory, monkeypatch):
 
 @pytest.mark.parametrize("shown", ["table", "json", "csv"])
 def test_a_dry_run_prints_no_secret(secret, inventory, capsys, shown):
-    assert run(["bench", "-i", inventory, *WITH_SECRETS, "--dry-run", "--format", shown]) == 0
+    assert run(["bench", "-i", inventory, *WITH_SECRETS, "--dry-run", "-v", "--format", shown]) == 0
     out = capsys.readouterr().out
     assert not [text for text in SECRETS if text in out]
     assert "HF_TOKEN" in out
@@ -154,10 +168,18 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--set", "dtype"], ["--set dtype: no value", "--set dtype=VALUE"]),
         (["--set", "dtype=int9"], ["unknown value of dtype 'int9'", "did you mean"]),
         (["--iterations", "0"], ["iterations=0: not a whole number of 1 or more"]),
-        (["--compression", "fp16"], ["unknown parameter of allreduce (--set) 'compression'"]),
+        (["--compression", "fp16"], ["a parameter of trainings", "not of allreduce", "add --workload mnist"]),
+        (["--op", "sum", "--workload", "mnist"], ["a parameter of allreduce", "add --workload allreduce"]),
         (["--suite", "lab6"], ["unknown suite 'lab6'", "full, horovod-or-ddp, lab4, lab7, quick"]),
-        (["--framework", "tensorflow"], ["unknown framework 'tensorflow'", "horovod, ddp"]),
-        (["--framework", "ddp", "--backend", "ccl"], ["torch has nothing like ccl"]),
+        (["--library", "tensorflow"], ["unknown library 'tensorflow'", "horovod, ddp"]),
+        (["--library", "ddp", "--backend", "ccl"], ["torch has nothing like ccl"]),
+        (["--framework", "ddp"], ["--framework is torch or tensorflow", "write --library ddp"]),
+        (["lab7"], ["lab7 is the name of a suite", "write --suite lab7"]),
+        (["LAB8"], ["LAB8 is no file and no program", "write --suite lab7"]),
+        (["NCCL"], ["NCCL is the name of a backend", "write --backend nccl"]),
+        (["mnist", "--hosts", "1"], ["write --workload mnist"]),
+        (["ddp"], ["write --library ddp"]),
+        (["nosuch", "x"], ["nosuch is no file and no program", "`hvlab bench -- nosuch ...`"]),
         (["--workload", "command"], ["has no command", "-- python train.py"]),
         (["--pattern", "x"], ["--workload command"]),
         (["--workload", "mnist", "--", "python"], ["a command belongs to --workload command"]),
@@ -179,6 +201,50 @@ def test_wrong_usage_is_exit_code_2_and_nothing_on_stdout(inventory, capsys, tmp
     for text in told:
         assert text in printed.err
     assert not (tmp_path / "results").exists()
+
+
+def test_a_word_that_is_a_program_or_after_dashes_is_run(inventory, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train").write_text("")
+    for words in (["true"], ["./train"], ["--", "mnist"], ["--", "nosuch"]):
+        assert run(["bench", "-i", inventory, "--hosts", "1", "--slots", "1", "--dry-run", *words]) == 0
+        assert f"command={words[-1]}" in capsys.readouterr().out
+
+
+def test_a_dry_run_is_a_table_with_the_time(inventory, capsys):
+    words = ["--workload", "mnist", "--backend", "MPI,Gloo", "--compression", "FP16,none", "--repeats", "2"]
+    assert run(["bench", "-i", inventory, "--dry-run", *words]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith("48 cases, about ")
+    assert "1x1, 1x2, 2x1, 2x2, 3x1, 3x2" in printed.out
+    assert "compression=none,fp16" in printed.out
+    assert "mpirun -np" not in printed.out
+
+
+def test_a_dry_run_needs_no_slurm_job(capsys, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    words = ["bench", "--here", "--suite", "lab7", "--repeats", "1", "--dry-run"]
+    assert run(words) == 2
+    assert "add --hosts 64 --slots 8" in capsys.readouterr().err
+    assert run([*words, "--hosts", "8,64", "--slots", "8", "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    found = {row["case_id"]: row["argv"] for row in json.loads(printed.out)}
+    assert "planned for a Slurm job of 64 hosts with 8 GPUs each" in printed.err
+    assert {"allreduce-nccl-srun-64x8-r1", "mnist-gloo-srun-8x8-r1"} < set(found)
+    assert "--gres=gpu:8" in found["allreduce-nccl-srun-64x8-r1"]
+    assert run([*words, "--hosts", "8", "--slots", "8", "--no-cuda", "--format", "json"]) == 0
+    assert "nccl" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["help", "bench"], ["HELP", "Bench"], ["bench", "--help"]])
+def test_help_is_a_word_too(words, capsys):
+    assert run(words) == 0
+    assert capsys.readouterr().out.startswith("Usage: hvlab bench")
+
+
+def test_a_wrong_verb_is_told_the_nearest(capsys):
+    assert run(["bnech"]) == 2
+    assert "did you mean bench?" in capsys.readouterr().err
 
 
 def dry(inventory, capsys, *words):
@@ -204,8 +270,8 @@ def test_parameters_make_cases(inventory, capsys):
 
 def test_ddp_beside_horovod(inventory, capsys):
     places = ("--hosts", "2", "--slots", "1")
-    assert dry(inventory, capsys, "--framework", "ddp", *places)[0] == ["allreduce-ddp-gloo-2x1-r1"]
-    both, _ = dry(inventory, capsys, "--framework", "horovod,ddp", "--backend", "gloo", *places)
+    assert dry(inventory, capsys, "--library", "ddp", *places)[0] == ["allreduce-ddp-gloo-2x1-r1"]
+    both, _ = dry(inventory, capsys, "--library", "horovod,ddp", "--backend", "gloo", *places)
     assert both == ["allreduce-ddp-gloo-2x1-r1", "allreduce-gloo-2x1-r1"]
     found, told = dry(inventory, capsys, "--suite", "horovod-or-ddp", "--repeats", "1", "--hosts", "2")
     names = ("ddp-gloo", "gloo", "mpi")
@@ -235,7 +301,9 @@ def test_a_suite_with_everything_that_is_left_out(inventory, capsys):
     found, told = dry(inventory, capsys, "--suite", "lab7", "--repeats", "1", "--workload", "rnn")
     assert len(found) == 12
     reason = "backend nccl needs an NVIDIA GPU, and these hosts have none: n1, n2, n3"
+    assert told.splitlines() == [f"infeasible: 4 cases, rnn-nccl-1x1-r1 to rnn-nccl-3x1-r1: {reason}"]
     places = ("1x1", "1x2", "2x1", "3x1")
+    found, told = dry(inventory, capsys, "--suite", "LAB7", "--repeats", "1", "--workload", "RNN", "-v")
     assert told.splitlines() == [f"infeasible: rnn-nccl-{place}-r1: {reason}" for place in places]
 
 
@@ -422,8 +490,10 @@ def test_in_a_lab_of_slurm_it_starts_the_ranks_unless_another_launcher_is_asked_
         "hvlab.cli.bench.load", lambda path, limit: replace(there, vars={**there.vars, "lab_slurm": True})
     )
     words = ["bench", "-i", inventory, "--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", "--dry-run"]
+    words.append("-v")
     assert run(words) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.partition("# ")[1:]
+    lines = "".join(lines).splitlines()
     assert lines[0] == "# n1, before the first case"
     assert lines[1].startswith("salloc --no-shell --job-name=hvlab-RUN --partition=hvlab --nodes=2 ")
     assert sorted(line for line in lines[2:] if line.startswith("#")) == [
