@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 
@@ -75,6 +75,15 @@ def report(problems: Iterable[Problem], *, indent: str = "") -> str:
     for (observed, remedy), names in hosts.items():
         lines += [f"{indent}{', '.join(dict.fromkeys(names))}: {observed}", f"{indent}  what to do: {remedy}"]
     return "\n".join(lines)
+
+
+# What to do about hosts that do not answer.
+LEAVE_OUT = "bring them back, or leave them out with -l"
+
+
+def unusable(hosts: Collection[str], every: int) -> str:
+    """Return the words for hosts that do not answer, or refuse us, out of how many."""
+    return f"{len(hosts)} of {every} host{'s' * (every != 1)} cannot be used"
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:

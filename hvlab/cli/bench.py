@@ -68,11 +68,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Bench(GroupedCommand):
+    brief = (
+        *("inventory", "limit", "here", "hosts", "slots"),
+        *("suite", "workload", "backend", "library", "sets", "no_cuda", "ab", "against", "resume"),
+        *("repeats", "timeout", "dry_run", "restart", "folder", "output_format"),
+    )
     groups = {
         "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
-        "What": ("workload", "backend", "library", "suite", "ab", "against", "resume"),
+        "What": ("suite", "workload", "backend", "library", "sets", "no_cuda", "ab", "against", "resume"),
         "Your own training": ("copy", "pattern", "unit"),
-        "Parameters": ("sets", "settings", *SHORT, "no_cuda"),
+        "Parameters": ("settings", *SHORT),
         "How": (
             *("repeats", "time_limit", "timeout", "launcher", "queue_limit"),
             *(
@@ -85,8 +90,8 @@ class _Bench(GroupedCommand):
                 "output",
                 "restart",
             ),
+            *("folder", "output_format"),
         ),
-        "Results": ("folder", "output_format"),
     }
     notes = (
         lambda: ("Suites", [(name, suite.load(name).about) for name in suite.NAMES]),
@@ -107,7 +112,7 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option(
     "--here",
     is_flag=True,
-    help="The hosts of the Slurm job that hvlab runs in, instead of an inventory: no root, no ssh, no keys.",
+    help="Use this Slurm job's hosts, without root or ssh.",
 )
 @click.option(
     "--python",
@@ -117,61 +122,64 @@ def _short(name: str) -> Callable[[F], F]:
 )
 @click.option(
     "--hosts",
-    help="Numbers of hosts: 1,2,3 or all. each: every host alone. pairs: the first host with each "
-    "other host. pairs:all: every two hosts. Default: 1 to N; with more than 4 hosts, the powers of two "
-    "and N.",
+    metavar="N,...",
+    help="Numbers of hosts: 1,2,3, all, each or pairs. With each, every host alone; with pairs, the first "
+    "with each other one; with pairs:all, every two hosts. Default: 1 to N; with more than 4 hosts, the "
+    "powers of two and N.",
 )
-@click.option("--slots", help="Numbers of ranks per host: 1,2 or all. Default: 1 and lab_slots.")
+@click.option(
+    "--slots", metavar="N,...", help="Numbers of ranks per host: 1,2 or all. Default: 1 and lab_slots."
+)
 @click.option(
     "--workload",
     shell_complete=candidates.words(WORKLOADS),
-    help="What to measure; separate several with commas. Default: allreduce.",
+    metavar="NAME,...",
+    help=f"{', '.join(WORKLOADS)}. Default: allreduce.",
 )
 @click.option(
     "--backend",
     shell_complete=candidates.words(BACKENDS),
-    help="mpi, gloo, nccl, ccl; those of DDP, ddp-gloo, ddp-nccl, ddp-mpi; or serial (one process alone). "
-    "Default: all of Horovod's that can run.",
+    metavar="NAME,...",
+    help=f"{', '.join(BACKENDS)}. Default: all of Horovod's that can run. serial is one process alone.",
 )
 @click.option(
     "--library",
     metavar="NAME,...",
     shell_complete=candidates.words(LIBRARIES),
-    help="Who averages gradients: horovod, ddp (torch's own DistributedDataParallel), or both. "
-    "Default: horovod.",
+    help="horovod, ddp (torch's own), or both: who averages gradients. Default: horovod.",
 )
 @click.option(
     "--suite",
     metavar="NAME|FILE.yml",
     shell_complete=candidates.suites,
-    help="What to measure, from a file; other options override it.",
+    help=f"{', '.join(suite.NAMES)}, or a file. Says what to measure; other options override it.",
 )
 @click.option(
     "--ab",
     nargs=2,
     metavar="A B",
-    help="Measure each case with A and with B in turn, and decide which is faster. Each is settings "
+    help="Measure A and B in turn, and decide which is faster. Each is settings "
     "separated by spaces: parameters, backend=, launcher=, environment variables; '' changes nothing.",
 )
 @click.option(
     "--against",
     metavar="RUN",
     shell_complete=candidates.runs,
-    help="Measure the cases of RUN in turn as they were (A) and with what --set, --backend and --launcher "
-    "change (B), and decide; exit code 1 where B is slower.",
+    help="Measure RUN again beside what is changed, and decide. A is RUN as it was, B what --set, --backend "
+    "and --launcher change; exit code 1 where B is slower.",
 )
 @click.option(
     "--resume",
     metavar="RUN",
     shell_complete=candidates.runs,
-    help="Resume RUN with the options it was started with.",
+    help="Resume RUN, last or last~1, with its own options.",
 )
 @click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="NAME=VALUE,...",
-    help="Set a parameter; each of several values makes its own cases. May be repeated.",
+    help="Set a parameter, such as sizes=1K,1M. Each of several values makes its own cases. May be repeated.",
 )
 @click.option(
     "--settings",
@@ -207,7 +215,7 @@ def _short(name: str) -> Callable[[F], F]:
     "--repeats",
     type=options.RepeatsType(),
     metavar="N|auto",
-    help="How many times each case is run, each time in a different order. auto: 6, then up to 16 of those "
+    help="How many times each case is run. The order differs each time. auto: 6, then up to 16 of those "
     "whose comparison is still open. Default: 1; with --ab and --against auto.",
 )
 @click.option(
@@ -215,9 +223,11 @@ def _short(name: str) -> Callable[[F], F]:
     type=options.TimeType(),
     metavar="TIME",
     default=0,
-    help="With --repeats auto: start no more repeats after this time (90s, 20m, 2h); the run can be resumed.",
+    help="With --repeats auto: start no repeats after this time. As in 90s, 20m, 2h; the run can be resumed.",
 )
-@click.option("--timeout", type=click.IntRange(1), help="Time limit of a case, in seconds. Default: 900.")
+@click.option(
+    "--timeout", type=options.TimeType(), metavar="TIME", help="Time limit of a case. Default: 15m."
+)
 @click.option(
     "--launcher",
     type=click.Choice(LAUNCHERS),
@@ -255,8 +265,8 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print the cases and the time they take; contact no host and run nothing. With --here it works "
-    "outside of a job, too: add --hosts and --slots.",
+    help="Print the cases and the time they take; contact no host. With --here it works outside of a job, "
+    "too: add --hosts and --slots.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="With --dry-run: also print every command line.")
 @click.option(
@@ -294,10 +304,15 @@ def command(
     output_format: str,
     **values: Any,
 ) -> int:
-    """Run benchmarks on the hosts; print the results and store them.
+    """\b
+    hvlab bench --suite lab7 --dry-run          # what it takes, and how long
+    hvlab bench --workload mnist,rnn --backend mpi,gloo --repeats 5
+    hvlab bench --here --suite quick            # in a Slurm job
+    hvlab bench --ab fusion_threshold=1M fusion_threshold=64M
+    hvlab bench -- python train.py              # a training of your own
 
-    Each case is one launch. Infeasible cases are listed with the reason. To resume an interrupted run,
-    run the same command again. COMMAND is a training of your own, which every rank runs.
+    Run benchmarks on the hosts; print and store the results. The same command resumes an interrupted run.
+    COMMAND is a training of your own, which every rank runs.
     """
     given = {name for name in context.params if _explicit(context, name)}
     short = {name: value for name in SHORT if (value := values.pop(name)) is not None}

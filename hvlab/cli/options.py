@@ -18,6 +18,7 @@ from hvlab.cli.groups import AFTER_DASHES
 from hvlab.lab.backends import BACKENDS, LIBRARIES
 from hvlab.workloads import WORKLOADS
 
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # What people write without its option.
 _NAMES = {"--suite": suite.NAMES, "--workload": WORKLOADS, "--backend": BACKENDS, "--library": LIBRARIES}
 
@@ -40,7 +41,7 @@ limit = click.option(
 
 
 def _refuse_names(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> Any:
-    """Refuse a first word that is the name of something to measure, or no program; after ``--`` all are taken."""
+    """Refuse a first word that is a name of what to measure, or no program; after ``--`` all are taken."""
     if not words or context.meta.get(AFTER_DASHES):
         return words
     own = {option for item in context.command.params for option in item.opts}
@@ -103,16 +104,22 @@ class RepeatsType(click.ParamType[int]):
         return int(click.IntRange(1, suite.MOST_REPEATS).convert(value, param, ctx))
 
 
-class TimeType(click.ParamType[int]):
-    """A time such as 90s, 20m or 2h, in seconds."""
+class TimeType(click.ParamType[float]):
+    """A time such as 90s, 20m, 2h or 7d, in seconds; a bare number is in ``unit``, one of the letters."""
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def __init__(self, least: float = 1, most: float = 10**9, unit: str = "s") -> None:
+        self._least, self._most, self._unit = least, most, unit
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds."""
-        if isinstance(value, int):
+        if isinstance(value, int | float):
             return value
-        match = re.fullmatch(r"([1-9]\d*)([smh]?)", str(value).strip())
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhd]?)", str(value).strip().lower())
         if match is None:
             self.fail(f"{value} is no time such as 90s, 20m or 2h", param, ctx)
-        return int(match[1]) * {"s": 1, "": 1, "m": 60, "h": 3600}[match[2]]
+        seconds = float(match[1]) * _SECONDS[match[2] or self._unit]
+        if not self._least <= seconds <= self._most:
+            self.fail(f"{value} is not from {self._least:g} to {self._most:g} seconds", param, ctx)
+        return round(seconds) if self._least >= 1 else seconds

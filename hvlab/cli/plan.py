@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hvlab.base.errors import InventoryError, UsageError
+from hvlab.base.errors import InventoryError, UnreachableError, UsageError
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
@@ -67,7 +67,13 @@ def command(
     written: Path | None,
     write_lock: bool,
 ) -> int:
-    """Choose one version of every component for every host: driver, CUDA, cuDNN, NCCL, Open MPI, torch, ...
+    """\b
+    hvlab plan                                  # ask the hosts of inventory/lab
+    hvlab plan --explain
+    hvlab plan --what-if torch=2.4.1
+    hvlab plan --facts facts.json               # contact no host
+
+    Choose one version of every component for every host: driver, CUDA, cuDNN, NCCL, Open MPI, torch, ...
 
     The choice follows from the inventory's pins and the hosts' facts. Nothing is changed. If no versions
     fit together, the conflicting pins and facts are named, with what would resolve the conflict, and the
@@ -120,7 +126,11 @@ def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
     from hvlab.remote import facts as gather  # noqa: PLC0415 - it loads slowly, and recorded facts do not need it
 
     lab = inventories.load(inventory, limit=limit)
-    gathered = gather.facts(lab)
+    try:
+        gathered = gather.facts(lab)
+    except UnreachableError as error:
+        error.remedy = "correct that, leave hosts out with -l, or plan from recorded facts: --facts FILE"
+        raise
     return [
         request(resolver_facts.from_ansible(host.name, gathered[host.name]), host.vars, gpu=host.gpu)
         for host in lab.hosts

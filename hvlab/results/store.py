@@ -22,7 +22,7 @@ from pydantic import Field
 
 from hvlab.base import answers
 from hvlab.base.answers.shapes import Count, HostAnswer
-from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.errors import HvlabError, UsageError, some
 from hvlab.base.files import make_folder
 from hvlab.base.masking import masked, masked_json
 from hvlab.base.paths import refuse_links
@@ -60,6 +60,7 @@ SCHEMA = len(MIGRATIONS)
 
 
 # Run ids, which are names of folders: a foreign store must not choose where reports are written.
+_LAST = re.compile(r"last(?:~(\d{1,9}))?", re.IGNORECASE)
 RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 # The launcher of figures that were imported.
 UNKNOWN = "unknown"
@@ -247,16 +248,29 @@ class Store:
             ]
 
     def run(self, run_id: str | None = None) -> Run:
-        """Return one run, by default the last. Raises UsageError where there is none."""
+        """Return one run by its id, a part of it that no other has, ``last`` (the default), ``last~1``, ...
+
+        Raises UsageError where there is none, or several.
+        """
         runs = self.runs()
         if not runs:
             raise UsageError(f"there are no results in {self.folder}", remedy="run `hvlab bench` first")
-        if run_id is None:
-            return runs[-1]
-        for run in runs:
-            if run.run_id == run_id:
-                return run
         names = [run.run_id for run in runs]
+        if run_id in names:
+            return runs[names.index(run_id)]
+        if match := _LAST.fullmatch(run_id := run_id or "last"):
+            back = int(match[1] or 0)
+            if back < len(runs):
+                return runs[-1 - back]
+            raise UsageError(f"there is no run {run_id}", remedy=f"{self.folder} has {len(runs)}")
+        fitting = [run for run in runs if run_id.lower() in run.run_id.lower()]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise UsageError(
+                f"{len(fitting)} runs have {run_id!r} in their id",
+                remedy=f"write more of it: {some(run.run_id for run in fitting)}",
+            )
         near = difflib.get_close_matches(run_id, names, n=3, cutoff=0.5) or names[-3:]
         raise UsageError(f"there is no run {run_id!r}", remedy=f"near ones: {', '.join(near)}")
 

@@ -1,4 +1,4 @@
-"""What lies unused on hosts: what may go, what stays, and what `hvlab clean --hosts` makes of it."""
+"""What lies unused on hosts: what may go, what stays, and what `hvlab clean --on-hosts` makes of it."""
 
 import base64
 import importlib.util
@@ -202,7 +202,7 @@ def hosts(monkeypatch, tmp_path):
 
 
 def shown(capsys, *words: str) -> tuple[int, str, str]:
-    return cli.run(["clean", "--hosts", *words]), *capsys.readouterr()
+    return cli.run(["clean", "--on-hosts", *words]), *capsys.readouterr()
 
 
 def test_a_run_that_one_host_is_at_goes_nowhere(hosts):

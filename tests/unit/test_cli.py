@@ -1,6 +1,7 @@
 """The command line of bench and results: what is printed where, and the exit codes."""
 
 import csv
+import inspect
 import io
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 from docs.generate import commands
 from hvlab.bench import suite
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import cli, run
+from hvlab.cli import bench, cli, run
 from hvlab.lab.inventory import load
 from hvlab.results.store import FIELDS, Store
 from hvlab.workloads import WORKLOADS, parameters
@@ -319,14 +320,47 @@ def test_no_data_is_made_ready_for_a_dry_run(inventory, capsys, tmp_path, monkey
 def test_summaries_of_commands_fit_a_line_of_80_columns(group, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     run([*group.split()[1:], "--help"])
-    for line in capsys.readouterr().out.partition("Commands:")[2].splitlines():
+    heading = "Set up, and clean up:" if group == "hvlab" else "Commands:"
+    for line in capsys.readouterr().out.partition(heading)[2].splitlines():
         assert len(line) <= 80
         assert "..." not in line
         assert not line.startswith("    "), f"{group}: a summary goes on in a second line: {line}"
 
 
-def test_the_help_tells_every_parameter_and_every_suite(capsys):
+def test_the_help_of_bench_fits_two_screens(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
     assert run(["bench", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 48
+    assert max(map(len, lines)) <= 80
+    assert run(["bench", "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    for option in [name for item in bench.command.params for name in item.opts if name.startswith("--")]:
+        assert option in whole
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [pair[:2] for pair in commands(cli, "hvlab") if len(pair[0].split()) <= 2]
+)
+def test_the_help_of_each_verb_begins_with_commands_that_can_be_run(name, command, monkeypatch, tmp_path):
+    shown = inspect.cleandoc(command.help).removeprefix("\b\n").partition("\n\n")[0].splitlines()
+    examples = [
+        line.partition("hvlab ")[2].partition("  #")[0].partition(" |")[0].rstrip(')" ')
+        for line in shown
+        if "hvlab " in line
+    ]
+    assert examples, f"{name} has no examples"
+    monkeypatch.chdir(tmp_path)
+    for words in map(shlex.split, examples):
+        context, rest = click.Context(cli), words[1:] if words[0] == "help" else words
+        while rest and isinstance(context.command, click.Group):
+            _, found, rest = context.command.resolve_command(context, rest)
+            context = click.Context(found, parent=context)
+        context.command.make_context(words[0], rest, parent=context.parent)
+
+
+def test_the_help_tells_every_parameter_and_every_suite(capsys):
+    assert run(["bench", "--help-all"]) == 0
     told = capsys.readouterr().out
     for name in {item.name for workload in WORKLOADS for item in parameters(workload)}:
         assert f"  {name}=" in told
@@ -469,6 +503,29 @@ def test_results_as_tables(store, capsys):
     told = capsys.readouterr().out
     assert told.startswith("run r1 of 2026")
     assert "1K     1.5" in told
+
+
+@pytest.mark.parametrize(("name", "found"), [("last", "r1"), ("LAST~0", "r1"), ("R", "r1"), ("1", "r1")])
+def test_a_run_is_named_in_short(store, capsys, name, found):
+    assert run(["results", "show", name]) == 0
+    assert capsys.readouterr().out.startswith(f"run {found} ")
+
+
+def test_a_short_name_is_of_one_run(store, capsys):
+    store.create("r2", lab="t", spec_key="k", spec={}, cases=["c1"])
+    assert [store.run(name).run_id for name in (None, "last", "last~1", "2", "r1")] == [
+        "r2",
+        "r2",
+        "r1",
+        "r2",
+        "r1",
+    ]
+    for name, told in (("r", "2 runs have 'r' in their id"), ("last~2", "there is no run last~2")):
+        assert run(["results", "show", name]) == 2
+        assert told in capsys.readouterr().err
+    # What is written down is the id itself.
+    assert run(["baseline", "set", "last~1"]) == 0
+    assert "runs r1:" in capsys.readouterr().out
 
 
 def test_an_unknown_run(store, capsys):
