@@ -95,6 +95,7 @@ def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = 
     if not numbers:
         known = "".join(f", {name}" for name in (ALL, *words))
         raise UsageError(
-            f"{option} {text}: expected whole numbers of 1 or more{known}", remedy=f"write {option} 1,2,3"
+            f"{option} {text}: expected whole numbers of 1 or more{known}",
+            remedy=f"write {option} 1,2,3; -l n1,n2 names hosts",
         )
     return tuple(dict.fromkeys(numbers))

@@ -64,7 +64,9 @@ def load(name: str) -> Suite:
     except (OSError, ValueError) as error:
         raise UsageError(
             f"the suite {path} cannot be read: {error}",
-            remedy=f"correct it; {FOLDER} has suites to look at",
+            remedy=f"write --suite {path.stem}"
+            if path.stem in NAMES
+            else f"correct it; {FOLDER} has suites to look at",
         ) from error
     where = f"the suite {path}" if path.parent != FOLDER else f"the suite {name}"
     _check(content, _KEYS, where)

@@ -331,14 +331,10 @@ def command(
             f"{_options(context, given - set(_WITH_AGAINST))}",
             remedy="leave those options out, or name both settings with --ab",
         )
-    if python and not here:
-        raise UsageError(
-            "--python is for --here", remedy="an inventory's hosts have the Python of their role"
-        )
-    if "output" in given and not export:
-        raise UsageError(
-            "--output is for --export", remedy="name the folder of a run's results with --results"
-        )
+    for name, wanted in (("python", "here"), ("output", "export"), ("verbose", "dry_run")):
+        if name in given and wanted not in given:
+            option = f"--{wanted.replace('_', '-')}"
+            raise UsageError(f"--{name} is for {option}", remedy=f"add {option}, or leave --{name} out")
     store = Store(results_dir(folder))
     if here:
         lab = context.with_resource(_job(request, given, python, store, resume or request.against))

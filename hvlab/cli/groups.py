@@ -7,6 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
+from hvlab.base.errors import UsageError
+from hvlab.workloads import WORKLOADS, parameters
+from hvlab.workloads.parameters import find
+
 Rows = Sequence[tuple[str, str]]
 # Whether a command line has ``--``, in the context's meta.
 AFTER_DASHES = "hvlab.after-dashes"
@@ -51,7 +55,14 @@ class GroupedCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Note whether words of a command of the user's are marked as such."""
         ctx.meta[AFTER_DASHES] = "--" in args
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name.lstrip("-").replace("-", "_")
+            if any(find(name, parameters(workload)) for workload in WORKLOADS):
+                problem = f"{error.option_name} is no option, but a parameter"
+                raise UsageError(problem, remedy=f"write --set {name}=VALUE") from error
+            raise
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with --help-all where --help is short."""

@@ -101,6 +101,8 @@ class RepeatsType(click.ParamType[int]):
         """Return the number."""
         if value == suite.AUTO:
             return 0
+        if not re.fullmatch(r"-?\d{1,9}", str(value)):
+            self.fail(f"{value} is neither a number nor {suite.AUTO}", param, ctx)
         return int(click.IntRange(1, suite.MOST_REPEATS).convert(value, param, ctx))
 
 
@@ -109,7 +111,7 @@ class TimeType(click.ParamType[float]):
 
     name = "time"
 
-    def __init__(self, least: float = 1, most: float = 10**9, unit: str = "s") -> None:
+    def __init__(self, least: float = 1, most: float = 365 * 86400, unit: str = "s") -> None:
         self._least, self._most, self._unit = least, most, unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -121,5 +123,8 @@ class TimeType(click.ParamType[float]):
             self.fail(f"{value} is no time such as 90s, 20m or 2h", param, ctx)
         seconds = float(match[1]) * _SECONDS[match[2] or self._unit]
         if not self._least <= seconds <= self._most:
-            self.fail(f"{value} is not from {self._least:g} to {self._most:g} seconds", param, ctx)
+            least, most = (
+                f"{limit / _SECONDS[self._unit]:g}{self._unit}" for limit in (self._least, self._most)
+            )
+            self.fail(f"{value} is not from {least} to {most}", param, ctx)
         return round(seconds) if self._least >= 1 else seconds

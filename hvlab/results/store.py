@@ -262,7 +262,9 @@ class Store:
             back = int(match[1] or 0)
             if back < len(runs):
                 return runs[-1 - back]
-            raise UsageError(f"there is no run {run_id}", remedy=f"{self.folder} has {len(runs)}")
+            raise UsageError(
+                f"there is no run {run_id}", remedy=f"{self.folder} has {len(runs)}: `hvlab results list`"
+            )
         fitting = [run for run in runs if run_id.lower() in run.run_id.lower()]
         if len(fitting) == 1:
             return fitting[0]

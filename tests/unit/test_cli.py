@@ -16,7 +16,7 @@ import pytest
 from docs.generate import commands
 from hvlab.bench import suite
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import bench, cli, run
+from hvlab.cli import bench, cli, options, run
 from hvlab.lab.inventory import load
 from hvlab.results.store import FIELDS, Store
 from hvlab.workloads import WORKLOADS, parameters
@@ -161,7 +161,13 @@ def test_infeasible_cases_are_named(inventory, capsys):
         ),
         (["--backend", ","], ["--backend is empty"]),
         (["--sizes", "4K:1K:2"], ["min must be from 1 to max"]),
-        (["--hosts", "x"], ["--hosts x"]),
+        (["--hosts", "n1,n2"], ["--hosts n1,n2", "-l n1,n2 names hosts"]),
+        (["--epochs", "3"], ["--epochs is no option, but a parameter", "write --set epochs=VALUE"]),
+        (["--suite", "lab7.yml"], ["write --suite lab7"]),
+        (["--timeout", "1x"], ["1x is no time such as 90s"]),
+        (["--timeout", "0"], ["0 is not from 1s"]),
+        (["--repeats", "many"], ["many is neither a number nor auto"]),
+        (["-v"], ["--verbose is for --dry-run"]),
         (["--repeats", "0"], ["--repeats"]),
         (["--workload", "mnits"], ["unknown workload 'mnits'", "did you mean mnist?"]),
         (["--workload", ","], ["--workload is empty", "allreduce"]),
@@ -235,6 +241,15 @@ def test_a_dry_run_needs_no_slurm_job(capsys, monkeypatch):
     assert "--gres=gpu:8" in found["allreduce-nccl-srun-64x8-r1"]
     assert run([*words, "--hosts", "8", "--slots", "8", "--no-cuda", "--format", "json"]) == 0
     assert "nccl" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5M", 90), ("2h", 7200), ("1d", 86400), (7, 7)]
+)
+def test_times_are_read_in_one_way(text, seconds):
+    assert options.TimeType().convert(text, None, None) == seconds
+    assert options.TimeType(86400, unit="d").convert("2", None, None) == 2 * 86400
+    assert options.TimeType(0.05, 30).convert("200ms", None, None) == 0.2
 
 
 @pytest.mark.parametrize("words", [["help", "bench"], ["HELP", "Bench"], ["bench", "--help"]])
