@@ -74,7 +74,8 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
         ]
         lines = [*lines[:_HEAD], *_with_notes(lines[_HEAD:], notes)]
     shared = ", ".join(f"{name} {cells[name][0]}" for name in same if name not in own)
-    return "\n".join([*([f"in every row: {shared}"] if shared else []), *lines])
+    above = textwrap.wrap(f"in every row: {shared}", _width(), subsequent_indent="  ") if shared else []
+    return "\n".join([*above, *lines])
 
 
 def _with_notes(lines: Sequence[str], notes: Sequence[str]) -> Iterator[str]:

@@ -393,7 +393,8 @@ def test_the_baseline_outlives_its_run(store, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("output_format", "begins"), [("json", "{"), ("junit", "<?xml"), ("table", "status")]
+    ("output_format", "begins"),
+    [("json", "{"), ("junit", "<?xml"), ("table", "in every row: status regression, workload allreduce")],
 )
 def test_the_outcome_goes_into_a_file(store, tmp_path, capsys, output_format, begins):
     assert run(["baseline", "set", "r1", "r2", "r3", "r4", "r5"]) == 0

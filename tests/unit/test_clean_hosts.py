@@ -265,7 +265,7 @@ def test_a_size_is_that_of_each_host(hosts, capsys):
 
 def test_a_pattern_of_hosts_without_hosts_is_refused(capsys):
     assert cli.run(["clean", "--limit", "n1"]) == 2
-    assert "add --hosts" in capsys.readouterr().err
+    assert "add --on-hosts" in capsys.readouterr().err
 
 
 @pytest.fixture
