@@ -6,7 +6,7 @@ best throughput that the chosen setting reaches is printed. On virtual hosts (--
 planted bad settings, and of the defaults, with the time it takes.
 
     python -m benchmarks.bench_tune --searches 1000                     # needs no lab
-    python -m benchmarks.bench_tune --lab tests/vlab/tune --budget 8m   # needs a provisioned lab
+    python -m benchmarks.bench_tune --lab tests/vlab/tune --time-limit 8m   # needs a provisioned lab
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def on_lab(
         folder = Path(place)
         today = save(SettingsFile(env=dict(PLANTED)), folder / "planted.yml") if planted else None
         tuned = folder / "tuned.yml"
-        options = ["--budget", budget, "--search", kind, "--output", str(tuned), "--results", str(folder)]
+        options = ["--time-limit", budget, "--search", kind, "--output", str(tuned), "--results", str(folder)]
         options += ["--settings", str(today)] if today else []
         begun = time.monotonic()
         result = json.loads(_hvlab("tune", "-i", str(inventory), *options, "--format", "json", *words))
@@ -187,7 +187,7 @@ def _hvlab(*words: str) -> str:
 @click.option("--noise", default=0.03)
 @click.option("--search", "kinds", multiple=True, default=("tpe", "coordinate"))
 @click.option("--lab", type=click.Path(path_type=Path, exists=True))
-@click.option("--budget", default="8m")
+@click.option("--time-limit", "budget", default="8m")
 @click.option(
     "--autotune",
     default="",

@@ -12,6 +12,7 @@ import click
 import yaml
 
 from hvlab.cli import cli
+from hvlab.cli.groups import WHOLE
 from hvlab.health.node import xids
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,7 +24,9 @@ def commands(
 ) -> Iterator[tuple[str, click.Command, click.Context]]:
     """Every command of a command line, parents first."""
     settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    # With the help of every option.
     context = click.Context(command, info_name=name.rpartition(" ")[2], parent=parent, **settings)
+    context.meta[WHOLE] = True
     yield name, command, context
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 
@@ -77,9 +77,18 @@ def report(problems: Iterable[Problem], *, indent: str = "") -> str:
     return "\n".join(lines)
 
 
+# What to do about hosts that do not answer.
+LEAVE_OUT = "bring them back, or leave them out with -l"
+
+
+def unusable(hosts: Collection[str], every: int) -> str:
+    """Return the words for hosts that do not answer, or refuse us, out of how many."""
+    return f"{len(hosts)} of {every} host{'s' * (every != 1)} cannot be used"
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error of a name that is not among those known, with the nearest one."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return UsageError(f"unknown {what} {name!r}", remedy=f"{hint}there are {', '.join(names) or 'none'}")

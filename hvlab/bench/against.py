@@ -26,6 +26,7 @@ def against(store: Store, run_id: str, changes: Mapping[str, str], lab: Lab) -> 
     imported, on other hosts, or by an hvlab that described it otherwise.
     """
     run = store.run(run_id)
+    run_id = run.run_id
     if not store.spec(run_id)[1].get("blocks"):
         raise UsageError(
             f"run {run_id} was imported: how it was started is not known", remedy="measure a run first"

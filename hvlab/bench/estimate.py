@@ -46,7 +46,16 @@ class Estimate:
 
 def estimate(cases: Sequence[Case], store: Store) -> Estimate:
     """Return how long it takes to measure ``cases``."""
-    measured = _measured(cases, store)
+    return estimates([cases], store)[0]
+
+
+def estimates(groups: Sequence[Sequence[Case]], store: Store) -> list[Estimate]:
+    """Return how long it takes to measure each group of cases."""
+    measured = _measured((case for cases in groups for case in cases), store)
+    return [_estimate(cases, measured) for cases in groups]
+
+
+def _estimate(cases: Sequence[Case], measured: Mapping[str, float]) -> Estimate:
     known = [measured[_key(case)] for case in cases if _key(case) in measured]
     rough = [duration.rough(case) for case in cases if _key(case) not in measured]
     return Estimate(len(cases), len(known), _FIRST_S + sum(known) + sum(rough) + _EACH_S * len(cases))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hvlab.base.errors import UsageError, unknown
-from hvlab.lab.backends import BACKENDS, FRAMEWORKS, of_framework
+from hvlab.lab.backends import BACKENDS, LIBRARIES, of_framework
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import available
 from hvlab.workloads.command import COMMAND, check_pattern
@@ -16,27 +16,27 @@ _WRITE = f"`hvlab bench --workload {COMMAND.name} -- python train.py`"
 
 
 def backends(
-    named: tuple[str, ...] | None, frameworks: tuple[str, ...] | None, lab: Lab
+    named: tuple[str, ...] | None, libraries: tuple[str, ...] | None, lab: Lab
 ) -> tuple[str, ...] | None:
-    """Return the backends that were ``named``, or their like in ``frameworks``; None for the default.
+    """Return the backends that were ``named``, or their like in ``libraries``; None for the default.
 
     Where none was named, they are what the lab can run. Raises UsageError.
     """
-    if frameworks is None:
+    if libraries is None:
         return named
-    for name in frameworks:
-        if name not in FRAMEWORKS:
-            raise unknown("framework", name, FRAMEWORKS)
+    for name in libraries:
+        if name not in LIBRARIES:
+            raise unknown("library", name, LIBRARIES)
     pairs = [
-        (name, of_framework(name, framework))
-        for framework in frameworks
+        (name, of_framework(name, library))
+        for library in libraries
         for name in named or available(lab.hosts)
         if name in BACKENDS
     ]
     without = [name for name, other in pairs if not other]
     if named and without:
         raise UsageError(
-            f"--framework {','.join(frameworks)}: torch has nothing like {', '.join(dict.fromkeys(without))}",
+            f"--library {','.join(libraries)}: torch has nothing like {', '.join(dict.fromkeys(without))}",
             remedy="leave it out of --backend",
         )
     chosen = [other for _, other in pairs if other and (named or BACKENDS[other].wheel)]

@@ -82,7 +82,7 @@ def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = 
     Raises UsageError.
     """
     numbers: list[int | str] = []
-    for part in [part.strip() for part in text.split(",") if part.strip()]:
+    for part in [part.strip() for part in text.lower().split(",") if part.strip()]:
         if part == ALL:
             numbers += counts(most)
         elif part in words:
@@ -95,6 +95,7 @@ def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = 
     if not numbers:
         known = "".join(f", {name}" for name in (ALL, *words))
         raise UsageError(
-            f"{option} {text}: expected whole numbers of 1 or more{known}", remedy=f"write {option} 1,2,3"
+            f"{option} {text}: expected whole numbers of 1 or more{known}",
+            remedy=f"write {option} 1,2,3; -l n1,n2 names hosts",
         )
     return tuple(dict.fromkeys(numbers))

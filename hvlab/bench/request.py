@@ -13,7 +13,7 @@ from hvlab.base.errors import UsageError
 from hvlab.bench import own, settings, sides, suite
 from hvlab.bench.against import against
 from hvlab.bench.matrix import Spec
-from hvlab.lab.backends import BACKENDS, FRAMEWORKS, PARALLEL
+from hvlab.lab.backends import BACKENDS, LIBRARIES, PARALLEL
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import available, choose
 from hvlab.results.store import Store
@@ -29,7 +29,7 @@ AUTO = 0
 class BenchRequest:
     """What a user asks to measure; None, empty or False where nothing was asked.
 
-    ``workload``, ``backend`` and ``framework`` are names separated by commas, ``hosts`` and ``slots`` counts
+    ``workload``, ``backend`` and ``library`` are names separated by commas, ``hosts`` and ``slots`` counts
     or words. ``short`` holds values by parameter, ``sets`` texts NAME=VALUE. ``ab`` is two texts of
     settings, ``against`` a run. ``words``, ``copy``, ``pattern`` and ``unit`` are a training of the user's.
     ``repeats`` is a number, or ``AUTO``. ``timeout`` limits a case, ``time_limit`` a run and ``queue_limit``
@@ -38,7 +38,7 @@ class BenchRequest:
 
     workload: str | None = None
     backend: str | None = None
-    framework: str | None = None
+    library: str | None = None
     suite: str | None = None
     hosts: str | None = None
     slots: str | None = None
@@ -117,7 +117,7 @@ def _check_text(spec: Spec) -> None:
 def _against(request: BenchRequest, lab: Lab, store: Store) -> Spec:
     changes = {name: str(value) for name, value in _sets(request).items()}
     for name, value in (("backend", request.backend), ("launcher", request.launcher)):
-        changes |= {name: value} if value else {}
+        changes |= {name: value.lower()} if value else {}
     spec = against(store, str(request.against), changes, lab)
     return replace(
         spec,
@@ -131,7 +131,7 @@ def _spec(request: BenchRequest, lab: Lab) -> Spec:
     """Return the specification of the options and the suite."""
     named = own.backends(
         _names(request.backend, "--backend", BACKENDS),
-        _names(request.framework, "--framework", FRAMEWORKS),
+        _names(request.library, "--library", LIBRARIES),
         lab,
     )
     workloads = _names(request.workload, "--workload", WORKLOADS)
@@ -181,7 +181,7 @@ def _repeats(number: int) -> dict[str, Any]:
 def _names(text: str | None, option: str, known: Iterable[str]) -> tuple[str, ...] | None:
     if text is None:
         return None
-    named = [name.strip() for name in text.split(",") if name.strip()]
+    named = [name.strip().lower() for name in text.split(",") if name.strip()]
     if not named:
         raise UsageError(f"{option} is empty", remedy=f"choose from {', '.join(known)}")
     return tuple(dict.fromkeys(named))

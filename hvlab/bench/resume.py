@@ -18,8 +18,8 @@ def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
     run = store.run(run_id)
     if run.state == "finished":
         raise UsageError(
-            f"run {run_id} is finished: all of its {len(run.planned)} cases are done",
-            remedy=f"see it with `hvlab results show {run_id}`",
+            f"run {run.run_id} is finished: all of its {len(run.planned)} cases are done",
+            remedy=f"see it with `hvlab results show {run.run_id}`",
         )
     spec = restored(store, run, lab)
     schedule = Schedule.of(spec, lab)
@@ -27,7 +27,7 @@ def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
 
     if {case.id for case in looks.first(schedule.cases, spec)} != set(run.planned):
         raise UsageError(
-            f"the cases of run {run_id} cannot be restored: the inventory or hvlab has changed",
+            f"the cases of run {run.run_id} cannot be restored: the inventory or hvlab has changed",
             remedy="start a new run",
         )
     return run, schedule

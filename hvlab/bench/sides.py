@@ -51,7 +51,8 @@ def read(text: str) -> dict[str, str]:
             variables += shlex.split(chosen.pop(ENV.name, ""))
             settings |= chosen
         else:
-            settings[name.replace("-", "_")] = value
+            name = name.replace("-", "_")
+            settings[name] = value.lower() if name in ("backend", "launcher") else value
     return settings | ({ENV.name: shlex.join(variables)} if variables else {})
 
 

@@ -56,15 +56,17 @@ class Overrides:
 
 def load(name: str) -> Suite:
     """Return a suite, by its name or from a file. Raises UsageError that names the mistake."""
-    path = Path(name) if name.endswith((".yml", ".yaml")) else FOLDER / f"{name}.yml"
-    if path.parent == FOLDER and name not in NAMES:
+    path = Path(name) if name.endswith((".yml", ".yaml")) else FOLDER / f"{name.lower()}.yml"
+    if path.parent == FOLDER and path.stem not in NAMES:
         raise unknown("suite", name, (*NAMES, "FILE.yml"))
     try:
         content = read_yaml(path)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"the suite {path} cannot be read: {error}",
-            remedy=f"correct it; {FOLDER} has suites to look at",
+            remedy=f"write --suite {path.stem}"
+            if path.stem in NAMES
+            else f"correct it; {FOLDER} has suites to look at",
         ) from error
     where = f"the suite {path}" if path.parent != FOLDER else f"the suite {name}"
     _check(content, _KEYS, where)
@@ -217,6 +219,16 @@ def _known(given: Mapping[str, object], workloads: Sequence[str], where: str) ->
     known = dict.fromkeys(item.name for name in workloads for item in parameters(name))
     for name in given:
         if name not in known:
+            others = [other for other in WORKLOADS if find(name, parameters(other))]
+            if others:
+                trains = len(others) > 1 and WORKLOADS[others[0]].primary == "step_time"
+                whose = f"trainings ({', '.join(others)})" if trains else ", ".join(others)
+                raise UsageError(
+                    f"{where} {name}: a parameter of {whose}, not of {', '.join(workloads)}",
+                    remedy=f"add --workload {others[0]}"
+                    if where == "--set"
+                    else f"write workload: {others[0]}",
+                )
             raise unknown(f"parameter of {', '.join(workloads)} ({where})", name, known)
 
 
@@ -255,7 +267,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _words(value: object) -> list[str]:
-    return [str(item) for item in _list(value)]
+    return [str(item).lower() for item in _list(value)]
 
 
 def _text(value: object) -> str | None:

@@ -181,9 +181,9 @@ def current(results: Store) -> Watch:
 
 def named(results: Store, run_id: str) -> Watch:
     """Return a watch of one run, of the results or of a search. Raises UsageError where there is none."""
-    for folder in searches.folders(results.folder):
-        if Store(folder).run_folder(run_id).is_dir():
-            return Watch(Store(folder), run_id)
+    for store in (results, *map(Store, searches.folders(results.folder))):
+        with suppress(UsageError, DamagedStoreError):
+            return Watch(store, store.run(run_id).run_id)
     return Watch(results, results.run(run_id).run_id)
 
 

@@ -12,32 +12,41 @@ import click
 from click.shell_completion import CompletionItem
 
 from hvlab import __version__
-from hvlab.base.errors import HvlabError
+from hvlab.base.errors import HvlabError, unknown
 from hvlab.cli import interruption
 
-VERBS = {
-    "init": "get to know hosts, and write an inventory of them",
-    "lab": "boot and remove virtual hosts",
-    "plan": "choose versions for every host, and explain the choice",
-    "catalogue": "compare the catalogue of releases with the package index",
-    "fetch": "fetch what the hosts will be built from",
-    "provision": "install the stack on every host (runs site.yml)",
-    "keys": "issue, replace and revoke the lab's keys",
-    "verify": "check the state of every host",
-    "health": "find out whether each host is fit for work",
-    "doctor": "find out from the hosts, or from a log, what is wrong",
-    "find-slow": "find out which host is slow, and which link",
-    "bench": "run benchmarks on the hosts",
-    "watch": "watch a run or a search from another terminal",
-    "tune": "find settings that are faster, and prove it",
-    "bisect": "find which change of the stack costs speed",
-    "results": "list, show, export and import results",
-    "compare": "compare two runs, or the settings of one",
-    "baseline": "keep a run as the baseline, and check later runs against it",
-    "report": "write a report on a run: tables, plots and findings",
-    "clean": "show what takes space on this machine, and remove what is old",
-    "completion": "print the script by which bash, zsh or fish completes commands",
+_GROUPS = {
+    "Set up, and clean up": {
+        "init": "get to know hosts, and write an inventory of them",
+        "lab": "boot and remove virtual hosts",
+        "plan": "choose versions for every host, and explain the choice",
+        "fetch": "fetch what the hosts will be built from",
+        "provision": "install the stack on every host (runs site.yml)",
+        "keys": "issue, replace and revoke the lab's keys",
+        "catalogue": "compare the catalogue of releases with the package index",
+        "completion": "print the script by which bash, zsh or fish completes commands",
+        "clean": "show what takes space on this machine, and remove what is old",
+    },
+    "Check the hosts": {
+        "verify": "check the state of every host",
+        "health": "find out whether each host is fit for work",
+        "doctor": "find out from the hosts, or from a log, what is wrong",
+        "find-slow": "find out which host is slow, and which link",
+    },
+    "Measure": {
+        "bench": "run benchmarks on the hosts",
+        "watch": "watch a run or a search from another terminal",
+        "tune": "find settings that are faster, and prove it",
+        "bisect": "find which change of the stack costs speed",
+    },
+    "Read results": {
+        "report": "write a report on a run: tables, plots and findings",
+        "results": "list, show, export and import results",
+        "compare": "compare two runs, or the settings of one",
+        "baseline": "keep a run as the baseline, and check later runs against it",
+    },
 }
+VERBS = {name: text for verbs in _GROUPS.values() for name, text in verbs.items()}
 
 
 # A disk that takes nothing more, by a file system, a quota, a limit of the process or its state.
@@ -52,6 +61,14 @@ class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0].lower()
+        if name not in VERBS and not name.startswith("-"):
+            raise unknown("command", args[0], VERBS)
+        return super().resolve_command(ctx, [name, *args[1:]])
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
@@ -65,14 +82,28 @@ class _Verbs(click.Group):
         return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        for heading, verbs in _GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(max(map(len, VERBS))), text) for name, text in verbs.items()])
 
 
-@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+# Names are taken in any case.
+_SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 110,
+    "token_normalize_func": str.lower,
+}
+
+
+@click.command(cls=_Verbs, context_settings=_SETTINGS)
 @click.version_option(__version__, prog_name="hvlab")
 def cli() -> None:
-    """From bare hosts to a measured, documented Horovod cluster."""
+    """\b
+    hvlab bench --suite quick
+    hvlab help bench            # the same as hvlab bench --help
+
+    From bare hosts to a measured, documented Horovod cluster.
+    """
 
 
 def run(arguments: list[str]) -> int:
@@ -85,6 +116,8 @@ def run(arguments: list[str]) -> int:
     os.umask(os.umask(0o077) | 0o022)
     try:
         with interruption.handled():
+            if arguments and arguments[0].lower() == "help":
+                arguments = [*arguments[1:], "--help"]
             result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)
             sys.stdout.flush()
     except HvlabError as error:

@@ -27,7 +27,13 @@ _name = click.option(
 
 @click.group("baseline")
 def command() -> None:
-    """Keep runs as the baseline of their lab, and check later runs against it."""
+    """\b
+    hvlab baseline set last~1
+    hvlab baseline add
+    hvlab baseline check --strict
+
+    Keep runs as the baseline of their lab, and check later runs against it.
+    """
 
 
 @command.command("set", short_help="Make runs the baseline of their lab.")
@@ -74,7 +80,7 @@ def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
 @click.option(
     "--strict",
     is_flag=True,
-    help="Also fail if anything is undecided: too few runs or repeats, a missing case.",
+    help="Exit code 1, too, if anything is undecided: too few runs or repeats, a missing case.",
 )
 @options.results
 @click.option(
@@ -106,7 +112,8 @@ def check_run(
 
     How much runs differ merely because they were measured at different times is estimated from the runs of
     the baseline. With fewer than five, all figures are undecided; what fails now and did not before is a
-    regression.
+    regression. The exit code is 1 on a regression; where nothing is worse than undecided it is 0, and 1 with
+    --strict.
     """
     store = Store(results_dir(folder))
     measured = _measurements(store, run)

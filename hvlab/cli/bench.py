@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +24,8 @@ from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_export, bench_output, candidates, options
 from hvlab.cli.groups import GroupedCommand
-from hvlab.lab.backends import BACKENDS, FRAMEWORKS, LAUNCHERS
+from hvlab.lab import slurm_job
+from hvlab.lab.backends import BACKENDS, LAUNCHERS, LIBRARIES
 from hvlab.lab.inventory import Lab, load
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
@@ -30,12 +33,33 @@ from hvlab.vlab import limits
 from hvlab.workloads import WORKLOADS
 
 # Every one of them is a value in a mapping of its own: `--set sizes=1M`.
-SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data")
+SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data", "framework")
 # What --resume can be combined with: where the run is, and the output format.
-_WITH_RESUME = ("inventory", "limit", "here", "python", "resume", "folder", "output_format", "dry_run")
+_WITH_RESUME = (
+    "inventory",
+    "limit",
+    "here",
+    "python",
+    "resume",
+    "folder",
+    "output_format",
+    "dry_run",
+    "verbose",
+)
 # And --against: what B changes, and how much is measured.
 _WITH_AGAINST = (
-    *("inventory", "limit", "here", "python", "against", "folder", "output_format", "dry_run", "restart"),
+    *(
+        "inventory",
+        "limit",
+        "here",
+        "python",
+        "against",
+        "folder",
+        "output_format",
+        "dry_run",
+        "verbose",
+        "restart",
+    ),
     "queue_limit",
     *("sets", "settings", *SHORT, "no_cuda", "backend", "launcher", "repeats", "time_limit"),
 )
@@ -44,16 +68,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Bench(GroupedCommand):
+    brief = (
+        *("inventory", "limit", "here", "hosts", "slots"),
+        *("suite", "workload", "backend", "library", "sets", "no_cuda", "ab", "against", "resume"),
+        *("repeats", "timeout", "dry_run", "restart", "folder", "output_format"),
+    )
     groups = {
         "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
-        "What": ("workload", "backend", "framework", "suite", "ab", "against", "resume"),
+        "What": ("suite", "workload", "backend", "library", "sets", "no_cuda", "ab", "against", "resume"),
         "Your own training": ("copy", "pattern", "unit"),
-        "Parameters": ("sets", "settings", *SHORT, "no_cuda"),
+        "Parameters": ("settings", *SHORT),
         "How": (
             *("repeats", "time_limit", "timeout", "launcher", "queue_limit"),
-            *("container", "ssh_port", "container_options", "dry_run", "export", "output", "restart"),
+            *(
+                "container",
+                "ssh_port",
+                "container_options",
+                "dry_run",
+                "verbose",
+                "export",
+                "output",
+                "restart",
+            ),
+            *("folder", "output_format"),
         ),
-        "Results": ("folder", "output_format"),
     }
     notes = (
         lambda: ("Suites", [(name, suite.load(name).about) for name in suite.NAMES]),
@@ -74,7 +112,7 @@ def _short(name: str) -> Callable[[F], F]:
 @click.option(
     "--here",
     is_flag=True,
-    help="The hosts of the Slurm job that hvlab runs in, instead of an inventory: no root, no ssh, no keys.",
+    help="Use this Slurm job's hosts, without root or ssh.",
 )
 @click.option(
     "--python",
@@ -84,61 +122,64 @@ def _short(name: str) -> Callable[[F], F]:
 )
 @click.option(
     "--hosts",
-    help="Numbers of hosts: 1,2,3 or all. each: every host alone. pairs: the first host with each "
-    "other host. pairs:all: every two hosts. Default: 1 to N; with more than 4 hosts, the powers of two "
-    "and N.",
+    metavar="N,...",
+    help="Numbers of hosts: 1,2,3, all, each or pairs. With each, every host alone; with pairs, the first "
+    "with each other one; with pairs:all, every two hosts. Default: 1 to N; with more than 4 hosts, the "
+    "powers of two and N.",
 )
-@click.option("--slots", help="Numbers of ranks per host: 1,2 or all. Default: 1 and lab_slots.")
+@click.option(
+    "--slots", metavar="N,...", help="Numbers of ranks per host: 1,2 or all. Default: 1 and lab_slots."
+)
 @click.option(
     "--workload",
     shell_complete=candidates.words(WORKLOADS),
-    help="What to measure; separate several with commas. Default: allreduce.",
+    metavar="NAME,...",
+    help=f"{', '.join(WORKLOADS)}. Default: allreduce.",
 )
 @click.option(
     "--backend",
     shell_complete=candidates.words(BACKENDS),
-    help="mpi, gloo, nccl, ccl; those of DDP, ddp-gloo, ddp-nccl, ddp-mpi; or serial (one process alone). "
-    "Default: all of Horovod's that can run.",
+    metavar="NAME,...",
+    help=f"{', '.join(BACKENDS)}. Default: all of Horovod's that can run. serial is one process alone.",
 )
 @click.option(
-    "--framework",
+    "--library",
     metavar="NAME,...",
-    shell_complete=candidates.words(FRAMEWORKS),
-    help="Who averages gradients: horovod, ddp (torch's own DistributedDataParallel), or both. "
-    "Default: horovod.",
+    shell_complete=candidates.words(LIBRARIES),
+    help="horovod, ddp (torch's own), or both: who averages gradients. Default: horovod.",
 )
 @click.option(
     "--suite",
     metavar="NAME|FILE.yml",
     shell_complete=candidates.suites,
-    help="What to measure, from a file; other options override it.",
+    help=f"{', '.join(suite.NAMES)}, or a file. Says what to measure; other options override it.",
 )
 @click.option(
     "--ab",
     nargs=2,
     metavar="A B",
-    help="Measure each case with A and with B in turn, and decide which is faster. Each is settings "
+    help="Measure A and B in turn, and decide which is faster. Each is settings "
     "separated by spaces: parameters, backend=, launcher=, environment variables; '' changes nothing.",
 )
 @click.option(
     "--against",
     metavar="RUN",
     shell_complete=candidates.runs,
-    help="Measure the cases of RUN in turn as they were (A) and with what --set, --backend and --launcher "
-    "change (B), and decide; exit code 1 where B is slower.",
+    help="Measure RUN again beside what is changed, and decide. A is RUN as it was, B what --set, --backend "
+    "and --launcher change; exit code 1 where B is slower.",
 )
 @click.option(
     "--resume",
     metavar="RUN",
     shell_complete=candidates.runs,
-    help="Resume RUN with the options it was started with.",
+    help="Resume RUN, last or last~1, with its own options.",
 )
 @click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="NAME=VALUE,...",
-    help="Set a parameter; each of several values makes its own cases. May be repeated.",
+    help="Set a parameter, such as sizes=1K,1M. Each of several values makes its own cases. May be repeated.",
 )
 @click.option(
     "--settings",
@@ -154,6 +195,7 @@ def _short(name: str) -> Callable[[F], F]:
 @_short("batch")
 @_short("compression")
 @_short("data")
+@_short("framework")
 @click.option(
     "--copy",
     multiple=True,
@@ -173,7 +215,7 @@ def _short(name: str) -> Callable[[F], F]:
     "--repeats",
     type=options.RepeatsType(),
     metavar="N|auto",
-    help="How many times each case is run, each time in a different order. auto: 6, then up to 16 of those "
+    help="How many times each case is run. The order differs each time. auto: 6, then up to 16 of those "
     "whose comparison is still open. Default: 1; with --ab and --against auto.",
 )
 @click.option(
@@ -181,9 +223,11 @@ def _short(name: str) -> Callable[[F], F]:
     type=options.TimeType(),
     metavar="TIME",
     default=0,
-    help="With --repeats auto: start no more repeats after this time (90s, 20m, 2h); the run can be resumed.",
+    help="With --repeats auto: start no repeats after this time. As in 90s, 20m, 2h; the run can be resumed.",
 )
-@click.option("--timeout", type=click.IntRange(1), help="Time limit of a case, in seconds. Default: 900.")
+@click.option(
+    "--timeout", type=options.TimeType(), metavar="TIME", help="Time limit of a case. Default: 15m."
+)
 @click.option(
     "--launcher",
     type=click.Choice(LAUNCHERS),
@@ -218,7 +262,13 @@ def _short(name: str) -> Callable[[F], F]:
     help="A further option for docker run, such as --volume=/data:/data, or with pyxis for srun, such as "
     "--container-mounts=/data:/data. May be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Print every command line; contact no host and run nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the cases and the time they take; contact no host. With --here it works outside of a job, "
+    "too: add --hosts and --slots.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: also print every command line.")
 @click.option(
     "--export",
     type=click.Choice(manifests.KINDS),
@@ -246,6 +296,7 @@ def command(
     python: str | None,
     resume: str | None,
     dry_run: bool,
+    verbose: bool,
     export: str | None,
     output: Path,
     folder: Path | None,
@@ -253,13 +304,20 @@ def command(
     output_format: str,
     **values: Any,
 ) -> int:
-    """Run benchmarks on the hosts; print the results and store them.
+    """\b
+    hvlab bench --suite lab7 --dry-run          # what it takes, and how long
+    hvlab bench --workload mnist,rnn --backend mpi,gloo --repeats 5
+    hvlab bench --here --suite quick            # in a Slurm job
+    hvlab bench --ab fusion_threshold=1M fusion_threshold=64M
+    hvlab bench -- python train.py              # a training of your own
 
-    Each case is one launch. Infeasible cases are listed with the reason. To resume an interrupted run,
-    run the same command again. COMMAND is a training of your own, which every rank runs.
+    Run benchmarks on the hosts; print and store the results. The same command resumes an interrupted run.
+    COMMAND is a training of your own, which every rank runs.
     """
     given = {name for name in context.params if _explicit(context, name)}
     short = {name: value for name in SHORT if (value := values.pop(name)) is not None}
+    if str(short.get("framework")).lower() in LIBRARIES:
+        raise UsageError("--framework is torch or tensorflow", remedy=f"write --library {short['framework']}")
     request = BenchRequest(**values, short=short)
     if resume is not None and not given <= set(_WITH_RESUME):
         raise UsageError(
@@ -273,14 +331,10 @@ def command(
             f"{_options(context, given - set(_WITH_AGAINST))}",
             remedy="leave those options out, or name both settings with --ab",
         )
-    if python and not here:
-        raise UsageError(
-            "--python is for --here", remedy="an inventory's hosts have the Python of their role"
-        )
-    if "output" in given and not export:
-        raise UsageError(
-            "--output is for --export", remedy="name the folder of a run's results with --results"
-        )
+    for name, wanted in (("python", "here"), ("output", "export"), ("verbose", "dry_run")):
+        if name in given and wanted not in given:
+            option = f"--{wanted.replace('_', '-')}"
+            raise UsageError(f"--{name} is for {option}", remedy=f"add {option}, or leave --{name} out")
     store = Store(results_dir(folder))
     if here:
         lab = context.with_resource(_job(request, given, python, store, resume or request.against))
@@ -291,7 +345,7 @@ def command(
     else:
         run, schedule = resumed(store, resume, lab)
     held = limits.held(lab.name) if any(host.virtual for host in lab.hosts) else {}
-    bench_output.infeasible(schedule.infeasible, whole=dry_run)
+    bench_output.infeasible(schedule.infeasible, whole=verbose)
     bench_output.oversubscribed(schedule, held)
     bench_output.tag(schedule)
     if not schedule.cases:
@@ -300,7 +354,7 @@ def command(
         bench_export.write(schedule, output)
         return 0
     if dry_run:
-        _dry_run(schedule, store, output_format)
+        _dry_run(schedule, store, output_format, verbose=verbose)
         return 0
     limits.keep_off(held.values())
     return _measure(schedule, store, output_format, restart=restart, run=run)
@@ -319,11 +373,26 @@ def _job(
             f"--{', --'.join(name.replace('_', '-') for name in others)}",
             remedy="leave that out; ask Slurm for other hosts, or choose with --hosts",
         )
+    if "dry_run" in given and not earlier and not os.environ.get("SLURM_JOB_ID"):
+        return nullcontext(_planned(request, python))
     image, own = request.container, request.container_options
     if earlier:
         asked = store.spec(store.run(earlier).run_id)[1]
         image, own = asked.get("container"), tuple(asked.get("container_options") or ())
     return here.lab(python, image=image, options=own)
+
+
+def _planned(request: BenchRequest, python: str | None) -> Lab:
+    """Return the hosts that a Slurm job might have, for a dry run outside of one."""
+    counts = [re.findall(r"\d+", text or "") for text in (request.hosts, request.slots)]
+    if not all(counts):
+        raise UsageError(
+            "this is no Slurm job, so --dry-run cannot know its hosts", remedy="add --hosts 64 --slots 8"
+        )
+    hosts, slots = (max(map(int, numbers)) for numbers in counts)
+    kind = "without GPUs" if request.no_cuda else f"with {slots} GPUs each (--no-cuda: without)"
+    click.echo(f"planned for a Slurm job of {hosts} hosts {kind}", err=True)
+    return slurm_job.planned(hosts, slots, gpu=not request.no_cuda, python=python)
 
 
 def _lab(inventory: Path, limit: str | None, *, prefetch: bool) -> Lab:
@@ -349,19 +418,20 @@ def _options(context: click.Context, given: set[str]) -> str:
     return ", ".join(names)
 
 
-def _dry_run(schedule: Schedule, store: Store, output_format: str) -> None:
-    """Print the commands, and how long they take; with auto those that are needed whatever comes."""
-    if not schedule.spec.auto:
-        expected = estimate(schedule.cases, store)
-        bench_output.dry_run(schedule, output_format, seconds=expected.seconds)
-        click.echo(expected.text, err=True)
-        return
-    from hvlab.bench import looks, measure  # noqa: PLC0415 - they load slowly
+def _dry_run(schedule: Schedule, store: Store, output_format: str, *, verbose: bool) -> None:
+    """Print how long it takes and the cases; with auto those that are needed whatever comes."""
+    text = estimate(schedule.cases, store).text
+    if schedule.spec.auto:
+        from hvlab.bench import looks, measure  # noqa: PLC0415 - they load slowly
 
-    cases = looks.first(schedule.cases, schedule.spec)
-    seconds = estimate(cases, store).seconds
-    bench_output.dry_run(replace(schedule, cases=cases), output_format, seconds=seconds)
-    click.echo(measure.expected(schedule, cases, store), err=True)
+        cases = looks.first(schedule.cases, schedule.spec)
+        text = measure.expected(schedule, cases, store)
+        schedule = replace(schedule, cases=cases)
+    click.echo(text, err=True)
+    if output_format == "table":
+        bench_output.plan(schedule, store)
+    if verbose or output_format != "table":
+        bench_output.commands(schedule, output_format, seconds=estimate(schedule.cases, store).seconds)
 
 
 def _advice(lab: Lab) -> str:

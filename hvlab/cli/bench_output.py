@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from hvlab.base.masking import masked, masked_argv
+from hvlab.bench.estimate import estimates, shown
 from hvlab.bench.schedule import Schedule
 from hvlab.cli.groups import Rows
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.results import tables
-from hvlab.results.store import FIELDS, Record
+from hvlab.results.store import FIELDS, Record, Store
 from hvlab.results.summary import failures, sections
-from hvlab.workloads import WORKLOADS
-from hvlab.workloads.case import InfeasibleCase
+from hvlab.workloads import WORKLOADS, parameters
+from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.command import COMMAND, removed
 from hvlab.workloads.launchers.command import Command
-from hvlab.workloads.parameters import COMMON, Parameter
+from hvlab.workloads.parameters import COMMON, DEVICE, Parameter
 
 _MANY = 2
 _SHOWN = 3
@@ -70,7 +71,42 @@ def tag(schedule: Schedule) -> None:
     click.echo(f"image: {image} may name another image tomorrow{fixed}", err=True)
 
 
-def dry_run(schedule: Schedule, output_format: str, *, seconds: float) -> None:
+def plan(schedule: Schedule, store: Store) -> None:
+    """Print the cases of a schedule: a row for each workload and backend."""
+    groups: dict[tuple[str, str, str, str], list[Case]] = {}
+    for case in schedule.cases:
+        own = (case.workload, case.backend, case.launcher, case.params["device"])
+        groups.setdefault(own, []).append(case)
+    rows = [
+        {
+            **dict(zip(("workload", "backend", "launcher", "device"), own, strict=True)),
+            "hosts x slots": ", ".join(
+                f"{hosts}x{slots}"
+                for hosts, slots in sorted({(len(case.hosts), case.slots) for case in cases})
+            ),
+            "settings": " ".join(_settings(cases)),
+            "repeats": max(case.repeat for case in cases),
+            "cases": len(cases),
+            "time": shown(expected.seconds),
+        }
+        for (own, cases), expected in zip(
+            sorted(groups.items()), estimates([groups[own] for own in sorted(groups)], store), strict=True
+        )
+    ]
+    click.echo(tables.render(rows, tuple(rows[0]), "table"))
+
+
+def _settings(cases: Sequence[Case]) -> Iterator[str]:
+    """Yield the parameters that are not at their default, with all values."""
+    for item in parameters(cases[0].workload):
+        if item.name != DEVICE.name and item.kind not in ("sizes", "files"):
+            values = {case.params.get(item.name, item.default) for case in cases}
+            if values != {item.default}:
+                order = sorted(values, key=item.choices.index if item.choices else None)
+                yield masked(f"{item.name}={','.join(map(item.shown, order))}")
+
+
+def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
     """Print every command line of a schedule that is estimated to take so many seconds."""
     starts = list(schedule.containers().items())
     commands = [(case, _shown(schedule.command(case))) for case in schedule.cases]

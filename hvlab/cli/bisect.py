@@ -49,7 +49,11 @@ def command(
     bad: str,
     **values: Any,
 ) -> int:
-    """Find which change of the stack makes one configuration slower.
+    """\b
+    hvlab bisect last~5 lab                     # from a run to today's stack
+    hvlab bisect good.yml bad.yml --workload mnist
+
+    Find which change of the stack makes one configuration slower.
 
     GOOD and BAD are each a stack file, a lock of `hvlab plan --write-lock`, a run by its id, a baseline by
     its name, or `lab`, the stack in use. What an end leaves out is as in use: a run or a baseline has

@@ -25,7 +25,11 @@ from hvlab.stack.resolver.catalogue import FOLDER, build, files
 
 @click.group("catalogue")
 def command() -> None:
-    """Compare the catalogue of releases with the package index that pip is configured for, and update it.
+    """\b
+    hvlab catalogue check
+    hvlab catalogue update
+
+    Compare the catalogue of releases with the package index that pip is configured for, and update it.
 
     The index shows releases of CUDA, cuDNN, NCCL, torch and TensorFlow, and what the wheels of the last two
     require. It shows neither drivers nor the packages of NVIDIA's repositories.

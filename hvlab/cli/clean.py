@@ -28,11 +28,11 @@ _COLUMNS = ("what", "number", "size", "last used", "goes", "frees")
 @click.command("clean")
 @click.option(
     "--older-than",
-    type=click.FloatRange(min=1),
-    default=30.0,
+    type=options.TimeType(cache.DAY_S, unit="d"),
+    default="30d",
     show_default=True,
-    metavar="DAYS",
-    help="Remove what was not used for so many days.",
+    metavar="TIME",
+    help="Remove what was not used for longer.",
 )
 @click.option(
     "--max-size",
@@ -40,7 +40,9 @@ _COLUMNS = ("what", "number", "size", "last used", "goes", "frees")
     metavar="SIZE",
     help="Then remove the longest unused until the rest fits SIZE (10G).",
 )
-@click.option("--hosts", is_flag=True, help="Look at the hosts of the inventory instead of this machine.")
+@click.option(
+    "--on-hosts", "hosts", is_flag=True, help="Look at the hosts of the inventory instead of this machine."
+)
 @options.inventory
 @options.limit
 @options.results
@@ -57,14 +59,19 @@ def command(
     yes: bool,
     output_format: str,
 ) -> None:
-    """Show what hvlab keeps on this machine, with sizes, and remove what is old.
+    """\b
+    hvlab clean                                 # show what takes space
+    hvlab clean --older-than 7d --yes
+    hvlab clean --on-hosts
+
+    Show what hvlab keeps on this machine, with sizes, and remove what is old.
 
     That is the cache (packs, packages, sources, data sets), the images of virtual hosts, what killed commands
     left of these, and what the programs of old runs printed, including those of searches by tune and bisect
     that have ended. All of it but the last is made or fetched again when it is needed. Records, settings and
     keys always stay, and so does what was used within a day or belongs to a lab that is up.
 
-    With --hosts it is what lies on the hosts: build folders, packs of versions that are no longer in use,
+    With --on-hosts it is what lies on the hosts: build folders, packs of versions that are no longer in use,
     stacks of bisect, what killed commands left, and files of runs, which hvlab has fetched. What a link
     points to, another pack was built on or a process uses stays.
 
@@ -74,11 +81,11 @@ def command(
     results = results_dir(folder).resolve()
     most = None if size is None else cache.parse_size(size)
     if limit and not hosts:
-        raise UsageError("--limit names hosts", remedy="add --hosts to look at them, or leave --limit out")
+        raise UsageError("--limit names hosts", remedy="add --on-hosts to look at them, or leave --limit out")
     cache.limit()  # A wrong one is named here, too.
     place: CleanedPlace = OnHosts(load(inventory, limit=limit), results) if hosts else _ThisMachine(results)
     each = place.listed()
-    chosen = cache.chosen(each, seconds=older_than * cache.DAY_S, size=most, now=time.time())
+    chosen = cache.chosen(each, seconds=older_than, size=most, now=time.time())
     if output_format == "json":
         click.echo(json.dumps([_document(one, one in chosen) for one in each], indent=1))
     else:
@@ -86,13 +93,15 @@ def command(
     if any(one.kind == "image" and not os.access(one.paths[0], os.R_OK, effective_ids=True) for one in each):
         click.echo("`sudo hvlab clean` shows the sizes of images, which are root's alone", err=True)
     total = size_of(chosen)
-    if not chosen:
-        click.echo("nothing is old", err=True)
-    elif yes or (sys.stdin.isatty() and click.confirm(f"Remove {len(chosen)} of these, {total}?", err=True)):
+    if chosen and (
+        yes or (sys.stdin.isatty() and click.confirm(f"Remove {len(chosen)} of these, {total}?", err=True))
+    ):
         gone = place.remove(chosen)
         click.echo(f"removed {len(gone)}, {size_of(gone)}", err=True)
-    else:
+    elif chosen:
         click.echo(f"nothing was removed; --yes removes {len(chosen)} of these, {total}", err=True)
+    elif not place.problem:
+        click.echo("nothing is old", err=True)
     if place.problem:
         raise place.problem
 

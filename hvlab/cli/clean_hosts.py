@@ -1,4 +1,4 @@
-"""What ``hvlab clean --hosts`` shows, and removes: what lies unused on a lab's hosts."""
+"""What ``hvlab clean --on-hosts`` shows, and removes: what lies unused on a lab's hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import ByteSize
 
 from hvlab.base.cache import DAY_S, Kept
-from hvlab.base.errors import CheckError, HvlabError, UnreachableError
+from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableError, unusable
 from hvlab.lab.inventory import Lab
 from hvlab.results import tables
 from hvlab.results.lock import measuring
@@ -82,10 +82,9 @@ class OnHosts:
     def _answered(self, answer: HostsAnswer) -> list[Kept]:
         if answer.failures:
             lines = "\n".join(f"  {each.host}: {each.message.strip()}" for each in answer.failures)
-            if any(each.unreachable for each in answer.failures):
-                self.problem = UnreachableError(
-                    f"not all hosts answered:\n{lines}", remedy="bring them back, or leave them out with -l"
-                )
+            if gone := [each.host for each in answer.failures if each.unreachable]:
+                words = unusable(gone, len(self._lab.hosts))
+                self.problem = UnreachableError(f"{words}:\n{lines}", remedy=LEAVE_OUT)
             else:
                 self.problem = CheckError(
                     f"not all hosts could be asked:\n{lines}", remedy="correct that on the hosts"

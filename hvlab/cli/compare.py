@@ -30,7 +30,12 @@ def command(
     folder: Path | None,
     output_format: str,
 ) -> int:
-    """Compare RUN_A with RUN_B, configuration by configuration; without RUN_B, the settings of RUN_A.
+    """\b
+    hvlab compare                               # the settings of the last run
+    hvlab compare last~1 last                   # two runs
+    hvlab compare --format json
+
+    Compare RUN_A with RUN_B, configuration by configuration; without RUN_B, the settings of RUN_A.
 
     Without RUN_A it is the last run.
 

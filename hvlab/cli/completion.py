@@ -63,12 +63,12 @@ SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _F
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the script by which SHELL completes hvlab's commands, options and values.
+    """\b
+    eval "$(hvlab completion bash)"             # in ~/.bashrc
+    eval "$(hvlab completion zsh)"              # in ~/.zshrc, after compinit
+    hvlab completion fish | source              # in ~/.config/fish/config.fish
 
-    \b
-    bash, in ~/.bashrc:                    eval "$(hvlab completion bash)"
-    zsh, in ~/.zshrc after compinit:       eval "$(hvlab completion zsh)"
-    fish, in ~/.config/fish/config.fish:   hvlab completion fish | source
+    Print the script by which SHELL completes hvlab's commands, options and values.
 
     Then TAB also knows runs, cases, inventories, hosts, groups, suites and baselines. It contacts no host.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,8 +13,12 @@ from hvlab.cli import candidates, doctor_knowledge, doctor_log, options
 from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
 
+_ALL_OUTPUT = "give doctor what every rank printed, standard error too (`2>&1`)"
+_MORE_WORDS = "NCCL_DEBUG=INFO or HOROVOD_LOG_LEVEL=debug"
+
 
 @click.command()
+@click.argument("log", required=False, metavar="[LOG]", shell_complete=candidates.files)
 @options.inventory
 @options.limit
 @click.option(
@@ -21,7 +26,7 @@ from hvlab.doctor.reading import Diagnosis, Recognised
     "path",
     metavar="FILE",
     shell_complete=candidates.files,
-    help="A log to read instead; - for standard input.",
+    help="The same as LOG: a log to read instead of asking the hosts; - for standard input.",
 )
 @options.table_or_json
 @click.option("--fix", is_flag=True, help="Have roles mend what they can, after showing it and asking.")
@@ -52,6 +57,7 @@ def command(
     *,
     inventory: Path,
     limit: str | None,
+    log: str | None,
     path: str | None,
     output_format: str,
     fix: bool,
@@ -60,16 +66,23 @@ def command(
     cause_id: str | None,
     word: str | None,
 ) -> None:
-    """Find out what is wrong with the hosts, or from a log what went wrong.
+    """\b
+    hvlab doctor                                # ask the hosts
+    hvlab doctor job.log                        # what went wrong there?
+    kubectl logs my-job | hvlab doctor -
+    hvlab doctor --fix                          # have roles mend what they can
+    hvlab doctor --list munge
+
+    Find out what is wrong with the hosts, or from a log what went wrong.
 
     Asks each host once, and lets hosts reach one another as ranks do: names, logins, ports, MTU, Open MPI,
     compilers, temporary folders, shared memory, clocks, drivers and GPUs. Each finding says on which hosts,
     what was seen, why it breaks and what to do. Nothing is changed without --fix, which runs the roles that
     mend it and asks again. The exit code is 1 if something is wrong, and 3 if a host is unreachable.
 
-    With --log, it reads logs of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package
-    managers, Slurm's daemons, pods and kernels, as they come: with lines of several ranks mixed, prefixes,
-    colours and wrapped lines. Root causes are listed first. It stays silent about anything it does not
+    LOG is what was written by mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers,
+    Slurm's daemons, pods and kernels, as it comes: with lines of several ranks mixed, prefixes, colours and
+    wrapped lines. Root causes are listed first. It stays silent about anything it does not
     recognise, and lists what only looks like a fault as harmless. The exit code is 1 if a cause is
     recognised.
 
@@ -78,6 +91,9 @@ def command(
     --prove needs root, and takes about two minutes if the packs are in the cache. Its exit code is 0 if the
     cause was shown and the remedy helped.
     """
+    if log and path:
+        raise UsageError(f"--log names a second log beside {log}", remedy="give one of them")
+    path = path or log
     if cause_id is not None or word is not None:
         if path or limit or fix or prove or (cause_id is not None and word is not None):
             raise UsageError("--explain and --list print what is known", remedy="use one of them alone")
@@ -94,16 +110,18 @@ def command(
         doctor_live.examine(inventory, limit, output_format=output_format, fix=fix, yes=yes, prove=prove)
         return
     if fix or limit:
-        raise UsageError("--log reads a file only", remedy="leave out --log, or --fix and --limit")
-    diagnosis = reading.diagnose(doctor_log.lines(path))
+        raise UsageError("a log is read without the hosts", remedy="leave out the log, or --fix and --limit")
+    lines = doctor_log.lines(path)
+    diagnosis = reading.diagnose(lines)
     if output_format == "json":
         causes, harmless = (
             [each.as_json() for each in group] for group in (diagnosis.causes, diagnosis.harmless)
         )
-        document = {"log": path, "causes": causes, "harmless": harmless, "not_looked_for": diagnosis.stopped}
+        document = {"log": path, "lines": _number(lines), "causes": causes, "harmless": harmless}
+        document["not_looked_for"] = diagnosis.stopped
         click.echo(json.dumps(document, indent=1))
     else:
-        click.echo(_table(diagnosis))
+        click.echo(_table(lines, diagnosis))
     if prove:
         from hvlab.cli import doctor_prove  # noqa: PLC0415 - see above
 
@@ -112,19 +130,41 @@ def command(
     context.exit(1 if diagnosis.causes else 0)
 
 
-def _table(diagnosis: Diagnosis) -> str:
+def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:
     parts = [_cause(number, each) for number, each in enumerate(diagnosis.causes, 1)]
     if diagnosis.harmless:
         rows = [f"  {each.cause.title} ({_places(each)}): {each.cause.why}" for each in diagnosis.harmless]
         parts.append("\n".join(["harmless:", *rows]))
     if not diagnosis.causes:
-        parts.append("nothing known")
+        parts.append(_nothing(lines, diagnosis))
     if diagnosis.stopped:
         parts.append(
             f"stopped: this log takes too long to search; {diagnosis.stopped} known entries were not "
             "looked for\n  what to do: give it the part around the first error, with tail for example"
         )
     return "\n\n".join(parts)
+
+
+def _nothing(lines: Sequence[str], diagnosis: Diagnosis) -> str:
+    """Say how much was read, which lines look like errors, and what to try."""
+    suspects = reading.suspects(lines, diagnosis)
+    rows = [f"  line {at}: {words}" for at, words in suspects]
+    number = _number(lines)
+    seen = ["the last lines that look like errors:", *rows] if rows else ["no line looks like an error"]
+    look = "look the first of them up where the program that wrote it is documented" if rows else _ALL_OUTPUT
+    return "\n".join(
+        [
+            f"nothing known in {number:,} line{'s' * (number != 1)}; {seen[0]}",
+            *seen[1:],
+            f"  what to do: {look}; run the job again with {_MORE_WORDS} and give doctor that log; "
+            "`hvlab doctor` alone asks the hosts",
+        ]
+    )
+
+
+def _number(lines: Sequence[str]) -> int:
+    """Return the number of lines that are not blank."""
+    return sum(not line.isspace() and bool(line) for line in lines)
 
 
 def _cause(number: int, each: Recognised) -> str:

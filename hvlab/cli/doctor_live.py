@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError, some
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError, some, unusable
 from hvlab.cli import doctor_prove, provision
 from hvlab.doctor import live
 from hvlab.doctor.live.site import HostFault, Member, Site
@@ -59,7 +59,7 @@ def examine(
             return
         if fix and faults:
             faults, silent, failed = _fix(lab, faults, yes=yes)
-    error = _verdict(faults, silent) or failed
+    error = _verdict(lab, faults, silent) or failed
     if error:
         raise error
 
@@ -158,11 +158,11 @@ def _fix(
     return again, silent, failed
 
 
-def _verdict(faults: Sequence[HostFault], silent: Mapping[str, str]) -> HvlabError | None:
+def _verdict(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) -> HvlabError | None:
     if silent:
-        reasons = "; ".join(f"{host}: {' '.join(words.split())[:200]}" for host, words in silent.items())
+        reasons = "\n".join(f"  {host}: {' '.join(words.split())[:200]}" for host, words in silent.items())
         return UnreachableError(
-            f"no answer from {some(silent)} ({reasons})",
+            f"{unusable(silent, len(lab.hosts))}:\n{reasons}",
             remedy="see above; then look at their power and network; `hvlab lab status` shows virtual hosts",
         )
     hosts = dict.fromkeys(fault.host for fault in faults)

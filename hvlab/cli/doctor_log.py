@@ -25,7 +25,7 @@ _BLOCK = 1024**2
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 # Of packed files; an OSError of gzip or bz2 has no number.
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, OSError)
-_GIVE = "give the path of a log, or - for standard input"
+_GIVE = "give the path of a log, or - for standard input; -l HOST asks one host"
 
 
 def lines(path: str) -> list[str]:

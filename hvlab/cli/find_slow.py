@@ -43,11 +43,11 @@ _WIDE = 10_000
     help="The share of searches that may raise a false alarm.",
 )
 @click.option(
-    "--seconds",
-    type=click.FloatRange(min=0.05, max=30),
+    "--transfer-time",
+    type=options.TimeType(0.05, 30),
+    metavar="TIME",
     default=TRANSFER_S,
-    show_default=True,
-    help="How long each transfer lasts.",
+    help=f"How long each transfer lasts. Default: {1000 * TRANSFER_S:g}ms.",
 )
 @options.results
 @click.option("--matrix", is_flag=True, help="Also print how slow each link is, from sender to receiver.")
@@ -58,11 +58,15 @@ def command(
     output_format: str,
     ratio: float,
     alpha: float,
-    seconds: float,
+    transfer_time: float,
     folder: Path | None,
     matrix: bool,
 ) -> None:
-    """Find out which host is slow, and which link, in which direction.
+    """\b
+    hvlab find-slow
+    hvlab find-slow -l 'n[1:8]' --matrix
+
+    Find out which host is slow, and which link, in which direction.
 
     First all hosts compute and send to one another at once; then each suspect is measured alone beside
     others. The data goes over TCP between the hosts' interfaces to the ranks' network; GPUs take no part.
@@ -80,7 +84,7 @@ def command(
         def show(launch: int, steps: int) -> None:
             status.update(f"launch {launch}: {steps} steps on {len(names)} hosts")
 
-        measure = HostProbe(lab, transfer_s=seconds, on_launch=show)
+        measure = HostProbe(lab, transfer_s=transfer_time, on_launch=show)
         if len(names) > 1:
             probe.probe(lab.hosts)
         result = search(len(names), measure, ratio=ratio, alpha=alpha)

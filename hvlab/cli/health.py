@@ -58,7 +58,12 @@ def command(
     diagnostics: int | None,
     force: bool,
 ) -> None:
-    """Find out whether every host is fit for work.
+    """\b
+    hvlab health
+    hvlab health --bandwidth                    # GPUs, a minute
+    hvlab health --learn n1                     # take n1 as the model
+
+    Find out whether every host is fit for work.
 
     A hard fault is one with which work would fail or be wrong; a soft one makes it slow or doubtful.
     Nothing is changed on the hosts. The exit code is 1 if a host has hard faults, 3 if one is unreachable.

@@ -28,14 +28,8 @@ _PLACEHOLDERS = {"lab_network": "192.0.2.0/24", "lab_interface": "eth0"}
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--hosts",
-    "listed",
-    multiple=True,
-    metavar="LIST",
-    help="The hosts, separated by commas: NAME, NAME=ADDRESS or ADDRESS, each with :PORT if not 22; ranges "
-    "as Ansible writes them, such as 'gpu[01:16]=10.0.0.[11:26]'. May be repeated.",
-)
+@click.argument("listed", metavar="[HOST]...", nargs=-1)
+@click.option("--hosts", "named", multiple=True, hidden=True, help="The same as HOST.")
 @click.option("--user", metavar="NAME", help="The user to log in as. Default: as ssh's configuration has it.")
 @click.option(
     "--key",
@@ -69,6 +63,7 @@ def command(
     *,
     folder: Path,
     listed: tuple[str, ...],
+    named: tuple[str, ...],
     user: str | None,
     key: Path | None,
     fingerprints: Path | None,
@@ -76,17 +71,25 @@ def command(
     file: Path | None,
     force: bool,
 ) -> None:
-    """Get to know hosts, and write an inventory of them to FOLDER.
+    """\b
+    hvlab init inventory/mylab 10.0.0.11 10.0.0.12 --user admin
+    hvlab init inventory/mylab 'gpu[01:16]=10.0.0.[11:26]'
+    hvlab init inventory/mylab                  # asks for the hosts
 
-    Asks for the hosts if they are not given. Shows the fingerprints of their SSH keys, and records the keys
-    only after a yes; without a terminal it needs --fingerprints or --accept-new-keys. Then it logs in to
-    every host, changes nothing there, and chooses the ranks' network and slots and the members of group gpu.
+    Get to know hosts, and write an inventory of them to FOLDER.
+
+    HOST is NAME, NAME=ADDRESS or ADDRESS, each with :PORT if not 22, or a range as Ansible writes it, such as
+    'gpu[01:16]=10.0.0.[11:26]'. Without any, the hosts are asked for. Shows the fingerprints of their SSH
+    keys, and records the keys only after a yes; without a terminal it needs --fingerprints or
+    --accept-new-keys. Then it logs in to every host, changes nothing there, and chooses the ranks' network
+    and slots and the members of group gpu.
 
     A host that cannot be used is left out, and the exit code is 3. It is 1 if something else has to be put
     right before the hosts can be provisioned.
     """
     new_inventory.check_free(folder, force=force)
     trusted = host_keys.read_fingerprints(fingerprints) if fingerprints else None
+    listed += named
     if not listed:
         listed, user = _ask_for_hosts(user)
     hosts = ssh_client.resolve(
@@ -131,7 +134,7 @@ def _ask_for_hosts(user: str | None) -> tuple[tuple[str, ...], str | None]:
     if not _at_terminal():
         raise UsageError(
             "no hosts are given, and there is no terminal to ask at",
-            remedy=f"add --hosts: {host_patterns.EXAMPLE}",
+            remedy=f"name them after the folder: {host_patterns.EXAMPLE}",
         )
     text = click.prompt(f"Hosts ({host_patterns.EXAMPLE})", err=True)
     if user is None:

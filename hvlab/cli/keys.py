@@ -39,7 +39,12 @@ _STEPS = {
 
 @click.group("keys")
 def command() -> None:
-    """Issue, replace and revoke the keys by which hosts trust one another.
+    """\b
+    hvlab keys status
+    hvlab keys rotate                           # new keys on every host
+    hvlab keys revoke n3                        # n3 was lost
+
+    Issue, replace and revoke the keys by which hosts trust one another.
 
     Two certificate authorities of the lab, one for hosts and one for its user, lie on this machine.
     `hvlab provision` makes them and signs every host; these commands are for what comes later.

@@ -28,7 +28,13 @@ from hvlab.vlab.topology import FULL_WEIGHT
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Boot and remove the virtual hosts of an inventory."""
+    """\b
+    hvlab lab up -i inventory/lab
+    hvlab lab ssh n1
+    hvlab lab down
+
+    Boot and remove the virtual hosts of an inventory.
+    """
 
 
 @command.command(short_help="Boot the virtual hosts that are not running.")

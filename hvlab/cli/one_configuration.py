@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from hvlab.bench.request import BenchRequest, one_configuration
-from hvlab.cli import candidates
+from hvlab.cli import candidates, options
 from hvlab.lab.backends import BACKENDS, LAUNCHERS
 from hvlab.lab.inventory import Lab
 from hvlab.workloads import WORKLOADS
@@ -47,8 +47,9 @@ _ONE = (
     click.option("--pattern", metavar="REGEX", help="The line with COMMAND's throughput, as in bench."),
     click.option(
         "--timeout",
-        type=click.IntRange(1),
-        help="Time limit of a case, in seconds. Default: 900.",
+        type=options.TimeType(),
+        metavar="TIME",
+        help="Time limit of a case. Default: 15m.",
     ),
     click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks, as in bench."),
 )

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import click
 
+from hvlab.base.errors import UsageError
 from hvlab.base.paths import default_inventory
-from hvlab.bench.suite import AUTO, MOST_REPEATS
+from hvlab.bench import suite
 from hvlab.cli import candidates
+from hvlab.cli.groups import AFTER_DASHES
+from hvlab.lab.backends import BACKENDS, LIBRARIES
+from hvlab.workloads import WORKLOADS
+
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+# What people write without its option.
+_NAMES = {"--suite": suite.NAMES, "--workload": WORKLOADS, "--backend": BACKENDS, "--library": LIBRARIES}
 
 inventory = click.option(
     "-i",
@@ -28,12 +38,32 @@ limit = click.option(
     shell_complete=candidates.patterns,
     help="Only these hosts (an Ansible pattern).",
 )
+
+
+def _refuse_names(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> Any:
+    """Refuse a first word that is a name of what to measure, or no program; after ``--`` all are taken."""
+    if not words or context.meta.get(AFTER_DASHES):
+        return words
+    own = {option for item in context.command.params for option in item.opts}
+    options = {name: option for option, names in _NAMES.items() if option in own for name in names}
+    word = words[0].lower()
+    near = [word] if word in options else difflib.get_close_matches(word, options, n=1)
+    if word not in options and (Path(words[0]).is_file() or shutil.which(words[0])):
+        return words
+    what = f"the name of a {options[word].strip('-')}" if word in options else "no file and no program"
+    own_training = f"write a training of your own after --: `hvlab {context.info_name} -- {words[0]} ...`"
+    raise UsageError(
+        f"{words[0]} is {what}", remedy=f"write {options[near[0]]} {near[0]}" if near else own_training
+    )
+
+
 own_command = click.argument(
     "words",
     metavar="[-- COMMAND...]",
     nargs=-1,
     type=click.UNPROCESSED,
     shell_complete=candidates.files,
+    callback=_refuse_names,
 )
 table_or_json = click.option(
     "--format",
@@ -69,21 +99,32 @@ class RepeatsType(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number."""
-        if value == AUTO:
+        if value == suite.AUTO:
             return 0
-        return int(click.IntRange(1, MOST_REPEATS).convert(value, param, ctx))
+        if not re.fullmatch(r"-?\d{1,9}", str(value)):
+            self.fail(f"{value} is neither a number nor {suite.AUTO}", param, ctx)
+        return int(click.IntRange(1, suite.MOST_REPEATS).convert(value, param, ctx))
 
 
-class TimeType(click.ParamType[int]):
-    """A time such as 90s, 20m or 2h, in seconds."""
+class TimeType(click.ParamType[float]):
+    """A time such as 90s, 20m, 2h or 7d, in seconds; a bare number is in ``unit``, one of the letters."""
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def __init__(self, least: float = 1, most: float = 365 * 86400, unit: str = "s") -> None:
+        self._least, self._most, self._unit = least, most, unit
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds."""
-        if isinstance(value, int):
+        if isinstance(value, int | float):
             return value
-        match = re.fullmatch(r"([1-9]\d*)([smh]?)", str(value).strip())
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhd]?)", str(value).strip().lower())
         if match is None:
             self.fail(f"{value} is no time such as 90s, 20m or 2h", param, ctx)
-        return int(match[1]) * {"s": 1, "": 1, "m": 60, "h": 3600}[match[2]]
+        seconds = float(match[1]) * _SECONDS[match[2] or self._unit]
+        if not self._least <= seconds <= self._most:
+            least, most = (
+                f"{limit / _SECONDS[self._unit]:g}{self._unit}" for limit in (self._least, self._most)
+            )
+            self.fail(f"{value} is not from {least} to {most}", param, ctx)
+        return round(seconds) if self._least >= 1 else seconds

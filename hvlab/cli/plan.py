@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hvlab.base.errors import InventoryError, UsageError, report
+from hvlab.base.errors import InventoryError, UnreachableError, UsageError, report
 from hvlab.base.paths import trust_dir
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
@@ -69,7 +69,13 @@ def command(
     written: Path | None,
     write_lock: bool,
 ) -> int:
-    """Choose one version of every component for every host: driver, CUDA, cuDNN, NCCL, Open MPI, torch, ...
+    """\b
+    hvlab plan                                  # ask the hosts of inventory/lab
+    hvlab plan --explain
+    hvlab plan --what-if torch=2.4.1
+    hvlab plan --facts facts.json               # contact no host
+
+    Choose one version of every component for every host: driver, CUDA, cuDNN, NCCL, Open MPI, torch, ...
 
     The choice follows from the inventory's pins and the hosts' facts. Nothing is changed. If no versions
     fit together, the conflicting pins and facts are named, with what would resolve the conflict, and the
@@ -128,7 +134,11 @@ def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
     from hvlab.stack.provision.preflight import PreflightHost, check_owner  # noqa: PLC0415
 
     lab = inventories.load(inventory, limit=limit)
-    gathered = gather.facts(lab)
+    try:
+        gathered = gather.facts(lab)
+    except UnreachableError as error:
+        error.remedy = "correct that, leave hosts out with -l, or plan from recorded facts: --facts FILE"
+        raise
     found = [
         PreflightHost(name, facts, None, lab.network, "", alone=lab.local) for name, facts in gathered.items()
     ]

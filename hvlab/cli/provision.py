@@ -49,7 +49,12 @@ def command(
     write_lock: bool,
     further: tuple[str, ...],
 ) -> int:
-    """Install the stack that the inventory asks for on every host (runs site.yml).
+    """\b
+    hvlab provision
+    hvlab provision --check                     # what would change
+    hvlab provision -l n3 -t openmpi,horovod
+
+    Install the stack that the inventory asks for on every host (runs site.yml).
 
     Options after -- are passed to ansible-playbook unchanged, such as -e NAME=VALUE, -v or --ask-become-pass.
     """

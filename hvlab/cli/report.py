@@ -74,7 +74,13 @@ def command(
     signed: Sequence[str],
     folder: Path | None,
 ) -> int:
-    """Write a report on RUN (default: the last run): which backend is best, tables, plots and findings."""
+    """\b
+    hvlab report                                # the last run
+    hvlab report last~1 --output lab7.pdf --lang zh
+    hvlab report --fill lab7.md                 # a lab sheet
+
+    Write a report on RUN (default: the last run): which backend is best, tables, plots and findings.
+    """
     if in_place and (output or not template):
         raise UsageError("--in-place changes the sheet of --fill", remedy="give --fill, and no --output")
     store = Store(results_dir(folder))
@@ -110,7 +116,14 @@ def _signature(signed: Sequence[str]) -> dict[str, str]:
 
 
 def _format(output_format: str | None, output: Path | None) -> str:
-    return output_format or (_SUFFIXES.get(output.suffix.lower()) if output else None) or "html"
+    """Return the format. Raises UsageError where option and file name are of two."""
+    by_name = _SUFFIXES.get(output.suffix.lower()) if output else None
+    if output_format and by_name and by_name != output_format:
+        raise UsageError(
+            f"--output {output} is a name of {by_name}, and --format says {output_format}",
+            remedy="leave out --format, or give the file another ending",
+        )
+    return output_format or by_name or "html"
 
 
 def _tell(written: Written) -> int:

@@ -24,7 +24,14 @@ RUN_COLUMNS = ("run_id", "started_at", "cases", "ok", "failed", "state", "lab")
 
 @click.group("results")
 def command() -> None:
-    """List, show, export and import results."""
+    """\b
+    hvlab results list
+    hvlab results show last
+    hvlab results export last~1 --to csv --output run.csv
+    hvlab results import nccl.log --hosts 2 --slots 8
+
+    List, show, export and import results.
+    """
 
 
 @command.command("list", short_help="List the runs, newest first.")
@@ -36,6 +43,8 @@ def list_runs(*, folder: Path | None, output_format: str) -> int:
     if not rows and output_format == "table":
         click.echo("no runs yet: start one with `hvlab bench`", err=True)
         return 0
+    if output_format == "table":
+        rows = [{**row, "started_at": str(row["started_at"])[:16].replace("T", " ")} for row in rows]
     click.echo(tables.render(rows, RUN_COLUMNS, output_format))
     return 0
 

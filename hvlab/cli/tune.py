@@ -62,11 +62,12 @@ class _Tune(GroupedCommand):
     help="tpe: Optuna's estimator. coordinate: one setting after another.",
 )
 @click.option(
-    "--budget",
+    "--time-limit",
+    "budget",
     type=options.TimeType(),
     metavar="TIME",
     default=1200,
-    help="Time for search and proof together, as in 2h; no less than some 22 launches. Default: 20m.",
+    help="Time for search and proof together, at least that of some 22 launches. Default: 20m.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
 @click.option("--restart", is_flag=True, help="Start a new search instead of resuming an unfinished one.")
@@ -108,7 +109,12 @@ def command(
     output_format: str,
     **values: Any,
 ) -> int:
-    """Find settings that make one configuration faster, and prove it.
+    """\b
+    hvlab tune --workload mnist --time-limit 30m
+    hvlab tune --backend gloo --set sizes=64K,4M
+    hvlab tune -- python train.py               # a training of your own
+
+    Find settings that make one configuration faster, and prove it.
 
     Settings are proposed and measured in rounds, in turn with those of today; what is clearly worse is
     dropped. The best counts only if it is significantly better when it is measured again in turn with those

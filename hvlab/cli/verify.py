@@ -26,7 +26,11 @@ _COLUMNS = ("host", "role", "check", "outcome", "observed", "remedy")
 def command(
     inventory: Path, limit: str | None, output_format: str, junit: Path | None, *, deep: bool
 ) -> None:
-    """Check every host against what the inventory asks for.
+    """\b
+    hvlab verify
+    hvlab verify -l n3 --deep
+
+    Check every host against what the inventory asks for.
 
     Nothing is changed on the hosts. The exit code is 1 if a check failed, and 3 if a host is unreachable.
     """

@@ -34,7 +34,11 @@ _STYLES = {"ok": "green", "failed": "red", "skipped": "yellow"}
 @click.option("--once", is_flag=True, help="Show the run as it is now, and end.")
 @options.results
 def command(*, run: str | None, once: bool, folder: Path | None) -> int:
-    """Show a run in progress: its cases, the time left, the verdicts.
+    """\b
+    hvlab watch
+    hvlab watch last --once
+
+    Show a run in progress: its cases, the time left, the verdicts.
 
     RUN is a run of bench, tune or bisect; the default is the newest in progress. In a search of tune or
     bisect, the display follows from run to run until the search ends.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hvlab.base.answers import clean
 from hvlab.doctor import knowledge, text
 from hvlab.doctor.cause import WEIGHTS, Cause
 from hvlab.doctor.text import LogText, WrittenLine
@@ -14,6 +17,13 @@ from hvlab.doctor.text import LogText, WrittenLine
 # Maximum lines shown per entry, and their maximum width.
 _SHOWN = 4
 _WIDTH = 300
+# Words by which a line looks like an error to people, and how much of it is searched for them.
+_SUSPICIOUS = re.compile(
+    r"\b(?:error|fatal|fail(?:ed|ure|s)?|exception|abort(?:ed|ing)?|killed|denied|refused|unable|cannot|can't"
+    r"|could not|no such|not found|time[ds]? ?out|segmentation|panic|corrupt(?:ed)?|invalid)\b|error:",
+    re.IGNORECASE,
+)
+_SEARCHED = 4096
 # What hvlab's own messages put before a remedy.
 _REMEDY = "what to do:"
 # Seconds of processor time for each MiB of a text: hosts may write text that is slow to search.
@@ -70,6 +80,17 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
     causes.sort(key=lambda pair: (pair[0].weight, min(line.number for line in pair[1])))
     shown, quiet = (tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless))
     return Diagnosis(shown, quiet, stopped=left + more_left)
+
+
+def suspects(raw: Sequence[str], diagnosis: Diagnosis) -> list[tuple[int, str]]:
+    """Return the last lines that look like errors, without what is known to be harmless."""
+    quiet = {number for each in diagnosis.harmless for number, _ in each.lines}
+    found = (
+        (number, " ".join(clean(line).split())[:_WIDTH])
+        for number, line in zip(range(len(raw), 0, -1), reversed(raw), strict=True)
+        if number not in quiet and _SUSPICIOUS.search(line[:_SEARCHED])
+    )
+    return [*itertools.islice(found, _SHOWN)][::-1]
 
 
 def _matched(

@@ -9,7 +9,7 @@ from typing import Any
 
 from junitparser import TestCase
 
-from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
 from hvlab.health.ask import Answered
 from hvlab.health.node import machine, subjects
 from hvlab.lab.inventory import Host, Lab
@@ -80,12 +80,13 @@ def given(host: Host, lab: Lab, answered: Answered) -> dict[str, Any]:
 
 def verdict(checks: Sequence[HealthCheck]) -> HvlabError | None:
     """Return the error that names the hosts that are unfit or silent, or None where every host is fit."""
+    every = len({check.host for check in checks})
     silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
     unfit = sorted({check.host for check in checks if check.unfit and check.outcome != "unreachable"})
     named = f"unfit for work: {some(unfit)}" if unfit else ""
     if silent:
         return UnreachableError(
-            "; ".join(filter(None, [f"no answer from {some(silent)}", named])), remedy="see above"
+            "; ".join(filter(None, [f"{unusable(silent, every)}: {some(silent)}", named])), remedy="see above"
         )
     return CheckError(named, remedy="see above; take them out of work until it is done") if unfit else None
 

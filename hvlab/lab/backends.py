@@ -34,7 +34,7 @@ class Backend:
     group: str = ""
     """What torch.distributed calls it."""
     counterpart: str = ""
-    """The backend of Horovod that ``--framework ddp`` replaces by this one."""
+    """The backend of Horovod that ``--library ddp`` replaces by this one."""
     wheel: bool = True
     """Whether it is in the packages of torch; otherwise it is measured where it is named."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -147,7 +147,7 @@ SERIAL = next(name for name, backend in BACKENDS.items() if not backend.parallel
 # Horovod's, which are measured unless others are named.
 PARALLEL = tuple(name for name, backend in BACKENDS.items() if backend.framework == HOROVOD)
 DDP_BACKENDS = tuple(name for name, backend in BACKENDS.items() if backend.framework == DDP)
-FRAMEWORKS = (HOROVOD, DDP)
+LIBRARIES = (HOROVOD, DDP)
 LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from hvlab.base.errors import CheckError, UsageError, report
 from hvlab.lab import rank_network
+from hvlab.lab.inventory import Host, Lab
 
 # A step beside those that run: it asks for no CPU of its own. Before 20.11 all steps were so.
 _OVERLAP_SINCE = (20, 11)
@@ -226,6 +228,23 @@ def inventory(
     }
     with_gpu: dict[str, Any] = {host: {} for host in order if _gpus(facts[host])}
     return {"all": {"hosts": hosts, "vars": common, "children": {"gpu": {"hosts": with_gpu}}}}
+
+
+def planned(hosts: int, slots: int, *, gpu: bool, python: str | None) -> Lab:
+    """Return the lab of a job yet to be submitted: with MPI and Gloo, and NCCL on GPUs."""
+    variant = {"mpi": True, "gloo": True, "ccl": False, "gpu_operations": "nccl" if gpu else ""}
+    job = SlurmJob("JOB", "slurm", "NODES", (), (), slots if gpu else 0, "node1")
+    variables = {
+        "lab_slurm": True,
+        "horovod_variants": {"job": variant},
+        "hvlab_rank_python": python or sys.executable,
+        "hvlab_step": step(job, _OVERLAP_SINCE),
+        "hvlab_step_options": [*beside(_OVERLAP_SINCE), *job.gres],
+    }
+    groups = frozenset({"gpu"} if gpu else ())
+    nodes = [f"node{number}" for number in range(1, hosts + 1)]
+    machines = tuple(Host(node, node, 22, None, slots, groups, variables) for node in nodes)
+    return Lab(job.cluster, Path(), "", "eth0", machines, variables)
 
 
 def _of_each(nodes: Sequence[str], counts: tuple[int, ...]) -> dict[str, int]:

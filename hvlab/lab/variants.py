@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hvlab.base.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, some, unknown
 from hvlab.lab.backends import BACKENDS, DDP, DDP_BACKENDS, HOROVOD, PARALLEL, of_framework
 from hvlab.lab.inventory import Host, Lab
 
@@ -147,12 +147,12 @@ def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = Non
         return None
     without = [host.name for host in hosts if BACKENDS[backend].gpu and not host.gpu]
     if without:
-        return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {', '.join(without)}"
+        return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {some(without)}"
     bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
     built = f"{backend} for {framework}" if framework else backend
     if BACKENDS[backend].framework == DDP and framework not in (None, _TORCH):
         return f"{backend} is torch's own, and has nothing for {framework}"
-    return f"no Horovod variant of the inventory has {built} on {', '.join(bare) or 'all hosts alike'}"
+    return f"no Horovod variant of the inventory has {built} on {some(bare) or 'all hosts alike'}"
 
 
 def choose(requested: Sequence[str], lab: Lab) -> list[str]:

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hvlab.base.errors import LEAVE_OUT
 from hvlab.base.temporary import temporary_folder
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host, Lab
+from hvlab.remote import probe
 from hvlab.remote.collect import collect
 from hvlab.remote.playbook import HostFailure, Play
 
@@ -21,10 +23,11 @@ def facts(lab: Lab) -> dict[str, dict[str, Any]]:
 
     Raises UnreachableError where a host does not answer, CheckError where its facts cannot be read.
     """
-    recorded = "or plan from recorded facts: --facts"
 
     def check(play: Play) -> None:
-        play.check("the facts could not be gathered", remedy=recorded, lost=recorded)
+        if any(failure.unreachable for failure in play.failures):
+            probe.probe(lab.hosts)  # it says more
+        play.check("the facts could not be gathered", remedy="`hvlab doctor` looks closer", lost=LEAVE_OUT)
 
     return _gathered(lab, check)[0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import shlex
 import signal
 import sys
@@ -62,6 +63,8 @@ _MESSAGE = 10_000
 _NOT_STARTED = "Error executing command."
 # Of what ssh says, that either side refused the other: such a host is there.
 _REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "host-certificate-time", "ssh-denied")
+# What Ansible puts before ssh's own words.
+_SAYS_LITTLE = re.compile(r"\A(Task failed: )?Failed to connect to the host via ssh: ")
 _AGAIN = (
     "run the same command again; if that is its answer again, look at this machine's memory (dmesg) and disks"
 )
@@ -301,7 +304,7 @@ class Play:
             failed = event.get("event") in ("runner_on_failed", "runner_item_on_failed")
             if not (unreachable or failed) or data.get("ignore_errors") or not isinstance(result, dict):
                 continue
-            message = clean(_said(result))[-_MESSAGE:]
+            message = _SAYS_LITTLE.sub("", clean(_said(result)))[-_MESSAGE:]
             if not (result.get("results") and self.failures):
                 lost = unreachable or bool(result.get("lost"))
                 self.failures.append(HostFailure(str(data.get("host")), message, lost))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import paramiko
 
-from hvlab.base.errors import Problem, UnreachableError, report
+from hvlab.base.errors import Problem, UnreachableError, report, unusable
 from hvlab.lab.inventory import Host
 from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, ssh_options
 from hvlab.remote.ssh_client import detour, responds
@@ -28,8 +28,8 @@ def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
     ``known_hosts`` is the file in force; by default what the inventory's ssh options name, else the user's.
     """
     if observed := problems(hosts, known_hosts=known_hosts):
-        head = f"{len(observed)} of {len(hosts)} hosts cannot be used:"
-        raise UnreachableError(f"{head}\n{report(observed, indent='  ')}")
+        head = unusable([problem.host for problem in observed], len(hosts))
+        raise UnreachableError(f"{head}:\n{report(observed, indent='  ')}")
 
 
 def problems(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> list[Problem]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hvlab.base import answers, process
 from hvlab.base.answers.shapes import HostAnswer
-from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
 from hvlab.base.paths import project_dir
 from hvlab.base.temporary import temporary_folder
 from hvlab.lab import ansible_variables
@@ -107,8 +107,10 @@ def verdict(checks: list[Check]) -> HvlabError | None:
     """Return the error that names the hosts that fail, or None where every host matches the inventory."""
     silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
     if silent:
+        every = len({check.host for check in checks})
         return UnreachableError(
-            f"no answer from {some(silent)}", remedy="see above; `hvlab lab status` shows virtual hosts"
+            f"{unusable(silent, every)}: {some(silent)}",
+            remedy="see above; `hvlab lab status` shows virtual hosts",
         )
     wrong = sorted({check.host for check in checks if check.wrong})
     if wrong:

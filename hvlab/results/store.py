@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import json
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from hvlab.base import answers
-from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.errors import HvlabError, UsageError, some
 from hvlab.base.masking import masked
 from hvlab.base.paths import refuse_links
 from hvlab.results import index, journal
@@ -23,6 +24,7 @@ from hvlab.results.record import FIELDS, UNKNOWN, Record, cleaned, read_record, 
 __all__ = ["FIELDS", "UNKNOWN", "Record", "Run", "Store", "new_run_id", "utc"]
 
 Answer = TypeVar("Answer")
+_LAST = re.compile(r"last(?:~(\d{1,9}))?", re.IGNORECASE)
 # A disk that takes nothing more.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -174,16 +176,31 @@ class Store:
         return self._ask(lambda database: [_run(*row) for row in database.execute(query)])
 
     def run(self, run_id: str | None = None) -> Run:
-        """Return one run, by default the last. Raises UsageError where there is none."""
+        """Return one run by its id, a part of it that no other has, ``last`` (the default), ``last~1``, ...
+
+        Raises UsageError where there is none, or several.
+        """
         runs = self.runs()
         if not runs:
             raise UsageError(f"there are no results in {self.folder}", remedy="run `hvlab bench` first")
-        if run_id is None:
-            return runs[-1]
-        for run in runs:
-            if run.run_id == run_id:
-                return run
         names = [run.run_id for run in runs]
+        if run_id in names:
+            return runs[names.index(run_id)]
+        if match := _LAST.fullmatch(run_id := run_id or "last"):
+            back = int(match[1] or 0)
+            if back < len(runs):
+                return runs[-1 - back]
+            raise UsageError(
+                f"there is no run {run_id}", remedy=f"{self.folder} has {len(runs)}: `hvlab results list`"
+            )
+        fitting = [run for run in runs if run_id.lower() in run.run_id.lower()]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise UsageError(
+                f"{len(fitting)} runs have {run_id!r} in their id",
+                remedy=f"write more of it: {some(run.run_id for run in fitting)}",
+            )
         near = difflib.get_close_matches(run_id, names, n=3, cutoff=0.5) or names[-3:]
         raise UsageError(f"there is no run {run_id!r}", remedy=f"near ones: {', '.join(near)}")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -15,6 +17,10 @@ from rich.text import Text
 
 _LIMITS = {"hosts": 30, "params": 60, "error": 60}
 _UNLIMITED = 10_000
+_EMPTY = ("-", "")
+# Cells longer than this stand below their row where the table is too wide; blanks between columns where
+# there is room; lines of a head.
+_LONG, _GAP, _HEAD = 10, 3, 2
 
 
 def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_format: str) -> str:
@@ -27,26 +33,72 @@ def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_for
         writer.writerow(columns)
         writer.writerows([no_formula(_flat(row.get(name))) for name in columns] for row in rows)
         return text.getvalue().rstrip("\n")
-    return as_text(table(rows, columns))
+    return _table(rows, columns)
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Table:
-    """Return a rich table; numbers stand at the right."""
-    rendered = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return a table without empty columns; what is the same in every row stands above it, once."""
+    cells = {name: [_shown(row.get(name)) for row in rows] for name in columns}
+    filled = [name for name in columns if not rows or set(cells[name]).difference(_EMPTY)]
+    same = [name for name in filled if len(rows) > 1 and len(set(cells[name])) == 1]
+    own = [name for name in filled if name not in same] or filled
+    widths = {name: max(map(len, (name, *cells[name]))) for name in own}
+    gap = _GAP if _fits(widths, _GAP) else 1
+    under = []
+    while not _fits(widths, gap) and max(widths.values()) > _LONG:
+        under.append(max(widths, key=lambda name: widths[name]))
+        del widths[under[-1]]
+    rendered = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap // 2))
+    for name in widths:
         numbers = all(isinstance(row.get(name), int | float | None) for row in rows)
         align: JustifyMethod = "right" if numbers else "left"
-        rendered.add_column(name, justify=align, overflow="fold", max_width=_LIMITS.get(name))
-    for row in rows:
+        rendered.add_column(
+            name,
+            justify=align,
+            overflow="fold",
+            no_wrap=bool(under) and _fits(widths, gap),
+            max_width=_LIMITS.get(name),
+        )
+    for number in range(len(rows)):
         # Text, since rich takes a word in brackets in a string for a style.
-        rendered.add_row(*(Text(_shown(row.get(name))) for name in columns))
-    return rendered
+        rendered.add_row(*(Text(cells[name][number]) for name in widths))
+    lines = as_text(rendered).splitlines()
+    if under:
+        notes = [
+            "; ".join(
+                f"{name}: {cells[name][number]}"
+                for name in filled
+                if name in under and cells[name][number] not in _EMPTY
+            )
+            for number in range(len(rows))
+        ]
+        lines = [*lines[:_HEAD], *_with_notes(lines[_HEAD:], notes)]
+    shared = ", ".join(f"{name} {cells[name][0]}" for name in same if name not in own)
+    above = textwrap.wrap(f"in every row: {shared}", _width(), subsequent_indent="  ") if shared else []
+    return "\n".join([*above, *lines])
+
+
+def _with_notes(lines: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a table's rows, each with its long cells below it, or these last if rows wrapped."""
+    each = len(lines) == len(notes)
+    yield from () if each else lines
+    for number, text in enumerate(notes):
+        yield from [lines[number]] if each else []
+        yield from textwrap.wrap(text, _width() - 1, initial_indent="    ", subsequent_indent="    ")
+
+
+def _fits(widths: Mapping[str, int], gap: int) -> bool:
+    return sum(widths.values()) + gap * len(widths) <= _width()
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((_UNLIMITED, 0)).columns
 
 
 def as_text(rendered: Table) -> str:
-    """Return a rich table as text without colours, as wide as it is: a row stays on its line."""
+    """Return a rich table as text without colours: as wide as the terminal, else each row on one line."""
     text = io.StringIO()
-    Console(file=text, no_color=True, width=_UNLIMITED).print(rendered)
+    Console(file=text, no_color=True, width=_width()).print(rendered)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines() if line.strip())
 
 

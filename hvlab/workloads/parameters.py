@@ -104,7 +104,7 @@ class Parameter:
     def _chosen(self, text: str) -> str:
         if not text:
             raise self._wrong(text, "no value", str(self.default))
-        if self.choices and text not in self.choices:
+        if self.choices and (text := text.lower()) not in self.choices:
             raise unknown(f"value of {self.name}", text, self.choices)
         return text
 

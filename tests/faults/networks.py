@@ -31,7 +31,7 @@ def link_that_is_cut_before_provisioning(world):
         yield
 
 
-@fault("network", "verify", "-l", "f3", code=3, says=("no answer from",), seconds=90, then=LIST)
+@fault("network", "verify", "-l", "f3", code=3, says=("cannot be used",), seconds=90, then=LIST)
 def link_that_is_cut_before_verify(world):
     """The cable of the third host is out when verify begins."""
     with world.unplugged(world.hosts[2]):

@@ -178,15 +178,15 @@ def test_a_summary_counts_and_says_what_would_do():
     found = checked(repeated(5), runs_of(lambda hour: repeated(5), (1, 1)))
     assert (
         output.summary(found, strict=False)
-        == "passed: 2 undecided; a verdict needs 5 runs in the baseline, it has 2"
+        == "undecided: 2 cannot be judged; a verdict needs 5 runs in the baseline, it has 2"
     )
-    assert output.summary(found, strict=True).startswith("failed: 2 undecided")
+    assert output.summary(found, strict=True).startswith("failed: 2 cannot be judged")
 
 
 def test_json_is_complete():
     found = checked(repeated(5, factor=1.5) + sizes(1, slots=2), repeated(5) + sizes(1, slots=4))
     told = json.loads(output.render(found, "json", strict=False))
-    assert (told["passed"], told["strict"]) == (False, False)
+    assert (told["outcome"], told["passed"], told["strict"]) == ("failed", False, False)
     assert (told["run"]["run_id"], told["baseline"]["run_id"]) == ("new", "old5")
     assert told["baseline_runs"] == ["old1", "old2", "old3", "old4", "old5"]
     assert told["counts"] == {"regression": 2, "undecided": 2, "better": 0, "fine": 0, "new": 2}
@@ -328,8 +328,8 @@ def store(tmp_path, monkeypatch):
         (["slow"], 1, "failed: 2 regressions"),
         (["slow", "--matters", "50"], 0, "passed: 2 fine"),
         (["broken"], 1, "failed: 2 regressions"),
-        (["few"], 0, "passed: 2 undecided"),
-        (["few", "--strict"], 1, "failed: 2 undecided"),
+        (["few"], 0, "undecided: 2 cannot be judged"),
+        (["few", "--strict"], 1, "failed: 2 cannot be judged"),
         (["r1"], 2, "is in the baseline default itself"),
         (["good", "--name", "other"], 2, "no baseline 'other'"),
         (["good", "--metric", "algbw"], 1, "no figure in common"),
@@ -393,7 +393,8 @@ def test_the_baseline_outlives_its_run(store, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("output_format", "begins"), [("json", "{"), ("junit", "<?xml"), ("table", "status")]
+    ("output_format", "begins"),
+    [("json", "{"), ("junit", "<?xml"), ("table", "in every row: status regression, workload allreduce")],
 )
 def test_the_outcome_goes_into_a_file(store, tmp_path, capsys, output_format, begins):
     assert run(["baseline", "set", "r1", "r2", "r3", "r4", "r5"]) == 0

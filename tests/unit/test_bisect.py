@@ -398,7 +398,7 @@ def test_a_variable_that_only_one_end_names_has_its_default_in_the_other() -> No
 
 def test_what_is_no_end_is_refused_with_what_can_be_one(tmp_path: Path) -> None:
     assert ends.read("lab", Store(tmp_path), _lab()) == {}
-    with pytest.raises(UsageError, match="neither a file, nor a run, nor a baseline"):
+    with pytest.raises(UsageError, match="neither a file nor a baseline, and there are no results"):
         ends.read("spring", Store(tmp_path), _lab())
 
 

@@ -1,4 +1,4 @@
-"""What lies unused on hosts: what may go, what stays, and what `hvlab clean --hosts` makes of it."""
+"""What lies unused on hosts: what may go, what stays, and what `hvlab clean --on-hosts` makes of it."""
 
 import base64
 import importlib.util
@@ -202,7 +202,7 @@ def hosts(monkeypatch, tmp_path):
 
 
 def shown(capsys, *words: str) -> tuple[int, str, str]:
-    return cli.run(["clean", "--hosts", *words]), *capsys.readouterr()
+    return cli.run(["clean", "--on-hosts", *words]), *capsys.readouterr()
 
 
 def test_a_run_that_one_host_is_at_goes_nowhere(hosts):
@@ -265,7 +265,7 @@ def test_a_size_is_that_of_each_host(hosts, capsys):
 
 def test_a_pattern_of_hosts_without_hosts_is_refused(capsys):
     assert cli.run(["clean", "--limit", "n1"]) == 2
-    assert "add --hosts" in capsys.readouterr().err
+    assert "add --on-hosts" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The command line of bench and results: what is printed where, and the exit codes."""
 
 import csv
+import inspect
 import io
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 from docs.generate import commands
 from hvlab.bench import suite
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import cli, run
+from hvlab.cli import bench, cli, options, run
 from hvlab.lab.inventory import load
 from hvlab.results.store import FIELDS, Store
 from hvlab.workloads import WORKLOADS, parameters
@@ -49,7 +50,21 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_a_dry_run_prints_lines_and_touches_nothing(inventory, tmp_path, capsys):
     assert (
-        run(["bench", "-i", inventory, "--backend", "gloo", "--hosts", "1,2", "--slots", "1", "--dry-run"])
+        run(
+            [
+                "bench",
+                "-i",
+                inventory,
+                "--backend",
+                "gloo",
+                "--hosts",
+                "1,2",
+                "--slots",
+                "1",
+                "--dry-run",
+                "-v",
+            ]
+        )
         == 0
     )
     lines = capsys.readouterr().out.splitlines()
@@ -57,7 +72,7 @@ def test_a_dry_run_prints_lines_and_touches_nothing(inventory, tmp_path, capsys)
         "# allreduce-gloo-1x1-r1",
         "# allreduce-gloo-2x1-r1",
     ]
-    assert "/opt/hvlab/horovod/cpu/bin/horovodrun" in shlex.split(lines[3])
+    assert "/opt/hvlab/horovod/cpu/bin/horovodrun" in shlex.split(lines[-1])
     assert not (tmp_path / "results").exists()
 
 
@@ -88,7 +103,7 @@ def secret(inventory, monkeypatch):
 
 @pytest.mark.parametrize("shown", ["table", "json", "csv"])
 def test_a_dry_run_prints_no_secret(secret, inventory, capsys, shown):
-    assert run(["bench", "-i", inventory, *WITH_SECRETS, "--dry-run", "--format", shown]) == 0
+    assert run(["bench", "-i", inventory, *WITH_SECRETS, "--dry-run", "-v", "--format", shown]) == 0
     out = capsys.readouterr().out
     assert not [text for text in SECRETS if text in out]
     assert "HF_TOKEN" in out
@@ -146,7 +161,13 @@ def test_infeasible_cases_are_named(inventory, capsys):
         ),
         (["--backend", ","], ["--backend is empty"]),
         (["--sizes", "4K:1K:2"], ["min must be from 1 to max"]),
-        (["--hosts", "x"], ["--hosts x"]),
+        (["--hosts", "n1,n2"], ["--hosts n1,n2", "-l n1,n2 names hosts"]),
+        (["--epochs", "3"], ["--epochs is no option, but a parameter", "write --set epochs=VALUE"]),
+        (["--suite", "lab7.yml"], ["write --suite lab7"]),
+        (["--timeout", "1x"], ["1x is no time such as 90s"]),
+        (["--timeout", "0"], ["0 is not from 1s"]),
+        (["--repeats", "many"], ["many is neither a number nor auto"]),
+        (["-v"], ["--verbose is for --dry-run"]),
         (["--repeats", "0"], ["--repeats"]),
         (["--workload", "mnits"], ["unknown workload 'mnits'", "did you mean mnist?"]),
         (["--workload", ","], ["--workload is empty", "allreduce"]),
@@ -154,10 +175,18 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--set", "dtype"], ["--set dtype: no value", "--set dtype=VALUE"]),
         (["--set", "dtype=int9"], ["unknown value of dtype 'int9'", "did you mean"]),
         (["--iterations", "0"], ["iterations=0: not a whole number of 1 or more"]),
-        (["--compression", "fp16"], ["unknown parameter of allreduce (--set) 'compression'"]),
+        (["--compression", "fp16"], ["a parameter of trainings", "not of allreduce", "add --workload mnist"]),
+        (["--op", "sum", "--workload", "mnist"], ["a parameter of allreduce", "add --workload allreduce"]),
         (["--suite", "lab6"], ["unknown suite 'lab6'", "full, horovod-or-ddp, lab4, lab7, quick"]),
-        (["--framework", "tensorflow"], ["unknown framework 'tensorflow'", "horovod, ddp"]),
-        (["--framework", "ddp", "--backend", "ccl"], ["torch has nothing like ccl"]),
+        (["--library", "tensorflow"], ["unknown library 'tensorflow'", "horovod, ddp"]),
+        (["--library", "ddp", "--backend", "ccl"], ["torch has nothing like ccl"]),
+        (["--framework", "ddp"], ["--framework is torch or tensorflow", "write --library ddp"]),
+        (["lab7"], ["lab7 is the name of a suite", "write --suite lab7"]),
+        (["LAB8"], ["LAB8 is no file and no program", "write --suite lab7"]),
+        (["NCCL"], ["NCCL is the name of a backend", "write --backend nccl"]),
+        (["mnist", "--hosts", "1"], ["write --workload mnist"]),
+        (["ddp"], ["write --library ddp"]),
+        (["nosuch", "x"], ["nosuch is no file and no program", "`hvlab bench -- nosuch ...`"]),
         (["--workload", "command"], ["has no command", "-- python train.py"]),
         (["--pattern", "x"], ["--workload command"]),
         (["--workload", "mnist", "--", "python"], ["a command belongs to --workload command"]),
@@ -179,6 +208,59 @@ def test_wrong_usage_is_exit_code_2_and_nothing_on_stdout(inventory, capsys, tmp
     for text in told:
         assert text in printed.err
     assert not (tmp_path / "results").exists()
+
+
+def test_a_word_that_is_a_program_or_after_dashes_is_run(inventory, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train").write_text("")
+    for words in (["true"], ["./train"], ["--", "mnist"], ["--", "nosuch"]):
+        assert run(["bench", "-i", inventory, "--hosts", "1", "--slots", "1", "--dry-run", *words]) == 0
+        assert f"command={words[-1]}" in capsys.readouterr().out
+
+
+def test_a_dry_run_is_a_table_with_the_time(inventory, capsys):
+    words = ["--workload", "mnist", "--backend", "MPI,Gloo", "--compression", "FP16,none", "--repeats", "2"]
+    assert run(["bench", "-i", inventory, "--dry-run", *words]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith("48 cases, about ")
+    assert "1x1, 1x2, 2x1, 2x2, 3x1, 3x2" in printed.out
+    assert "compression=none,fp16" in printed.out
+    assert "mpirun -np" not in printed.out
+
+
+def test_a_dry_run_needs_no_slurm_job(capsys, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    words = ["bench", "--here", "--suite", "lab7", "--repeats", "1", "--dry-run"]
+    assert run(words) == 2
+    assert "add --hosts 64 --slots 8" in capsys.readouterr().err
+    assert run([*words, "--hosts", "8,64", "--slots", "8", "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    found = {row["case_id"]: row["argv"] for row in json.loads(printed.out)}
+    assert "planned for a Slurm job of 64 hosts with 8 GPUs each" in printed.err
+    assert {"allreduce-nccl-srun-64x8-r1", "mnist-gloo-srun-8x8-r1"} < set(found)
+    assert "--gres=gpu:8" in found["allreduce-nccl-srun-64x8-r1"]
+    assert run([*words, "--hosts", "8", "--slots", "8", "--no-cuda", "--format", "json"]) == 0
+    assert "nccl" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5M", 90), ("2h", 7200), ("1d", 86400), (7, 7)]
+)
+def test_times_are_read_in_one_way(text, seconds):
+    assert options.TimeType().convert(text, None, None) == seconds
+    assert options.TimeType(86400, unit="d").convert("2", None, None) == 2 * 86400
+    assert options.TimeType(0.05, 30).convert("200ms", None, None) == 0.2
+
+
+@pytest.mark.parametrize("words", [["help", "bench"], ["HELP", "Bench"], ["bench", "--help"]])
+def test_help_is_a_word_too(words, capsys):
+    assert run(words) == 0
+    assert capsys.readouterr().out.startswith("Usage: hvlab bench")
+
+
+def test_a_wrong_verb_is_told_the_nearest(capsys):
+    assert run(["bnech"]) == 2
+    assert "did you mean bench?" in capsys.readouterr().err
 
 
 def dry(inventory, capsys, *words):
@@ -204,8 +286,8 @@ def test_parameters_make_cases(inventory, capsys):
 
 def test_ddp_beside_horovod(inventory, capsys):
     places = ("--hosts", "2", "--slots", "1")
-    assert dry(inventory, capsys, "--framework", "ddp", *places)[0] == ["allreduce-ddp-gloo-2x1-r1"]
-    both, _ = dry(inventory, capsys, "--framework", "horovod,ddp", "--backend", "gloo", *places)
+    assert dry(inventory, capsys, "--library", "ddp", *places)[0] == ["allreduce-ddp-gloo-2x1-r1"]
+    both, _ = dry(inventory, capsys, "--library", "horovod,ddp", "--backend", "gloo", *places)
     assert both == ["allreduce-ddp-gloo-2x1-r1", "allreduce-gloo-2x1-r1"]
     found, told = dry(inventory, capsys, "--suite", "horovod-or-ddp", "--repeats", "1", "--hosts", "2")
     names = ("ddp-gloo", "gloo", "mpi")
@@ -235,7 +317,9 @@ def test_a_suite_with_everything_that_is_left_out(inventory, capsys):
     found, told = dry(inventory, capsys, "--suite", "lab7", "--repeats", "1", "--workload", "mnist")
     assert len(found) == 8
     reason = "backend nccl needs an NVIDIA GPU, and these hosts have none: n1, n2, n3"
+    assert told.splitlines() == [f"infeasible: 4 cases, mnist-nccl-1x1-r1 to mnist-nccl-3x1-r1: {reason}"]
     places = ("1x1", "1x2", "2x1", "3x1")
+    found, told = dry(inventory, capsys, "--suite", "LAB7", "--repeats", "1", "--workload", "MNIST", "-v")
     assert told.splitlines() == [f"infeasible: mnist-nccl-{place}-r1: {reason}" for place in places]
 
 
@@ -251,14 +335,47 @@ def test_no_data_is_made_ready_for_a_dry_run(inventory, capsys, tmp_path, monkey
 def test_summaries_of_commands_fit_a_line_of_80_columns(group, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     run([*group.split()[1:], "--help"])
-    for line in capsys.readouterr().out.partition("Commands:")[2].splitlines():
+    heading = "Set up, and clean up:" if group == "hvlab" else "Commands:"
+    for line in capsys.readouterr().out.partition(heading)[2].splitlines():
         assert len(line) <= 80
         assert "..." not in line
         assert not line.startswith("    "), f"{group}: a summary goes on in a second line: {line}"
 
 
-def test_the_help_tells_every_parameter_and_every_suite(capsys):
+def test_the_help_of_bench_fits_two_screens(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
     assert run(["bench", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 48
+    assert max(map(len, lines)) <= 80
+    assert run(["bench", "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    for option in [name for item in bench.command.params for name in item.opts if name.startswith("--")]:
+        assert option in whole
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [pair[:2] for pair in commands(cli, "hvlab") if len(pair[0].split()) <= 2]
+)
+def test_the_help_of_each_verb_begins_with_commands_that_can_be_run(name, command, monkeypatch, tmp_path):
+    shown = inspect.cleandoc(command.help).removeprefix("\b\n").partition("\n\n")[0].splitlines()
+    examples = [
+        line.partition("hvlab ")[2].partition("  #")[0].partition(" |")[0].rstrip(')" ')
+        for line in shown
+        if "hvlab " in line
+    ]
+    assert examples, f"{name} has no examples"
+    monkeypatch.chdir(tmp_path)
+    for words in map(shlex.split, examples):
+        context, rest = click.Context(cli), words[1:] if words[0] == "help" else words
+        while rest and isinstance(context.command, click.Group):
+            _, found, rest = context.command.resolve_command(context, rest)
+            context = click.Context(found, parent=context)
+        context.command.make_context(words[0], rest, parent=context.parent)
+
+
+def test_the_help_tells_every_parameter_and_every_suite(capsys):
+    assert run(["bench", "--help-all"]) == 0
     told = capsys.readouterr().out
     for name in {item.name for workload in WORKLOADS for item in parameters(workload)}:
         assert f"  {name}=" in told
@@ -403,6 +520,29 @@ def test_results_as_tables(store, capsys):
     assert "1K     1.5" in told
 
 
+@pytest.mark.parametrize(("name", "found"), [("last", "r1"), ("LAST~0", "r1"), ("R", "r1"), ("1", "r1")])
+def test_a_run_is_named_in_short(store, capsys, name, found):
+    assert run(["results", "show", name]) == 0
+    assert capsys.readouterr().out.startswith(f"run {found} ")
+
+
+def test_a_short_name_is_of_one_run(store, capsys):
+    store.create("r2", lab="t", spec_key="k", spec={}, cases=["c1"])
+    assert [store.run(name).run_id for name in (None, "last", "last~1", "2", "r1")] == [
+        "r2",
+        "r2",
+        "r1",
+        "r2",
+        "r1",
+    ]
+    for name, told in (("r", "2 runs have 'r' in their id"), ("last~2", "there is no run last~2")):
+        assert run(["results", "show", name]) == 2
+        assert told in capsys.readouterr().err
+    # What is written down is the id itself.
+    assert run(["baseline", "set", "last~1"]) == 0
+    assert "runs r1:" in capsys.readouterr().out
+
+
 def test_an_unknown_run(store, capsys):
     assert run(["results", "show", "r9"]) == 2
     assert "near ones: r1" in capsys.readouterr().err
@@ -422,8 +562,10 @@ def test_in_a_lab_of_slurm_it_starts_the_ranks_unless_another_launcher_is_asked_
         "hvlab.cli.bench.load", lambda path, limit: replace(there, vars={**there.vars, "lab_slurm": True})
     )
     words = ["bench", "-i", inventory, "--backend", "mpi,gloo", "--hosts", "2", "--slots", "1", "--dry-run"]
+    words.append("-v")
     assert run(words) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.partition("# ")[1:]
+    lines = "".join(lines).splitlines()
     assert lines[0] == "# n1, before the first case"
     assert lines[1].startswith("salloc --no-shell --job-name=hvlab-RUN --partition=hvlab --nodes=2 ")
     assert sorted(line for line in lines[2:] if line.startswith("#")) == [

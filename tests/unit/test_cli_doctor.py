@@ -71,11 +71,11 @@ def test_a_silent_host_is_exit_code_3_and_its_cause_is_named(rounds, capsys):
     assert run(["doctor", "-i", LAB]) == 3
     out, err = capsys.readouterr()
     assert "1. p2: no sshd answers on that port" in out
-    assert "no answer from p2" in err
+    assert f"1 of 2 hosts cannot be used:\n  p2: {said}\n" in err
 
 
 @pytest.mark.parametrize(
-    "words", [["--fix"], ["--fix", "--yes", "--format", "json"], ["--fix", "--log", "x"]]
+    "words", [["--fix"], ["--fix", "--yes", "--format", "json"], ["--fix", "--log", "x"], ["--fix", "x"]]
 )
 def test_fix_is_refused_before_any_host_is_asked(monkeypatch, words):
     monkeypatch.setattr(doctor_live, "put", lambda *_, **__: pytest.fail("a host was asked"))

@@ -236,7 +236,9 @@ def test_a_host_that_does_not_answer(inventory, capsys, monkeypatch):
 
     monkeypatch.setattr(gather, "facts", silent)
     assert run(["plan", "-i", inventory(["n1", "n2"])]) == 3
-    assert "n2: no answer" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "n2: no answer" in told
+    assert "what to do: correct that, leave hosts out with -l, or plan from recorded facts" in told
 
 
 def test_a_conflict_is_of_pins_and_facts(recorded, capsys):

@@ -309,6 +309,17 @@ def test_exit_code_0_where_nothing_is_known_or_all_is_harmless(log, capsys, cont
     assert "nothing known" in capsys.readouterr().out
 
 
+def test_a_log_of_which_nothing_is_known_shows_what_looks_like_errors(log, capsys):
+    path = log(b"fine\nstep 1\nthe frobnicator failed: x\n\nERROR 77: bad\nbye\n")
+    assert run(["doctor", path]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("nothing known in 5 lines; the last lines that look like errors:\n")
+    assert "\n  line 3: the frobnicator failed: x\n  line 5: ERROR 77: bad\n  what to do: " in told
+    assert run(["doctor", log(b"all is well\n")]) == 0
+    assert "nothing known in 1 line; no line looks like an error\n" in capsys.readouterr().out
+    assert run(["doctor", path, "--log", path]) == 2
+
+
 def test_exit_code_2_where_there_is_no_such_file(tmp_path, capsys):
     assert run(["doctor", "--log", str(tmp_path / "none")]) == 2
     assert "No such file" in capsys.readouterr().err

@@ -110,7 +110,7 @@ def test_without_results_it_says_that_it_is_rough(tmp_path):
 
 def test_a_dry_run_says_how_long_it_takes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("hvlab.cli.bench.load", lambda *_, **__: lab())
-    assert run(["bench", "--results", str(tmp_path), "--workload", "synthetic", "--dry-run"]) == 0
+    assert run(["bench", "--results", str(tmp_path), "--workload", "synthetic", "--dry-run", "-v"]) == 0
     printed = capsys.readouterr()
     assert "--model resnet18 --image 64 --batch 8" in printed.out
     assert "cases, about " in printed.err

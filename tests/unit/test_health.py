@@ -58,7 +58,7 @@ def test_the_exit_code(checks, code):
 
 def test_the_verdict_names_the_hosts():
     checks = [outcome("n2", "failed", "hard"), outcome("n1", "failed", "hard"), outcome("n3", "unreachable")]
-    assert str(judge.verdict(checks)) == "no answer from n3; unfit for work: n1, n2"
+    assert str(judge.verdict(checks)) == "1 of 3 hosts cannot be used: n3; unfit for work: n1, n2"
 
 
 def test_a_silent_host_keeps_none_of_the_others():

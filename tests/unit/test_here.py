@@ -238,6 +238,7 @@ def in_a_job(monkeypatch, tmp_path):
         yield lab(hvlab_step=["srun", "--nodelist"], lab_slurm=True)
 
     monkeypatch.setattr(here, "lab", hosts)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("HVLAB_RESULTS", str(tmp_path / "results"))
     return asked
 
@@ -263,7 +264,7 @@ def test_what_needs_ssh_is_refused(in_a_job, capsys, words, said):
 
 def test_ranks_are_started_by_srun_in_the_image_that_was_asked_for(in_a_job, capsys):
     asked = ["--container", "i.sqsh", "--container-option=--container-name=hvd"]
-    assert run(["bench", "--here", "--backend", "mpi", "--hosts", "1", "--dry-run", *asked]) == 0
+    assert run(["bench", "--here", "--backend", "mpi", "--hosts", "1", "--dry-run", "-v", *asked]) == 0
     assert in_a_job == [(None, {"image": "i.sqsh", "options": ("--container-name=hvd",)})]
     out = capsys.readouterr().out
     assert "--container-image=i.sqsh" in out

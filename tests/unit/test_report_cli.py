@@ -90,6 +90,8 @@ def test_a_folder_that_is_not_there_is_told(small, tmp_path, capsys, name):
 def test_wrong_options_are_usage(small, capsys):
     assert report("--lang", "de") == 2
     assert report("--format", "docx") == 2
+    assert report("--output", "x.pdf", "--format", "md") == 2
+    assert "a name of pdf, and --format says md" in capsys.readouterr().err
     assert report("--fill", "x.md", "--format", "pdf") == 2
     assert "leave out --format" in capsys.readouterr().err
 

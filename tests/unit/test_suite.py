@@ -189,7 +189,7 @@ def test_wrong_requests(asked, told, near):
 
 
 def test_a_parameter_that_no_chosen_workload_has():
-    with pytest.raises(UsageError, match="unknown parameter of allreduce"):
+    with pytest.raises(UsageError, match="epochs: a parameter of mnist, not of allreduce"):
         blocks(load("lab7"), lab(), Overrides(workloads=("allreduce",), sets={"epochs": "1"}))
 
 

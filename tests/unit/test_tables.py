@@ -37,3 +37,32 @@ def test_words_in_brackets_stay():
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@a", "\ta"])
 def test_a_text_is_no_formula_of_a_spreadsheet(text):
     assert render([{"a": text, "b": -1}], ("a", "b"), "csv") == f"a,b\n'{text},-1"
+
+
+def test_empty_columns_go_and_what_every_row_has_is_said_once():
+    rows = [{"a": 1, "b": "x", "c": None, "d": n} for n in (5, 6)]
+    said, head, _, *rest = render(rows, ("a", "b", "c", "d"), "table").splitlines()
+    assert (said, head.split(), [row.split() for row in rest]) == (
+        "in every row: a 1, b x",
+        ["d"],
+        [["5"], ["6"]],
+    )
+    assert render(rows[:1], ("a", "c"), "table").split() == ["a", "─", "1"]
+
+
+def test_a_table_fits_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    rows = [
+        {"case": f"c{n}", "metric": "time", "why": "much slower than before " * (3 + n), "n": n}
+        for n in (1, 2)
+    ]
+    lines = render(rows, ("case", "why", "metric", "n"), "table").splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[1].split() == ["case", "n"]
+    assert lines[3].split() == ["c1", "1"]
+    assert lines[4].startswith("    why: much slower than before")
+    # Where nothing can be moved, cells go on in the next line, and none is cut.
+    rows = [{f"column{n}": f"value{n}{row}" for n in range(12)} for row in "ab"]
+    narrow = render(rows, tuple(rows[0]), "table")
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert "…" not in narrow

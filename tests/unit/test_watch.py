@@ -218,6 +218,11 @@ def test_a_search_that_ended_is_none_in_progress(trials, tmp_path):
 def test_a_run_of_a_search_is_shown_by_its_name(trials, tmp_path, capsys):
     code, text = shown(Store(tmp_path / "results"), capsys, "r1", "--once")
     assert (code, "run r1 on t: finished" in text) == (0, True)
+    # A part of the id, and a store beside it that cannot be read.
+    damaged = tmp_path / "results/bisect/k2"
+    damaged.mkdir(parents=True)
+    (damaged / "hvlab.db").write_text("no database")
+    assert watch.named(Store(tmp_path / "results"), "1").run_id == "r1"
 
 
 def test_a_command_that_has_no_run_yet_is_named(tmp_path, capsys):

@@ -52,7 +52,7 @@ def test_each_collective_is_proved(lab, backend):
 
 def test_ddp_carries_what_it_says(lab):
     words = ("--workload", "allreduce,mnist", "--set", "epochs=1", "--hosts", "2", *SMALL)
-    lab.hvlab("bench", "--restart", "--framework", "ddp", *words)
+    lab.hvlab("bench", "--restart", "--library", "ddp", *words)
     records = lab.results_of("show")
     assert {(row["backend"], row["proved_backend"], row["status"]) for row in records} == {
         ("ddp-gloo", "ddp-gloo", "ok")
@@ -67,7 +67,7 @@ def test_each_collective_of_ddp_under_both_launchers(lab):
         lab.hvlab(
             "bench",
             "--restart",
-            "--framework",
+            "--library",
             "ddp",
             "--launcher",
             launcher,

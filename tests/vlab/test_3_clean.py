@@ -1,4 +1,4 @@
-"""`hvlab clean --hosts`: what is old and unused goes from the virtual hosts, and what is in use stays."""
+"""`hvlab clean --on-hosts`: what is old and unused goes from the virtual hosts, and what is in use stays."""
 
 import json
 
@@ -31,7 +31,7 @@ def planted(lab):
 
 
 def listed(lab, *words):
-    rows = json.loads(lab.hvlab("clean", "--hosts", "--format", "json", *words).stdout)
+    rows = json.loads(lab.hvlab("clean", "--on-hosts", "--format", "json", *words).stdout)
     return {(row["host"], row["paths"][0]): row for row in rows}
 
 

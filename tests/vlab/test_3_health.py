@@ -83,7 +83,7 @@ def test_faults_are_told_of_their_host_alone(broken):
     assert hard(checks["t2"]) == {check for _, _, check in FAULTS} - SOFT
     assert {checks["t2"][check] for check in SOFT} == {"soft"}
     assert not hard(checks["t1"]) | hard(checks["t3"])
-    assert "no answer from gone; unfit for work: t2\n" in said
+    assert "cannot be used: gone; unfit for work: t2\n" in said
 
 
 def test_the_node_tells_the_same_in_a_line_each(broken):

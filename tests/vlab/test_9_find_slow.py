@@ -50,7 +50,7 @@ def running(lab):
 
 
 def test_an_interrupted_search_ends_on_the_hosts_too(lab):
-    argv = lab.argv("find-slow", "--seconds", "10")
+    argv = lab.argv("find-slow", "--transfer-time", "10")
     with subprocess.Popen(argv, env=lab.environment, stderr=subprocess.PIPE, text=True) as search:
         deadline = time.monotonic() + 60
         while not all(running(lab)) and time.monotonic() < deadline:

@@ -28,8 +28,8 @@ SPACE = {
 }
 WHAT = ("--backend", "mpi", "--format", "json")
 # Time for a search of a few launches, of five seconds or so each.
-SHORT = ("--set", "sizes=4K", "--search", "coordinate", "--budget", "90s")
-LONG = ("--set", "sizes=64K", "--host-settings", "--budget", "60s")
+SHORT = ("--set", "sizes=4K", "--search", "coordinate", "--time-limit", "90s")
+LONG = ("--set", "sizes=64K", "--host-settings", "--time-limit", "60s")
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,9 @@ def test_packets_that_the_way_does_not_carry_fail_alone(lab):
         lab.on(host, "apt-get install -q -y iputils-ping")
     before = state(lab)
     # The second setting, the MTU, is the first to be tried.
-    done = lab.hvlab("tune", *WHAT, "--set", "sizes=64K", "--host-settings", "--budget", "60s", "--seed", "1")
+    done = lab.hvlab(
+        "tune", *WHAT, "--set", "sizes=64K", "--host-settings", "--time-limit", "60s", "--seed", "1"
+    )
     said = " ".join(json.loads(done.stdout)["left_out"])
     assert "mtu=9000: packets of 9000 bytes do not pass whole from u1 to u2, u2 to u1" in said
     assert state(lab) == before

@@ -50,6 +50,12 @@ class BaselineCheck:
         """Return the results of one status."""
         return [result for result in self.results if result.status == status]
 
+    def outcome(self, *, strict: bool = False) -> str:
+        """Return ``passed``, ``failed`` or ``undecided``: no regression, but some figures are open."""
+        return (
+            "failed" if not self.passed(strict=strict) else "undecided" if self.of("undecided") else "passed"
+        )
+
     def passed(self, *, strict: bool = False) -> bool:
         """Return whether there is no regression; ``strict``: and nothing undecided."""
         return not self.of("regression") and not (strict and self.of("undecided"))

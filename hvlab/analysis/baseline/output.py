@@ -29,7 +29,7 @@ COLUMNS = (
 )
 _WORDS: Mapping[Status, str] = {
     "regression": "regressions",
-    "undecided": "undecided",
+    "undecided": "cannot be judged",
     "better": "better",
     "fine": "fine",
     "new": "new",
@@ -41,10 +41,9 @@ def summary(checked: BaselineCheck, *, strict: bool) -> str:
     counts = ", ".join(
         f"{len(checked.of(status))} {word}" for status, word in _WORDS.items() if checked.of(status)
     )
-    outcome = "passed" if checked.passed(strict=strict) else "failed"
     few = len(checked.runs) < FEWEST
     hint = f"; a verdict needs {FEWEST} runs in the baseline, it has {len(checked.runs)}" if few else ""
-    return f"{outcome}: {counts}{hint}"
+    return f"{checked.outcome(strict=strict)}: {counts}{hint}"
 
 
 def render(checked: BaselineCheck, output_format: str, *, strict: bool) -> str:
@@ -59,6 +58,7 @@ def render(checked: BaselineCheck, output_format: str, *, strict: bool) -> str:
 def as_json(checked: BaselineCheck, *, strict: bool) -> dict[str, Any]:
     """Return all of a check, JSON-ready."""
     return {
+        "outcome": checked.outcome(strict=strict),
         "passed": checked.passed(strict=strict),
         "strict": strict,
         "run": rows.run_json(checked.comparison.a),

@@ -111,16 +111,17 @@ def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
     path = Path(text)
     if path.is_file():
         return _lock(path, lab) if path.suffix == ".json" else _file(path)
-    for run in store.runs():
-        if run.run_id == text:
-            return _measured(f"run {text}", [measurements(run, store.records(text))])
     if text in keeping.names(store.folder):
         return _measured(f"the baseline {text}", keeping.load(store.folder, lab.name, name=text))
-    raise UsageError(
-        f"{text} is neither a file, nor a run, nor a baseline",
-        remedy="name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), a baseline, "
-        f"or {OWN_STACK}",
-    )
+    try:
+        run = store.run(text)
+    except UsageError as error:
+        raise UsageError(
+            f"{text} is neither a file nor a baseline, and {error}",
+            remedy="name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), a baseline, "
+            f"or {OWN_STACK}",
+        ) from error
+    return _measured(f"run {run.run_id}", [measurements(run, store.records(run.run_id))])
 
 
 def notes(text: str) -> list[str]:

@@ -16,7 +16,14 @@ from hvlab import workloads
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.answers.shapes import HostAnswer, NotNegative, Scalar
-from hvlab.base.errors import CheckError, HvlabError, InterruptedRunError, UnreachableError, UsageError
+from hvlab.base.errors import (
+    CheckError,
+    HvlabError,
+    InterruptedRunError,
+    UnreachableError,
+    UsageError,
+    unusable,
+)
 from hvlab.lab.inventory import Lab
 from hvlab.remote.collect import collect
 from hvlab.remote.playbook import HostFailure
@@ -69,7 +76,8 @@ def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
         raise
     problems = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in failures)
     if any(failure.unreachable for failure in failures):
-        raise UnreachableError(f"hosts do not answer:\n{problems}", remedy=_BACK)
+        gone = [failure.host for failure in failures if failure.unreachable]
+        raise UnreachableError(f"{unusable(gone, len(lab.hosts))}:\n{problems}", remedy=_BACK)
     printed = gathered.get(lab.hosts[0].name)
     answer = read(printed, f"{lab.hosts[0].name}: its readings", plan) if printed else {}
     if not answer:
