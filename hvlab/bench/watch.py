@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,7 @@ def current(results: Store) -> Watch:
 def named(results: Store, run_id: str) -> Watch:
     """Return a watch of one run, of the results or of a search. Raises UsageError where there is none."""
     for store in (results, *map(Store, searches.folders(results.folder))):
-        with suppress(UsageError, DamagedStoreError):
+        with suppress(UsageError):
             return Watch(store, store.run(run_id).run_id)
     return Watch(results, results.run(run_id).run_id)
 

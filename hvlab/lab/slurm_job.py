@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from pathlib import Path, PurePath
@@ -220,8 +220,7 @@ def inventory(
         "horovod_variants": {
             prefix.name: {
                 "frameworks": one.frameworks,
-                **{name.lower(): name in one.operations for name in ("MPI", "Gloo", "CCL")},
-                "gpu_operations": "nccl" if "NCCL" in one.operations else "",
+                **_variant(one.operations),
             }
         },
         **variables,
@@ -232,7 +231,7 @@ def inventory(
 
 def planned(hosts: int, slots: int, *, gpu: bool, python: str | None) -> Lab:
     """Return the lab of a job yet to be submitted: with MPI and Gloo, and NCCL on GPUs."""
-    variant = {"mpi": True, "gloo": True, "ccl": False, "gpu_operations": "nccl" if gpu else ""}
+    variant = _variant(("MPI", "Gloo", *(("NCCL",) if gpu else ())))
     job = SlurmJob("JOB", "slurm", "NODES", (), (), slots if gpu else 0, "node1")
     variables = {
         "lab_slurm": True,
@@ -245,6 +244,14 @@ def planned(hosts: int, slots: int, *, gpu: bool, python: str | None) -> Lab:
     nodes = [f"node{number}" for number in range(1, hosts + 1)]
     machines = tuple(Host(node, node, 22, None, slots, groups, variables) for node in nodes)
     return Lab(job.cluster, Path(), "", "eth0", machines, variables)
+
+
+def _variant(operations: Collection[str]) -> dict[str, Any]:
+    """Return what Horovod's build is to the role horovod, by the operations that it states."""
+    return {
+        **{name.lower(): name in operations for name in ("MPI", "Gloo", "CCL")},
+        "gpu_operations": "nccl" if "NCCL" in operations else "",
+    }
 
 
 def _of_each(nodes: Sequence[str], counts: tuple[int, ...]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from hvlab.base import answers
 from hvlab.base.errors import UsageError
 from hvlab.results import journal
-from hvlab.results.record import FIELDS, RUN_NAME, STATES, Spec, cleaned, read_record
+from hvlab.results.record import FIELDS, RUN_NAME, STATES, RunSpec, cleaned, read_record
 
 Answer = TypeVar("Answer")
 
@@ -150,7 +150,7 @@ def _enter(
         return
     if kind == "run":
         number, own, started_at, lab, key, spec, cases = content
-        if problem := answers.mismatch(cleaned(spec), Spec):
+        if problem := answers.mismatch(cleaned(spec), RunSpec):
             raise ValueError(problem)
         list(json.loads(cases))
         values = {"number": int(number), "started_at": started_at, "lab": lab}

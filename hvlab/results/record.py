@@ -70,7 +70,7 @@ class _Stack(HostAnswer):
     oversubscribed: str | None = None
 
 
-class Spec(HostAnswer):
+class RunSpec(HostAnswer):
     """What a run was asked for, as far as reports read it."""
 
     sides: dict[str, dict[str, Any]] | None = None
