@@ -24,7 +24,11 @@ from hvlab.remote import probe
     help="Copy it all into a folder, with the packs.",
 )
 def command(*, inventory: Path, limit: str | None, to: Path | None) -> int:
-    """Fetch the sources and wheels that all hosts will be built from, or name all that cannot be had.
+    """\b
+    hvlab fetch                        # what the hosts of inventory/lab lack
+    hvlab fetch -i ~/mylab --to /media/usb/hvlab
+
+    Fetch the sources and wheels that all hosts will be built from, or name all that cannot be had.
 
     They go to this machine's cache; `hvlab provision` begins with the same. On a machine without network,
     name the folder of --to in HVLAB_CACHE; lab_pack_mirror can name its folder `packs`.

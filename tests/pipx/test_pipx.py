@@ -99,7 +99,7 @@ def test_uv_installs_the_base_and_what_it_is_told_brings_an_extra(user):
     tools = Path(user(uv, "tool", "dir").strip()) / "hvlab/bin"
     (user.folder / "facts.json").write_text(json.dumps({"n1": FACTS}))
     assert "openmpi" in user(tools / "hvlab", "plan", "--facts", "facts.json")
-    init = [tools / "hvlab", "init", "mylab", "--hosts", "127.0.0.1:1", "--accept-new-keys"]
+    init = [tools / "hvlab", "init", "mylab", "127.0.0.1:1", "--accept-new-keys"]
     told = user(*init, expect=2).partition("what to do: uv ")[2].partition(";")[0]
     user(uv, *shlex.split(told))
     user(*init, expect=3)
@@ -124,7 +124,7 @@ echo "${COMPREPLY[@]}"
 
 
 def test_init_says_which_host_does_not_answer(user):
-    said = user("hvlab", "init", "mylab", "--hosts", "127.0.0.1:1", "--accept-new-keys", expect=3)
+    said = user("hvlab", "init", "mylab", "127.0.0.1:1", "--accept-new-keys", expect=3)
     assert "127.0.0.1" in said
     assert "Traceback" not in said
 

@@ -42,6 +42,7 @@ def _judge(
         store.create(run_id, lab="t", spec_key=spec.key(schedule.lab), spec=asdict(spec), cases=cases)
         for case in schedule.cases:
             own = {name: part for name, part in case.params.items() if name != "sizes"}
+            records = []
             for size in case.params["sizes"]:
                 times = cost(size) if own["side"] == "B" else good
                 record = replace(
@@ -49,7 +50,8 @@ def _judge(
                     params={**own, "size_bytes": size}, value=(times or 0) * math.exp(draw.gauss(0, 0.01)),
                 )  # fmt: skip
                 failed = {"status": "failed", "error": "it broke", "value": None, "metric": None}
-                store.add([record if times else replace(record, **failed)])
+                records.append(record if times else replace(record, **failed))
+            store.add(records)
         store.enter(run_id, "finished")
         return run_id
 

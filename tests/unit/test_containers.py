@@ -430,17 +430,17 @@ def test_a_host_without_docker_is_told(host, tmp_path):
 
 
 def test_a_dry_run_shows_how_containers_are_started(monkeypatch, capsys):
-    bench_output.dry_run(plan(), "table", seconds=60)
+    bench_output.commands(plan(), "table", seconds=60)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "# n1, before the first case"
     assert tuple(shlex.split(lines[1])) == plan().containers()["n1"]
 
 
 def test_a_dry_run_shows_no_secret_of_what_comes_before_the_first_case(capsys):
-    bench_output.dry_run(plan(container_options=("--env=HF_TOKEN=hf-aaaa",)), "table", seconds=60)
+    bench_output.commands(plan(container_options=("--env=HF_TOKEN=hf-aaaa",)), "table", seconds=60)
     options = {"lab_slurm": True, "lab_slurm_options": ["--export=ALL,HF_TOKEN=hf-aaaa"]}
     steps = Schedule.of(spec("mpi", launcher="srun"), lab(**options))
-    bench_output.dry_run(steps, "table", seconds=60)
+    bench_output.commands(steps, "table", seconds=60)
     out = capsys.readouterr().out
     assert "--env=HF_TOKEN=***" in out
     assert "--export=ALL,HF_TOKEN=***" in out

@@ -75,7 +75,7 @@ class Hosts:
         return {host.name: self.facts[host.name] for host in hosts if host.name in self.facts}, self.failures
 
     def init(self, *words, hosts=HOSTS):
-        return run(["init", "mylab", "--hosts", hosts, "--known-hosts", str(self.known), *words])
+        return run(["init", "mylab", *([hosts] if hosts else []), "--known-hosts", str(self.known), *words])
 
     @property
     def logins(self):
@@ -177,7 +177,7 @@ def test_hosts_and_login_are_asked_for(hosts, monkeypatch):
 
 def test_without_hosts_and_terminal_it_is_said(hosts, capsys):
     assert run(["init", "mylab"]) == 2
-    assert "--hosts" in capsys.readouterr().err
+    assert "name them after the folder" in capsys.readouterr().err
 
 
 def test_trusted_keys_alone_are_recorded(hosts):

@@ -309,7 +309,12 @@ def test_what_hvlab_reads_is_evaluated():
         r"""(?:vars\.get\(|vars\[|lab\.text\(|host\.text\()"((?:ansible|lab|horovod|openmpi|workloads)_\w+)"""
     )
     code = "\n".join(path.read_text() for path in (project_dir() / "hvlab").rglob("*.py"))
-    assert set(names.findall(code)) <= READ | {"ansible_facts", "ansible_play_batch"}
+    assert set(names.findall(code)) <= READ | {
+        "ansible_facts",
+        "ansible_play_batch",
+        "ansible_play_hosts",
+        "ansible_play_hosts_all",
+    }
     assert "horovod_variants" in names.findall(code)
 
 

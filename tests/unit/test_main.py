@@ -89,7 +89,7 @@ def test_plans_logs_results_and_reports_need_no_extra(base, words):
     ("words", "extra"),
     [
         ("report --output report.md", "markdown"),
-        ("init mylab --hosts n1", "hosts"),
+        ("init mylab n1", "hosts"),
         (f"plan -i {ROOT}/inventory/lab --facts facts.json", "hosts"),
         (f"bench -i {ROOT}/inventory/lab --suite quick --dry-run", "hosts"),
     ],

@@ -18,7 +18,8 @@ def test_csv_has_a_header_and_json_in_its_cells():
     assert render(ROWS, ("b", "a"), "csv").splitlines() == ["b,a", "x,1", ",2.5", '"{""k"": [1, 2]}",']
 
 
-def test_a_row_of_the_table_is_one_line_however_wide():
+def test_a_row_of_the_table_is_one_line_however_wide(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     lines = render([{"a": 1, "b": "x" * 300}], ("a", "b"), "table").splitlines()
     assert len(lines) == 3
     assert lines[0].split() == ["a", "b"]

@@ -33,7 +33,7 @@ def test_its_inventory_is_accepted(init, bare, tmp_path):
     listing = subprocess.check_output(["ssh-keygen", "-lf", f"{SSH}/known_hosts"], text=True)
     prints = [line.split() for line in listing.splitlines()]
     (tmp_path / "prints").write_text("".join(f"{words[2].split(',')[0]} {words[1]}\n" for words in prints))
-    init("--hosts", HOSTS, "--user", "root", "--fingerprints", str(tmp_path / "prints"))
+    init(HOSTS, "--user", "root", "--fingerprints", str(tmp_path / "prints"))
     lab = load(tmp_path / "mylab")
     told = [(host.name, host.address, host.user, host.gpu) for host in lab.hosts]
     assert told == [(f"t{number}", f"198.18.251.1{number}", "root", False) for number in (1, 2, 3)]
@@ -62,6 +62,6 @@ def test_every_host_that_is_not_in_order_is_named(init, bare, tmp_path):
 def test_a_changed_key_is_refused(init, tmp_path):
     _, second, *_ = (line.split() for line in Path(SSH, "known_hosts").read_text().splitlines())
     (tmp_path / "known_hosts").write_text(f"198.18.251.11 {' '.join(second[1:])}\n")
-    done = init("--hosts", HOSTS, "--user", "root", "--accept-new-keys", expect=3)
+    done = init(HOSTS, "--user", "root", "--accept-new-keys", expect=3)
     assert "t1: ITS HOST KEY HAS CHANGED" in done.stderr
     assert not (tmp_path / "mylab").exists()
