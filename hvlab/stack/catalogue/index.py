@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from typing import Any, Protocol
 
 from hvlab.base import process
@@ -89,8 +90,9 @@ class Pip:
         return ["--only-binary=:all:", "--python-version", _PYTHON, *platforms]
 
     def _pip(self, *words: str) -> str:
-        import pip  # noqa: F401, PLC0415 - where it is missing, this says so
-
+        # Not by importing it: setuptools would replace distutils.
+        if not PathFinder.find_spec("pip"):
+            raise ModuleNotFoundError("No module named 'pip'", name="pip")
         argv = [sys.executable, "-m", "pip", *words, "--disable-pip-version-check"]
         result = process.run(argv, seconds=_SECONDS, remedy=_REMEDY)
         if result.returncode:
