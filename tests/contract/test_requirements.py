@@ -52,8 +52,8 @@ def test_what_hvlab_imports_comes_with_it_or_with_the_extra_that_is_told():
     extras = {module: [given[name] for name in brings[module] & given.keys()] for module in imported}
     assert not [module for module, found in extras.items() if not found]
     told = {module: found[0] for module, found in extras.items() if found[0]}
-    # These two are run as programs.
-    assert told | {"pytest": "hosts", "testinfra": "hosts"} == EXTRAS
+    # These are run as programs.
+    assert told | dict.fromkeys(("pip", "pytest", "testinfra"), "hosts") == EXTRAS
 
 
 def test_each_requirement_is_pinned_within_its_range():
