@@ -20,6 +20,8 @@ from hvlab.workloads import read_back
 # Run ids, which are names of folders: foreign results must not choose where reports are written.
 RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 STATES = ("running", "interrupted", "finished", "refused")
+# More ranks are a damaged or hostile file.
+_MOST_SLOTS, _MOST_RANKS = 4096, 10_000_000
 # The launcher of figures that were imported.
 UNKNOWN = "unknown"
 
@@ -90,8 +92,9 @@ class _Row(HostAnswer):
     unit: str | None = None
     error: str | None = None
     hosts: list[str]
-    slots_per_host: Count
-    world_size: Count | None = None
+    # Ranks are counted one by one.
+    slots_per_host: Annotated[Count, Field(le=_MOST_SLOTS)]
+    world_size: Annotated[Count, Field(le=_MOST_RANKS)] | None = None
     params: _Params
     repeat: Count
     status: Literal["ok", "failed", "skipped"]

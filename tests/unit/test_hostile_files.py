@@ -317,11 +317,12 @@ def stored(folder, place, name, value):
         ("params", "batch", "x"),
         ("stack", "cores", {}),
         ("column", "status", "1K"),
+        ("column", "slots_per_host", 2**62),
         ("spec", "sides", {"A": 1}),
     ],
 )
 def test_a_store_with_values_of_the_wrong_kind_is_told(tmp_path, place, name, value):
-    """Each ended a report, a comparison or an export in a traceback."""
+    """Each ended a report, a comparison or an export in a traceback, or took all memory."""
     results, run_id = stored(tmp_path, place, name, value)
     if place == "spec":
         assert results.runs() == []
