@@ -27,7 +27,7 @@ def main() -> None:
     _speak_english()
     sudo.spare_home()
     try:
-        # What is imported is being tried.
+        # The import itself is the test.
         from hvlab.cli import cli, completion, run  # noqa: PLC0415
 
         code = completion.answer(cli) if completion.asked() else run(sys.argv[1:])
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def lacking(module: str) -> str:
-    """Return what is missing, and the command that brings it."""
+    """Return the missing package, and the command that installs it."""
     from importlib.util import find_spec  # noqa: PLC0415 - most calls have no use for it
 
     package = f"'hvlab[{EXTRAS[module]}]'" if module in EXTRAS else "--force-reinstall hvlab"

@@ -150,12 +150,12 @@ def _nothing(lines: Sequence[str], diagnosis: Diagnosis) -> str:
     suspects = reading.suspects(lines, diagnosis)
     rows = [f"  line {at}: {words}" for at, words in suspects]
     number = _number(lines)
-    seen = ["the last lines that look like errors:", *rows] if rows else ["no line looks like an error"]
+    errors = ["the last lines that look like errors:", *rows] if rows else ["no line looks like an error"]
     look = "look the first of them up where the program that wrote it is documented" if rows else _ALL_OUTPUT
     return "\n".join(
         [
-            f"nothing known in {number:,} line{'s' * (number != 1)}; {seen[0]}",
-            *seen[1:],
+            f"nothing known in {number:,} line{'s' * (number != 1)}; {errors[0]}",
+            *errors[1:],
             f"  what to do: {look}; run the job again with {_MORE_WORDS} and give doctor that log; "
             "`hvlab doctor` alone asks the hosts",
         ]

@@ -139,10 +139,10 @@ def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
     except UnreachableError as error:
         error.remedy = "correct that, leave hosts out with -l, or plan from recorded facts: --facts FILE"
         raise
-    found = [
+    hosts = [
         PreflightHost(name, facts, None, lab.network, "", alone=lab.local) for name, facts in gathered.items()
     ]
-    if refused := list(check_owner(found, Trust(lab.name, trust_dir(lab.name)))):
+    if refused := list(check_owner(hosts, Trust(lab.name, trust_dir(lab.name)))):
         click.echo(f"hvlab: provisioning would refuse:\n{report(refused, indent='  ')}", err=True)
     return [
         request(resolver_facts.from_ansible(host.name, gathered[host.name]), host.vars, gpu=host.gpu)

@@ -85,12 +85,12 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
 def suspects(raw: Sequence[str], diagnosis: Diagnosis) -> list[tuple[int, str]]:
     """Return the last lines that look like errors, without what is known to be harmless."""
     quiet = {number for each in diagnosis.harmless for number, _ in each.lines}
-    found = (
+    likely = (
         (number, " ".join(clean(line).split())[:_WIDTH])
         for number, line in zip(range(len(raw), 0, -1), reversed(raw), strict=True)
         if number not in quiet and _SUSPICIOUS.search(line[:_SEARCHED])
     )
-    return [*itertools.islice(found, _SHOWN)][::-1]
+    return [*itertools.islice(likely, _SHOWN)][::-1]
 
 
 def _matched(

@@ -16,6 +16,7 @@ from hvlab.vlab import (
     controller,
     image,
     keys,
+    known_hosts,
     limits,
     links,
     names,
@@ -66,7 +67,7 @@ class Boot:
             keys.ensure(node.host_key, comment=node.name)
             machines.admit(node, self.login)
         if current:
-            keys.write_known_hosts(self.ssh, self._known())
+            known_hosts.write_known_hosts(self.ssh, self._known())
         up = self._each(current, lambda node: self._answers(node, running[node.name][0]))
         stopped = [node for node in self.plan.nodes if not up.get(node.name)]
         if stopped:
@@ -110,7 +111,7 @@ class Boot:
             node.directory.mkdir(exist_ok=True)
             machines.recover_host_key(node)
             keys.ensure(node.host_key, comment=node.name)
-        keys.write_known_hosts(self.ssh, self._known())
+        known_hosts.write_known_hosts(self.ssh, self._known())
         self._each(nodes, lambda node: self._start_one(node, bases[node.name], config))
 
     def _start_one(self, node: Node, base: Path, config: NodeConfig) -> None:

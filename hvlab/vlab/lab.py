@@ -21,6 +21,7 @@ from hvlab.vlab import (
     enter_cgroup,
     kernel,
     keys,
+    known_hosts,
     limits,
     links,
     network,
@@ -194,7 +195,7 @@ def ssh_argv(plan: LabPlan, host: str, command: tuple[str, ...]) -> list[str]:
             f"the lab's key {key} belongs to another user",
             remedy="run this as the user that ran `hvlab lab up`, or with sudo",
         )
-    options = [f"UserKnownHostsFile={directory / keys.FILE}", "GlobalKnownHostsFile=none"]
+    options = [f"UserKnownHostsFile={directory / known_hosts.FILE}", "GlobalKnownHostsFile=none"]
     options += ["StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "PasswordAuthentication=no"]
     options += ["ConnectionAttempts=5"]
     argv = ["ssh", "-F", "none", "-i", str(key), "-p", str(node.port)]

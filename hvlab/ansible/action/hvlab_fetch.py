@@ -36,7 +36,7 @@ class Item(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What it is, for the reader."""
+        """Its name in messages."""
         name, args = self.args["name"], self.args
         if self.kind == "source":
             return f"{name} {args['version']}"
@@ -49,7 +49,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what is needed with its files, or fail with all that cannot be had."""
+        """Return the files of everything needed, or fail with a list of the missing."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         given = arguments(self, DOCUMENTATION)
         if self._task.check_mode:

@@ -25,7 +25,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what was decided, or fail with every problem."""
+        """Return the decision, or fail with every problem."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.args, self.vars = arguments(self, DOCUMENTATION), task_vars or {}
         self.request = SlurmRequest(**self.args["request"])

@@ -16,7 +16,7 @@ def registrations(request: SlurmRequest, listed: str) -> list[list[str]]:
     # The lab user's account has its name, and slurm_accounts may name it; slurmdbd keeps small letters.
     own = request.lab_user.lower()
     shared = {account["name"]: f"fairshare={account.get('shares', 1)}" for account in request.accounts}
-    wanted = {
+    commands = {
         f"{name}|root|": ["add", "cluster", request.cluster],
         f"{name}|{own}|": ["add", "account", own, cluster, *([shared[own]] if own in shared else [])],
         f"{name}|{own}|{request.lab_user}": ["add", "user", request.lab_user, f"account={own}", cluster],
@@ -24,13 +24,13 @@ def registrations(request: SlurmRequest, listed: str) -> list[list[str]]:
     for account, share in shared.items():
         row = f"{name}|{account}|"
         if row not in there:
-            wanted.setdefault(row, ["add", "account", account, cluster, share])
+            commands.setdefault(row, ["add", "account", account, cluster, share])
         elif (shared_row := f"{row}|{share.partition('=')[2]}") not in shares:
-            wanted[shared_row] = ["modify", "account", f"name={account}", cluster, "set", share]
+            commands[shared_row] = ["modify", "account", f"name={account}", cluster, "set", share]
     for account in request.accounts:
         for user in account.get("users", ()):
-            wanted.setdefault(
+            commands.setdefault(
                 f"{name}|{account['name']}|{user}",
                 ["add", "user", user, f"account={account['name']}", cluster],
             )
-    return [words for row, words in wanted.items() if row not in there]
+    return [words for row, words in commands.items() if row not in there]
