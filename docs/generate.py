@@ -11,9 +11,9 @@ from typing import Any
 import click
 import yaml
 
+from hvlab.checks.node import xids
 from hvlab.cli import cli
 from hvlab.cli.groups import WHOLE
-from hvlab.health.node import xids
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 100

@@ -13,10 +13,10 @@ import click
 from rich.console import Console
 
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError, some, unusable
+from hvlab.checks import across_hosts
+from hvlab.checks.ask import put
+from hvlab.checks.site import HostFault, Member, Site
 from hvlab.cli import doctor_prove, provision
-from hvlab.doctor import live
-from hvlab.doctor.live.site import HostFault, Member, Site
-from hvlab.health.ask import put
 from hvlab.lab import inventory as inventories
 from hvlab.lab.folders import folders
 from hvlab.lab.inventory import Host, Lab
@@ -83,10 +83,10 @@ def _ask(lab: Lab) -> tuple[list[HostFault], dict[str, str]]:
     """Return what is wrong, and the hosts that could not be asked, with the reason."""
     asked = site(lab)
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
-        answered = put(lab, live.questions(asked), at_once=len(lab.hosts))
+        answered = put(lab, across_hosts.questions(asked), at_once=len(lab.hosts))
     silent = {**answered.silent, **answered.broken}
-    messages = [fault for host, words in silent.items() if (fault := live.of_message(host, words))]
-    return live.ranked([*messages, *live.faults(asked, answered.readings)]), silent
+    messages = [fault for host, words in silent.items() if (fault := across_hosts.of_message(host, words))]
+    return across_hosts.ranked([*messages, *across_hosts.faults(asked, answered.readings)]), silent
 
 
 def _groups(faults: Sequence[HostFault]) -> list[tuple[HostFault, list[str]]]:
@@ -101,14 +101,14 @@ def _document(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) 
     findings = []
     for fault, hosts in _groups(faults):
         seen = {"hosts": hosts, "observed": fault.observed, "role": fault.role or None}
-        findings.append({**live.ENTRIES[fault.id].as_json(), **seen})
+        findings.append({**across_hosts.ENTRIES[fault.id].as_json(), **seen})
     return {"lab": lab.name, "findings": findings, "silent": dict(silent)}
 
 
 def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> str:
     parts = []
     for number, (fault, hosts) in enumerate(_groups(faults), 1):
-        entry = live.ENTRIES[fault.id]
+        entry = across_hosts.ENTRIES[fault.id]
         mends = [f"  --fix runs: role {fault.role}"] if fault.role else []
         lines = [f"{number}. {', '.join(hosts)}: {entry.title}", f"  observed: {fault.observed}"]
         lines += [f"  why: {entry.why}", f"  what to do: {entry.remedy}", *mends]
@@ -122,7 +122,7 @@ def _fix(
 ) -> tuple[list[HostFault], dict[str, str], HvlabError | None]:
     """Show which roles would run where, run them, and ask again; the error is that of a role that failed."""
     for fault, hosts in _groups([fault for fault in faults if not fault.role]):
-        click.echo(f"\nno role mends: {', '.join(hosts)}: {live.ENTRIES[fault.id].title}")
+        click.echo(f"\nno role mends: {', '.join(hosts)}: {across_hosts.ENTRIES[fault.id].title}")
     refused = list(dict.fromkeys(fault.host for fault in faults if fault.id in _REFUSED))
     mended = [fault for fault in faults if fault.role and fault.host not in refused]
     if any(fault.role and fault.host in refused for fault in faults):
@@ -148,9 +148,11 @@ def _fix(
     shown = {(each.id, each.host) for each in again}
     for fault in faults:
         if fault.host in silent:
-            click.echo(f"not known: {fault.host}, which does not answer: {live.ENTRIES[fault.id].title}")
+            click.echo(
+                f"not known: {fault.host}, which does not answer: {across_hosts.ENTRIES[fault.id].title}"
+            )
         elif (fault.id, fault.host) not in shown:
-            click.echo(f"gone: {fault.host}: {live.ENTRIES[fault.id].title}")
+            click.echo(f"gone: {fault.host}: {across_hosts.ENTRIES[fault.id].title}")
     if again:
         click.echo(f"\nleft:\n{_table(lab, again, silent)}")
     elif not silent:

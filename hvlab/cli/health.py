@@ -13,11 +13,11 @@ from rich.console import Console
 
 from hvlab.base import files
 from hvlab.base.errors import some, unknown
+from hvlab.checks import expected, judge, learn
+from hvlab.checks.ask import ask
+from hvlab.checks.judge import HealthCheck
+from hvlab.checks.node import subjects
 from hvlab.cli import candidates, checks, options
-from hvlab.health import expected, judge, learn
-from hvlab.health.ask import ask
-from hvlab.health.judge import HealthCheck
-from hvlab.health.node import subjects
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
 

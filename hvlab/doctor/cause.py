@@ -32,8 +32,8 @@ class Cause:
     """One thing that goes wrong, or noise that looks like it (``weight`` is that of ``harmless``).
 
     ``signs`` are patterns, one of which in a log is enough; a cause without any is recognised only when
-    hosts are asked (``live``). A blank in a pattern stands for any blanks, the end of a wrapped line among
-    them. The log must also match all of ``needs`` and none of ``unless``. ``examples`` are texts that show
+    hosts are asked (``hvlab.checks``). A blank in a pattern stands for any blanks, the end of a wrapped line
+    among them. The log must also match all of ``needs`` and none of ``unless``. ``examples`` are texts that show
     the cause, the first from ``seen_in``, or from ``source``; ``near`` looks like one but is not.
     """
 

@@ -14,8 +14,8 @@ import pytest
 
 from docs import site
 from docs.generate import PAGES, commands
+from hvlab.checks.node.xids import XIDS
 from hvlab.cli import cli
-from hvlab.health.node.xids import XIDS
 from tests.contract import tree
 from tests.contract.test_imports import LEVELS
 

@@ -23,8 +23,8 @@ from ansible.template import Templar
 from ansible.vars.manager import VariableManager
 from testinfra.utils.ansible_runner import AnsibleRunner
 
+from hvlab.checks.node import probe
 from hvlab.doctor import reading
-from hvlab.health.node import probe
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROBE = Path(probe.__file__).read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.node.lab import ROOT, Node, Question, read, run
 
-SOURCE = ROOT / "hvlab/health"
+SOURCE = ROOT / "hvlab/checks"
 PROGRAMS = {
     path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(SOURCE.glob("node/*.py"))
 }
@@ -20,7 +20,7 @@ def asks(node: Node) -> dict[str, Question]:
     prefix = node.variables["node_health_prefix"]
     return {
         "health programs": run(
-            ["sha256sum", *[f"{prefix}/health/hvlab/health/node/{name}" for name in PROGRAMS]]
+            ["sha256sum", *[f"{prefix}/health/hvlab/checks/node/{name}" for name in PROGRAMS]]
         ),
         "health types": read(f"{prefix}/health/machine-types.json"),
         "health check": run([f"{prefix}/bin/hvlab-node-health", "--json"], timeout=60),

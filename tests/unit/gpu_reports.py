@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvlab.health.node import smi
+from hvlab.checks.node import smi
 from tests.unit.health_answers import DATA, answers, outcomes
 
 HEALTHY = "h100-8-driver-580"

@@ -14,9 +14,9 @@ from hvlab.ansible.action import hvlab_case
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import CheckError
+from hvlab.checks import ask
+from hvlab.checks.node import subjects
 from hvlab.doctor import reading
-from hvlab.health import ask
-from hvlab.health.node import subjects
 from hvlab.lab import capability, environment
 from hvlab.lab.facts_shape import Facts
 from hvlab.remote import collect

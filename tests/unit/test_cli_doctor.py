@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hvlab.base.errors import CheckError, UnreachableError
+from hvlab.checks.ask import Answered
 from hvlab.cli import doctor_live, run
 from hvlab.doctor import knowledge
-from hvlab.health.ask import Answered
 
 ROOT = Path(__file__).parents[2]
 LAB = str(ROOT / "tests/vlab/doctor")

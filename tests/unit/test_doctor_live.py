@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.doctor import knowledge, live
-from hvlab.doctor.live.programs import source
-from hvlab.doctor.live.site import Member, Site
+from hvlab.checks import across_hosts as live
+from hvlab.checks.programs import source
+from hvlab.checks.site import Member, Site
+from hvlab.doctor import knowledge
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data/doctor/hosts.json").read_text("utf-8"))
 SITE = Site(

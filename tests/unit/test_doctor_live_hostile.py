@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.doctor import live
+from hvlab.checks import across_hosts as live
 from tests.unit.fuzzing import FEW
 from tests.unit.test_doctor_live import GPU, GPU_SITE, RECORDED
 

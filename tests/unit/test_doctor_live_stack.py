@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.doctor import knowledge, live
-from hvlab.doctor.live.programs import source
+from hvlab.checks import across_hosts as live
+from hvlab.checks.programs import source
+from hvlab.doctor import knowledge
 from tests.unit.test_doctor_live import GPU, GPU_SITE, RECORDED, SITE, edit, prints, shown
 
 FOLDER = Path(__file__).parents[1] / "data/doctor"

@@ -138,7 +138,7 @@ def bundle(tmp_path):
     file = folder / "parts/project.tar.gz"
     with tarfile.open(file, "w:gz") as archive:
         archive.add(ROOT / "hvlab/__init__.py", "./hvlab/hvlab/__init__.py")
-        archive.add(ROOT / "hvlab/health", "./hvlab/hvlab/health")
+        archive.add(ROOT / "hvlab/checks", "./hvlab/hvlab/checks")
     part = Packed("project", "the source", hashlib.sha256(file.read_bytes()).hexdigest(), 1, 1)
     (folder / manifest.NAME).write_text(manifest.render([part], {"torch": "torch itself"}, []), "utf-8")
     return folder

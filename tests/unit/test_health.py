@@ -12,11 +12,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from hvlab.checks import ask, judge
+from hvlab.checks.ask import Answered
+from hvlab.checks.judge import HealthCheck
+from hvlab.checks.node.finding import hard, passed, skipped, soft
 from hvlab.cli import cli
-from hvlab.health import ask, judge
-from hvlab.health.ask import Answered
-from hvlab.health.judge import HealthCheck
-from hvlab.health.node.finding import hard, passed, skipped, soft
 from hvlab.lab.inventory import load
 from tests.unit.labs import lab
 

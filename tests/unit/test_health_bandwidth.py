@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.health.node import bandwidth, on_all_gpus
-from hvlab.health.node.finding import Finding
+from hvlab.checks.node import bandwidth, on_all_gpus
+from hvlab.checks.node.finding import Finding
 from tests.contract.tree import ROOT
 from tests.unit.health_answers import DATA
 
@@ -90,7 +90,7 @@ def test_a_threshold_is_met_or_not(threshold, outcome):
 
 
 def test_a_known_machine_type_judges_all_of_them():
-    text = (ROOT / "hvlab/health/machines/azure-nd96isr-h100-v5.yml").read_text("utf-8")
+    text = (ROOT / "hvlab/checks/machines/azure-nd96isr-h100-v5.yml").read_text("utf-8")
     expected = {
         name: given["value"] for name, given in yaml.safe_load(text)["expect"].items() if name in NAMES
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvlab.health.node import fabric
+from hvlab.checks.node import fabric
 from tests.unit.gpu_reports import HEALTHY, devices, faults, judged, report
 from tests.unit.health_answers import DATA, answers
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hvlab.health.node import gpu, smi
+from hvlab.checks.node import gpu, smi
 from tests.unit.gpu_reports import HEALTHY, devices, faults, judged, report
 from tests.unit.health_answers import answers, outcomes
 

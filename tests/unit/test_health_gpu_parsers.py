@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hvlab.health.node import fabric, gpu, nvlink, pcie, smi, xid
+from hvlab.checks.node import fabric, gpu, nvlink, pcie, smi, xid
 from tests.unit.gpu_reports import HEALTHY, report
 
 SUBJECTS = (gpu, pcie, nvlink, fabric, xid)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.health.node import clock, cpu, disk, memory, network, rdma, subjects
-from hvlab.health.node.finding import Finding
+from hvlab.checks.node import clock, cpu, disk, memory, network, rdma, subjects
+from hvlab.checks.node.finding import Finding
 from tests.unit.health_answers import DATA, answers, outcomes
 
 HOST = DATA / "host"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hvlab.health import expected
-from hvlab.health.node import gpu, machine, nvlink, pcie, smi
+from hvlab.checks import expected
+from hvlab.checks.node import gpu, machine, nvlink, pcie, smi
 from tests.unit.gpu_reports import faults, report
 from tests.unit.health_answers import answers
 from tests.unit.test_health_nvlink import H100 as H100_LINKS
@@ -28,7 +28,7 @@ def host(product: str, vendor: str, model: str, count: int) -> dict[str, Any]:
 AZURE, GOOGLE = ("Virtual Machine", "Microsoft Corporation"), ("Google Compute Engine", "Google")
 
 
-# The names of DMI: files in hvlab/health/machines say where they are from; XE9680: leptonai/gpud, Xid 119.
+# The names of DMI: files in hvlab/checks/machines say where they are from; XE9680: leptonai/gpud, Xid 119.
 @pytest.mark.parametrize(
     ("values", "name"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvlab.health.node import pcie, smi
+from hvlab.checks.node import pcie, smi
 from tests.unit.gpu_reports import HEALTHY, faults, judged, report
 from tests.unit.health_answers import answers
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from hvlab.base.paths import project_dir
-from hvlab.health import node
-from hvlab.health.node import probe, short, smi
-from hvlab.health.node.finding import hard, passed, soft
+from hvlab.checks import node
+from hvlab.checks.node import probe, short, smi
+from hvlab.checks.node.finding import hard, passed, soft
 
 SOURCE = Path(node.__file__).parent
 TYPES = {"own": {}, "known": {}, "type": "", "expect": {}}
@@ -25,7 +25,7 @@ TYPES = {"own": {}, "known": {}, "type": "", "expect": {}}
 def program(tmp_path: Path) -> Path:
     """Return the installed program."""
     root = tmp_path / "health"
-    shutil.copytree(SOURCE, root / "hvlab/health/node", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE, root / "hvlab/checks/node", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(SOURCE / "__main__.py", root)
     (root / "python3").symlink_to(sys.executable)
     (tmp_path / "bin").mkdir()
@@ -89,7 +89,7 @@ def test_soft_faults_drain_no_node():
     [
         "health/python3",
         "health/machine-types.json",
-        "health/hvlab/health/node/subjects.py",
+        "health/hvlab/checks/node/subjects.py",
         "health/__main__.py",
     ],
 )
@@ -142,7 +142,7 @@ def test_any_python_from_3_8_on_runs_it_without_the_rest_of_hvlab():
             name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
         ]
         foreign = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
-        assert all(name.startswith("hvlab.health.node") for name in foreign), path.name
+        assert all(name.startswith("hvlab.checks.node") for name in foreign), path.name
 
 
 def test_a_node_whose_gpus_are_initialised_first_is_waited_for(program):

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from hvlab.base.errors import UsageError
-from hvlab.health import expected, learn
-from hvlab.health.node import machine, subjects
+from hvlab.checks import expected, learn
+from hvlab.checks.node import machine, subjects
 
 DGX = {"machine_product": "DGXH100", "gpu_model": "NVIDIA H100 80GB HBM3", "gpu_count": 8}
 

@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from hvlab.health.node import xid, xids
+from hvlab.checks.node import xid, xids
 from tests.unit.gpu_reports import devices, faults, judged, report
 from tests.unit.health_answers import DATA, answers
 

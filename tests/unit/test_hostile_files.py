@@ -17,8 +17,8 @@ from hvlab.analysis.compare.comparison import compare
 from hvlab.analysis.compare.measurements import measurements
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.bench import suite
+from hvlab.checks import expected
 from hvlab.doctor import reading
-from hvlab.health import expected
 from hvlab.lab import inventory
 from hvlab.remote.known_hosts import known_keys
 from hvlab.report import data, sheet, write

@@ -40,7 +40,7 @@ def test_types_that_cannot_be_used_are_refused(tmp_path, data, name, said):
     variables = {
         "role": str(ROLE),
         "node_health_prefix": "/opt/hvlab",
-        "node_health_source_dir": str(ROOT / "hvlab/health"),
+        "node_health_source_dir": str(ROOT / "hvlab/checks"),
         "node_health_types": [str(tmp_path / "mine.yml")],
         "node_health_machine_type": name,
         "node_health_interfaces": [],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.health.node import probe
+from hvlab.checks.node import probe
 
 
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:

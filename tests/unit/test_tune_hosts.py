@@ -16,8 +16,8 @@ from hvlab.base.answers import AnswerError
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.base.paths import project_dir
 from hvlab.bench.settings import SettingsFile
+from hvlab.checks.ask import Answered
 from hvlab.cli import cli
-from hvlab.health.ask import Answered
 from hvlab.lab.inventory import Lab
 from hvlab.results.store import Store
 from hvlab.searches.tune import host_session, host_space, host_state, session, space_file, trials

@@ -15,7 +15,7 @@ from hvlab.base import answers
 from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.base.errors import CheckError, UnreachableError, some
 from hvlab.base.yaml_files import read_yaml
-from hvlab.health.ask import put
+from hvlab.checks.ask import put
 from hvlab.lab.inventory import Lab
 from hvlab.searches.tune.host_state import KernelValue, State
 from hvlab.searches.tune.space_file import SpaceParameter

@@ -19,7 +19,7 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import CheckError, HvlabError, some
 from hvlab.base.files import write_file
-from hvlab.health.ask import put
+from hvlab.checks.ask import put
 from hvlab.lab.inventory import Lab
 from hvlab.remote.playbook import Owner, Play, login_of
 

@@ -1,0 +1,42 @@
+"""What hosts themselves show of what is known: questions, and detectors over the answers of all. Pure.
+
+Each subject has ``questions``, in the form that ``hvlab/checks/node/probe.py`` answers, and ``faults``. A
+fault names an entry of ``hvlab/doctor/knowledge``. What a host did not answer is no fault of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvlab.checks import cuda, environments, folders, gpu, machine, names, network, open_mpi, python, ssh
+from hvlab.checks.replies import HostReplies
+from hvlab.checks.site import HostFault, Site
+from hvlab.doctor import knowledge, reading
+from hvlab.doctor.cause import Cause
+
+_SUBJECTS = (names, ssh, network, machine, folders, open_mpi, python, environments, gpu, cuda)
+ENTRIES: Mapping[str, Cause] = {cause.id: cause for cause in (*knowledge.CAUSES, reading.STOPPED)}
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Return what every host is asked, by name; its own name stands for ``@HOST@`` in it."""
+    return {name: question for subject in _SUBJECTS for name, question in subject.questions(site).items()}
+
+
+def faults(site: Site, answered: Mapping[str, Mapping[str, Any]]) -> list[HostFault]:
+    """Return what the answers show, what is nearest to the root first."""
+    replies = {host.name: HostReplies(answered[host.name]) for host in site.hosts if host.name in answered}
+    every = [fault for subject in _SUBJECTS for fault in subject.faults(site, replies)]
+    return ranked(every)
+
+
+def ranked(every: Sequence[HostFault]) -> list[HostFault]:
+    """Return faults once each, what is nearest to the root first."""
+    return sorted(dict.fromkeys(every), key=lambda fault: ENTRIES[fault.id].weight)
+
+
+def of_message(host: str, message: str) -> HostFault | None:
+    """Return the fault that Ansible's message about a host shows; None where nothing is known of it."""
+    root = reading.root(message.splitlines())
+    return HostFault(root.cause.id, host, " ".join(message.split())[:300]) if root else None

@@ -1,0 +1,79 @@
+"""Put questions to every host of a lab, in one round trip each."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.checks.node import probe, subjects
+from hvlab.lab.inventory import Lab
+from hvlab.remote.collect import collect
+
+# What a question may take by itself, see probe; then what the round trip may take besides.
+_QUESTION_S = 20
+_ROUND_TRIP_S = 60
+# Each subject takes its own questions as far as they are answered.
+_Answers = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the hosts answered: ``readings`` by host, and ``silent`` and ``broken`` with the reason.
+
+    ``asked`` is when, by the controller's clock: before and after, in seconds since the epoch.
+    """
+
+    readings: Mapping[str, Mapping[str, Any]]
+    silent: Mapping[str, str]
+    broken: Mapping[str, str]
+    asked: tuple[float, float]
+
+
+def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
+    """Ask all hosts of the subjects at the same time, and read what they answer.
+
+    Raises CheckError where Ansible itself fails.
+    """
+    answered = put(lab, subjects.questions(chosen))
+    readings = {host: subjects.readings(chosen, each) for host, each in answered.readings.items()}
+    return replace(answered, readings=readings)
+
+
+def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 0) -> Answered:
+    """Put questions to all hosts; ``readings`` are what the probe answers, by question.
+
+    A host that does not answer keeps none of the others; at least ``at_once`` are asked at the same time.
+    Raises CheckError where Ansible itself fails.
+    """
+    variables = {
+        "hvlab_probe": probe.__file__,
+        "hvlab_questions": base64.b64encode(json.dumps(questions).encode()).decode(),
+        "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
+    }
+    began = time.time()
+    gathered, failures = collect(lab, "ask.yml", variables, at_once=at_once, shape=str)
+    asked = (began, time.time())
+    silent = {failure.host: failure.message.strip() for failure in failures if failure.unreachable}
+    broken = {failure.host: failure.message.strip() for failure in failures if not failure.unreachable}
+    readings = {}
+    for host, answer in gathered.items():
+        try:
+            readings[host] = answers.load(answer, host, _Answers)
+        except AnswerError as error:
+            broken[host] = f"its answer cannot be read: {error.observed}"
+    return Answered(readings, silent, broken, asked)
+
+
+def _longest(questions: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return the seconds that questions may take, some of which run one after another."""
+    alone = sum(each.get("timeout", _QUESTION_S) for each in questions.values() if each.get("alone"))
+    beside = [each.get("timeout", _QUESTION_S) for each in questions.values() if not each.get("alone")]
+    # Eight at a time; it is enough that the slowest of each eight come one after another.
+    return int(alone + sum(sorted(beside, reverse=True)[:: probe.AT_ONCE]))

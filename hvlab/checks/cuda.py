@@ -1,0 +1,120 @@
+"""What stands on the driver: NCCL's package and headers, CUDA's compiler, and the GPUs that ranks use now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hvlab.base.answers.shapes import Count, HostAnswer
+from hvlab.checks.programs import source
+from hvlab.checks.replies import HostReplies
+from hvlab.checks.site import HostFault, Site
+
+_DRIVER = "driver's cuda"
+_COMPAT = "cuda compat"
+_NCCL = "nccl package"
+_NCCL_FILES = "nccl files"
+_CAPABILITIES = "gpu capabilities"
+_CODES = "nvcc codes"
+_RANKS = "ranks on gpus"
+_PATH = "library path"
+_PACKAGES = """
+dpkg-query -W -f '${Package} ${Version}\\n' libnccl2 2>/dev/null
+rpm -q --qf '%{NAME} %{VERSION}-%{RELEASE}\\n' libnccl 2>/dev/null
+exit 0
+"""
+_NVCC = """
+n=$(sed -n 's/^ *"nvcc": "\\([^"]*\\)".*/\\1/p' /etc/ansible/facts.d/hvlab_cuda.fact 2>/dev/null)
+[ -x "$n" ] && "$n" --list-gpu-code
+exit 0
+"""
+# In a login shell of the user: what its LD_LIBRARY_PATH would have the loader take first.
+_STRAY = """
+IFS=:
+for d in $LD_LIBRARY_PATH; do ls -d "$d"/libnccl.so.2 2>/dev/null; done
+exit 0
+"""
+_CONDA = re.compile(r"/[\w.-]*(?:conda|mamba|miniforge)[\w.-]*/")
+
+
+class GpuRank(HostAnswer):
+    """A rank that uses a GPU, see ``programs/gpu_ranks.py``."""
+
+    gpu: str
+    pid: Count
+    local_rank: str
+    job: str
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Ask hosts where any host of the lab should have GPUs."""
+    if not any(host.gpu for host in site.hosts):
+        return {}
+    capabilities = ["nvidia-smi", "--query-gpu=index,compute_cap", "--format=csv,noheader"]
+    return {
+        _DRIVER: {"run": ["nvidia-smi"], "timeout": 30, "queue": "nvidia"},
+        _COMPAT: {"stat": "/usr/local/cuda*/compat/libcuda.so*"},
+        _NCCL: {"run": ["sh", "-c", _PACKAGES], "timeout": 10},
+        _NCCL_FILES: {"stat": "/opt/hvlab/nccl/current/*/*nccl*"},
+        _CAPABILITIES: {"run": capabilities, "timeout": 30, "queue": "nvidia"},
+        _CODES: {"run": ["sh", "-c", _NVCC], "timeout": 20},
+        _RANKS: {"run": ["python3", "-c", source("gpu_ranks")], "timeout": 30, "queue": "nvidia"},
+        _PATH: {"run": ["bash", "-lc", _STRAY], "user": site.user, "timeout": 10},
+    }
+
+
+def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Judge the hosts that the inventory says have GPUs."""
+    for host in site.hosts:
+        if host.gpu and host.name in every:
+            replies = every[host.name]
+            yield from _driver(host.name, replies)
+            yield from _nccl(host.name, replies)
+            yield from _compiler(host.name, replies)
+            yield from _ranks(host.name, replies)
+
+
+def _driver(name: str, replies: HostReplies) -> Iterator[HostFault]:
+    """NCCL for a newer major release of CUDA than the driver's needs the package of compatibility."""
+    serves = re.search(r"CUDA(?: UMD)? Version ?: +(\d{1,3})\.(\d{1,3})", replies.output(_DRIVER))
+    built = re.search(r"^(libnccl2?) (\S{1,80}\+cuda(\d{1,3})\.\d{1,3})", replies.output(_NCCL), re.MULTILINE)
+    if serves and built and int(built[3]) > int(serves[1]) and not replies.paths(_COMPAT):
+        observed = f"{built[1]} {built[2]} is installed, and the driver serves CUDA {serves[1]}.{serves[2]}"
+        yield HostFault("nccl-newer-than-driver", name, observed)
+
+
+def _nccl(name: str, replies: HostReplies) -> Iterator[HostFault]:
+    names = {path.rpartition("/")[2] for path in replies.paths(_NCCL_FILES)}
+    if any(each.startswith("libnccl.so") for each in names) and "nccl.h" not in names:
+        yield HostFault("nccl-headers", name, "/opt/hvlab/nccl/current has the library and no nccl.h", "nccl")
+    stray = [path for path in replies.output(_PATH).split("\n") if _CONDA.search(path)]
+    if stray:
+        yield HostFault("nccl-mixed", name, f"LD_LIBRARY_PATH of a login shell leads to {stray[0][:200]}")
+
+
+def _compiler(name: str, replies: HostReplies) -> Iterator[HostFault]:
+    codes = re.findall(r"^sm_\d{2,4}$", replies.output(_CODES), re.MULTILINE)
+    for index, major, minor in re.findall(
+        r"^(\d{1,3}), (\d{1,2})\.(\d)$", replies.output(_CAPABILITIES), re.MULTILINE
+    ):
+        if codes and f"sm_{major}{minor}" not in codes:
+            observed = f"GPU {index} has compute capability {major}.{minor}; nvcc knows {', '.join(codes)}"
+            yield HostFault("gpu-arch-unsupported", name, observed)
+
+
+def _ranks(name: str, replies: HostReplies) -> Iterator[HostFault]:
+    """Ranks of one run on one GPU, while others of its GPUs have none of them."""
+    document = replies.document(_RANKS, list[GpuRank]) or []
+    ranks = [GpuRank.model_validate(each) for each in document]
+    gpus = len(re.findall(r"^\d{1,3}, ", replies.output(_CAPABILITIES), re.MULTILINE))
+    for job in dict.fromkeys(rank.job for rank in ranks):
+        own = [rank for rank in ranks if rank.job == job]
+        if len({rank.local_rank for rank in own}) > gpus or any("MIG" in rank.gpu for rank in own):
+            continue
+        for gpu in dict.fromkeys(rank.gpu for rank in own):
+            there = {rank.local_rank: rank.pid for rank in own if rank.gpu == gpu}
+            if len(there) > 1:
+                listing = ", ".join(f"{local} (pid {pid})" for local, pid in sorted(there.items()))
+                observed = f"local ranks {listing} of one run use {gpu}, and the host has {gpus} GPUs"
+                yield HostFault("nccl-two-ranks-one-gpu", name, observed)

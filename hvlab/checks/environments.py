@@ -1,0 +1,107 @@
+"""Horovod and its framework in each Python environment: whether ranks can import them, and with what."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hvlab.base.answers.shapes import HostAnswer
+from hvlab.checks.programs import source
+from hvlab.checks.replies import HostReplies
+from hvlab.checks.site import HostFault, Site
+from hvlab.doctor import knowledge, reading
+
+_ENVIRONMENTS = "environments"
+_RECORDS = {name: f"/etc/ansible/facts.d/hvlab_{name}.fact" for name in ("python_env", "horovod")}
+_IMPORT_S = 60
+# Ended by the time limit, or for memory: that says nothing of the environment.
+_NO_ANSWER = (0, 124, 137, -9)
+_BUILT = re.compile(r"^built ([01]) ([01])$", re.MULTILINE)
+_WARNED = [cause for cause in knowledge.CAUSES if cause.id == "horovod-version-mismatch"]
+# What a role brings back, since it compares the files of its packs.
+_ROLES = {
+    "horovod-not-built": "horovod",
+    "horovod-version-mismatch": "python_env",
+    "python-module-missing": "python_env",
+    "no-packaging": "python_env",
+    "no-distutils": "python_env",
+}
+
+
+class Printed(HostAnswer):
+    """How an import ended, and what it printed."""
+
+    rc: int
+    out: str
+    err: str
+
+
+class Environment(HostAnswer):
+    """What ``programs/environments.py`` prints of one.
+
+    ``build`` is what the role was asked for; ``torch_cuda`` is torch's CUDA, None where there is no torch.
+    """
+
+    looked: int
+    said: str
+    build: str
+    packages: dict[str, str]
+    torch_cuda: str | None
+    libmpi: list[str]
+    imports: dict[str, Printed]
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Ask after all else: an import of torch takes seconds of a core, and the meeting counts seconds."""
+    given = {"horovod": site.horovod, "records": _RECORDS, "seconds": _IMPORT_S}
+    argv = ["python3", "-c", source("environments"), json.dumps(given)]
+    return {_ENVIRONMENTS: {"run": argv, "user": site.user, "timeout": 240, "alone": True}}
+
+
+def environments(replies: HostReplies) -> dict[str, Environment]:
+    """Return a host's environments by path."""
+    document = replies.document(_ENVIRONMENTS, dict[str, Environment]) or {}
+    return {path: Environment.model_validate(each) for path, each in document.items()}
+
+
+def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Judge the imports, then what they stand on."""
+    for name, replies in every.items():
+        for path, environment in environments(replies).items():
+            role = "horovod" if path.startswith(f"{site.horovod}/") else "python_env"
+            yield from _looked(name, path, environment, role)
+            for framework, printed in environment.imports.items():
+                yield from _import(name, path, framework, printed)
+            if environment.build not in ("", "cpu") and environment.torch_cuda == "":
+                release = environment.packages.get("torch", "")
+                observed = f"{path}: torch {release} is built without CUDA; {environment.build} was installed"
+                yield HostFault("torch-without-cuda", name, observed, "python_env")
+
+
+def _looked(name: str, path: str, environment: Environment, role: str) -> Iterator[HostFault]:
+    """The interpreter itself has to start."""
+    if environment.looked not in _NO_ANSWER:
+        words = " ".join(environment.said.split())[-200:]
+        yield HostFault("environment-broken", name, f"{path}/bin/python: {words}", role)
+
+
+def _import(name: str, path: str, framework: str, printed: Printed) -> Iterator[HostFault]:
+    what = f"{path}: import horovod.{framework}"
+    text = f"{printed.err}\n{printed.out}".splitlines()
+    if printed.rc == 0:
+        # Horovod only warns of another release of the framework where its extension still loads.
+        for warned in reading.diagnose(text, _WARNED).causes:
+            id_ = warned.cause.id
+            yield HostFault(id_, name, f"{what}: {warned.lines[0][1][:200]}", _ROLES[id_])
+        built = _BUILT.search(printed.out)
+        if built and "1" not in built.groups():
+            yield HostFault(
+                "horovod-no-controller", name, f"{what}: built with neither MPI nor Gloo", "horovod"
+            )
+    elif printed.rc not in _NO_ANSWER:
+        root = reading.root(text)
+        id_ = root.cause.id if root else "environment-broken"
+        said = root.lines[-1][1] if root else " ".join(printed.err.split())[-200:]
+        yield HostFault(id_, name, f"{what}: {said[:200] or f'ended with {printed.rc}'}", _ROLES.get(id_, ""))

@@ -1,0 +1,89 @@
+"""Folders for temporary files and shared memory, as the user who runs the ranks finds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hvlab.checks.replies import HostReplies
+from hvlab.checks.site import HostFault, Site
+
+_TMP = "/tmp"
+_SHM = "/dev/shm"
+_STATE = "folders"
+# Each as a table; nothing is written. ``findmnt`` is not everywhere, so options come from the kernel.
+_SCRIPT = """
+echo "mode $(stat -Lc %a /tmp)"; [ -w /tmp ] && [ -x /tmp ] && echo "writable yes"
+t=${TMPDIR:-/tmp}; echo "tmpdir $t"; [ -d "$t" ] && [ -w "$t" ] && echo "tmpdir_writable yes"
+for d in / /tmp /dev/shm; do
+  echo "space$d $(df -Pk "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2,4)"
+  echo "inodes$d $(df -Pi "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2,4)"
+done
+echo "options $(grep ' /tmp ' /proc/self/mounts | tail -n 1 | cut -d ' ' -f 4)"
+"""
+# Docker gives a container 64 MiB, with which NCCL fails.
+_SHM_KIB = 64 * 1024
+_FULL_KIB = 64 * 1024
+# A Unix socket's path has 107 characters, and PMIx puts some 50 of its own below TMPDIR.
+_LONGEST = 55
+_COLUMNS = 2
+_STICKY = "1777"
+_NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Ask in a login shell of the user."""
+    return {_STATE: {"run": ["bash", "-lc", _SCRIPT], "user": site.user, "timeout": 15}}
+
+
+def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Judge modes, room and mount options."""
+    for name, replies in every.items():
+        table = replies.table(_STATE)
+        if "mode" in table:
+            yield from _modes(name, table, site.user)
+            yield from _room(name, table)
+            yield from _tmpdir(name, table, site.user)
+
+
+def _modes(name: str, table: Mapping[str, str], user: str) -> Iterator[HostFault]:
+    mode = table["mode"]
+    if "writable" not in table:
+        yield HostFault("session-dir", name, f"{user} cannot write to /tmp (mode {mode})")
+    elif mode.isdigit() and mode != _STICKY and len(mode) < len(_STICKY) and mode.endswith("7"):
+        yield HostFault("tmp-not-sticky", name, f"/tmp has mode {mode}, not {_STICKY}")
+    if "noexec" in table.get("options", "").split(","):
+        yield HostFault("tmp-noexec", name, f"/tmp is mounted {table['options']}")
+
+
+def _room(name: str, table: Mapping[str, str]) -> Iterator[HostFault]:
+    for folder in ("/", _TMP):
+        space, inodes = _pair(table, f"space{folder}"), _pair(table, f"inodes{folder}")
+        if space and space[1] < _FULL_KIB <= space[0]:
+            yield HostFault("disk-full", name, f"{folder} has {space[1] // 1024} MiB left")
+        elif inodes and inodes[0] and not inodes[1]:
+            yield HostFault("disk-full", name, f"{folder} has no inodes left")
+    shm = _pair(table, f"space{_SHM}")
+    if shm and shm[0] <= _SHM_KIB:
+        yield HostFault("shm-too-small", name, f"{_SHM} has {shm[0] // 1024} MiB in all")
+    elif shm and shm[1] < _SHM_KIB:
+        observed = f"{_SHM} has {shm[1] // 1024} of {shm[0] // 1024} MiB left"
+        yield HostFault("backing-file", name, observed)
+
+
+def _pair(table: Mapping[str, str], key: str) -> tuple[int, int] | None:
+    words = table.get(key, "").split()
+    if len(words) != _COLUMNS or not all(_NUMBER.fullmatch(word) for word in words):
+        return None
+    return int(words[0]), int(words[1])
+
+
+def _tmpdir(name: str, table: Mapping[str, str], user: str) -> Iterator[HostFault]:
+    folder = table.get("tmpdir", _TMP)
+    if folder == _TMP:
+        return
+    if "tmpdir_writable" not in table:
+        yield HostFault("session-dir", name, f"TMPDIR is {folder}, which {user} cannot write to")
+    elif len(folder) > _LONGEST:
+        yield HostFault("tmpdir-too-long", name, f"TMPDIR is {folder} ({len(folder)} characters)")

@@ -1,0 +1,109 @@
+"""Answers of hosts and machine types -> one check after another, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from junitparser import TestCase
+
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
+from hvlab.checks.ask import Answered
+from hvlab.checks.node import machine, subjects
+from hvlab.lab.inventory import Host, Lab
+from hvlab.remote.check_outcome import CheckOutcome
+from hvlab.results.formats import junit
+
+_LOOK = "look at its power and its network; `hvlab lab status` shows virtual hosts"
+_BECOME = "see that Ansible becomes root there, and has a Python from 3.8 on (ansible_python_interpreter)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthCheck(CheckOutcome):
+    """One check of one host; ``severity`` of a failed one is ``hard`` or ``soft``.
+
+    ``observed`` is what was read, or why it was skipped.
+    """
+
+    severity: str = ""
+
+    @property
+    def unfit(self) -> bool:
+        """Whether work on this host would fail or be wrong."""
+        return self.wrong and self.severity != "soft"
+
+    @property
+    def title(self) -> str:
+        """Return the host, the check and how it ended, in one line."""
+        return f"{self.host}  {self.check} ({self.severity or self.outcome})"
+
+
+def judge(
+    lab: Lab,
+    answered: Answered,
+    chosen: Sequence[ModuleType],
+    types: Sequence[Mapping[str, Any]] | None,
+) -> list[HealthCheck]:
+    """Return every check of every host, in the lab's order; without ``types``, by what holds on any machine.
+
+    The names of types that the inventory gives its hosts were checked: :func:`expected.check_names`.
+    """
+    checks = []
+    for host in lab.hosts:
+        if host.name not in answered.readings:
+            checks.append(_unanswered(host.name, answered))
+            continue
+        readings = answered.readings[host.name]
+        should = given(host, lab, answered)
+        if types is not None:
+            should |= machine.expected(types, readings, host.text("lab_machine_type"))
+        findings = subjects.findings(chosen, readings, should)
+        checks += [HealthCheck(host=host.name, **finding._asdict()) for finding in findings]
+    return checks
+
+
+def _unanswered(host: str, answered: Answered) -> HealthCheck:
+    if host in answered.broken:
+        outcome, observed, remedy = "error", answered.broken[host], _BECOME
+    else:
+        outcome, observed, remedy = "unreachable", answered.silent.get(host, "no answer"), _LOOK
+    return HealthCheck(host=host, check="host answers", outcome=outcome, observed=observed, remedy=remedy)
+
+
+def given(host: Host, lab: Lab, answered: Answered) -> dict[str, Any]:
+    """Return what is expected of a host besides what its type has; a type may say otherwise."""
+    interface = host.text("lab_interface") or lab.interface
+    return {"network_interfaces": [interface], "controller_clock": answered.asked}
+
+
+def verdict(checks: Sequence[HealthCheck]) -> HvlabError | None:
+    """Return the error that names the hosts that are unfit or silent, or None where every host is fit."""
+    every = len({check.host for check in checks})
+    silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
+    unfit = sorted({check.host for check in checks if check.unfit and check.outcome != "unreachable"})
+    named = f"unfit for work: {some(unfit)}" if unfit else ""
+    if silent:
+        return UnreachableError(
+            "; ".join(filter(None, [f"{unusable(silent, every)}: {some(silent)}", named])), remedy="see above"
+        )
+    return CheckError(named, remedy="see above; take them out of work until it is done") if unfit else None
+
+
+def as_junit(checks: Sequence[HealthCheck], name: str) -> str:
+    """Return the checks as JUnit XML: a suite for each host; soft faults pass, with an output."""
+    hosts = dict.fromkeys(check.host for check in checks)
+    suites = [junit.suite(host, [_test(check) for check in checks if check.host == host]) for host in hosts]
+    return junit.document(f"hvlab health {name}", suites)
+
+
+def _test(check: HealthCheck) -> TestCase:
+    reason = f"{check.observed}\nwhat to do: {check.remedy}" if check.wrong else check.observed
+    return junit.case(
+        name=check.check,
+        classname=check.host,
+        failure=reason if check.unfit else None,
+        skipped=check.observed if check.outcome == "skipped" else None,
+        output=reason if check.severity == "soft" else None,
+    )

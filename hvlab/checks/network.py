@@ -1,0 +1,71 @@
+"""The ranks' network: the interface, its MTU, and whether TCP passes in each direction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hvlab.checks.names import Attempt, Listening, meeting
+from hvlab.checks.replies import HostReplies
+from hvlab.checks.site import HostFault, Site
+
+_MTU = "network mtu"
+# An attempt counts where the other host listened so long during it, as their clocks have it.
+_TOGETHER_S = 3.0
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Ask for the interfaces' MTU; the meeting is asked with the names."""
+    return {_MTU: {"read": "/sys/class/net/*/mtu"}}
+
+
+def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Judge the interfaces, then the ways between hosts."""
+    yield from _interfaces(site, every)
+    yield from _ways(site, every)
+
+
+def _interfaces(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    sizes: dict[str, str] = {}
+    for host in site.hosts:
+        files = every[host.name].files(_MTU) if host.name in every else {}
+        there = {
+            path.split("/")[-2]: mtu for path, mtu in files.items() if path.startswith("/sys/class/net/")
+        }
+        if there and host.interface not in there:
+            observed = f"there is no interface {host.interface} (lab_interface); there are {', '.join(there)}"
+            yield HostFault("interface-missing", host.name, observed)
+        elif there and host.interface != "lo":
+            sizes[host.name] = there[host.interface]
+    if len(set(sizes.values())) > 1:
+        ((usual, _),) = Counter(sizes.values()).most_common(1)
+        listing = ", ".join(f"{name} {mtu}" for name, mtu in sizes.items())
+        odd = [name for name, mtu in sizes.items() if mtu != usual]
+        # Of two hosts, nobody can say which one is wrong.
+        named = odd if list(sizes.values()).count(usual) > len(odd) else list(sizes)
+        interface = {host.name: host.interface for host in site.hosts}
+        yield from (HostFault("mtu-differs", name, f"MTU of {interface[name]}: {listing}") for name in named)
+
+
+def _ways(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    meetings = {name: each for name, replies in every.items() if (each := meeting(replies))}
+    address = {host.name: host.addresses[0] for host in site.hosts}
+    for name, each in meetings.items():
+        for other, attempt in each.met.items():
+            if other not in meetings or not _listened(attempt, meetings[other].listening):
+                continue
+            way = f"from {name} to {other} ({address[other]})"
+            back = meetings[other].met.get(name)
+            returning = f"; from {other} to {name} it passes" if back and back.outcome == "met" else ""
+            if attempt.outcome == "stalled":
+                observed = f"{way} a connection opens, but 256 KiB do not arrive within 10 s{returning}"
+                yield HostFault("mtu-black-hole", name, observed)
+            elif attempt.outcome in ("timed out", "refused", "rejected"):
+                how = f"{attempt.outcome} {attempt.error}".strip()
+                yield HostFault("tcp-firewall", name, f"{way} TCP port {site.port}: {how}{returning}")
+
+
+def _listened(attempt: Attempt, listening: Listening) -> bool:
+    together = min(attempt.ended, listening.ended) - max(attempt.began, listening.began)
+    return not listening.error and together >= _TOGETHER_S

@@ -1,0 +1,83 @@
+"""The short form, which runs on a node alone: before every job, as a prolog of Slurm, or by hand.
+
+Its exit code is HARD only for hard faults. Anything else that is not 0 means that it could not judge; the
+program that calls it (roles/node_health) leaves the node in service then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import syslog
+from typing import Any, Dict, List, Sequence
+
+from hvlab.checks.node import machine, probe, subjects
+from hvlab.checks.node.finding import Finding, soft
+
+HARD = 10
+
+
+def main(argv: Sequence[str]) -> int:
+    """Judge this node and return the exit code."""
+    parser = argparse.ArgumentParser(prog="hvlab-node-health", description="Is this node fit for work?")
+    parser.add_argument("--types", required=True, help=argparse.SUPPRESS)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--prolog", action="store_true", help="Print hard faults alone, also to the system log."
+    )
+    form.add_argument("--json", action="store_true", help="Print every check as JSON.")
+    options = parser.parse_args(argv)
+    with open(options.types, encoding="utf-8") as file:
+        findings = judge(json.load(file))
+    if options.json:
+        json.dump([finding._asdict() for finding in findings], sys.stdout, indent=1)
+        print()
+        return _code(findings)
+    for line in lines(findings, hard_only=options.prolog):
+        print(line)
+        if options.prolog:
+            syslog.syslog(syslog.LOG_ERR, line)
+    return _code(findings)
+
+
+def _code(findings: Sequence[Finding]) -> int:
+    return HARD if any(finding.severity == "hard" for finding in findings) else 0
+
+
+def judge(given: Dict[str, Any]) -> List[Finding]:
+    """Return every check of this node.
+
+    ``given`` has the machine types as files by name (``own``, ``known``), the name of this node's ``type``,
+    which may be empty, and values that are expected whatever the type (``expect``).
+    """
+    answers = probe.answers(subjects.questions(subjects.QUICK))
+    values = subjects.readings(subjects.QUICK, answers)
+    try:
+        types = machine.types(given["own"], given["known"])
+        expected = {**given["expect"], **machine.expected(types, values, given["type"])}
+        return subjects.findings(subjects.QUICK, values, expected)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fault = _unusable(given["type"], error)
+    return [fault, *subjects.findings(subjects.QUICK, values, given["expect"])]
+
+
+def _unusable(name: str, error: Exception) -> Finding:
+    """Return why the machine types cannot be used; the node is judged by what holds on any machine."""
+    unknown = isinstance(error, KeyError) and error.args == (name,)
+    observed = f"there is no type {name!r}" if unknown else f"a file of a machine type is wrong: {error!r}"
+    remedy = (
+        "correct lab_machine_type, or the file that `hvlab health` names; then run role node_health again"
+    )
+    return soft("machine type", observed, remedy)
+
+
+def lines(findings: Sequence[Finding], *, hard_only: bool) -> List[str]:
+    """Return a line for each hard fault; or all faults, each with what to do."""
+    if hard_only:
+        return [f"hvlab: {each.check}: {each.observed}" for each in findings if each.severity == "hard"]
+    return [
+        f"{each.check} ({each.severity}): {each.observed}\n  what to do: {each.remedy}"
+        for each in findings
+        if each.outcome == "failed"
+    ]

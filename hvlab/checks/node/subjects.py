@@ -1,0 +1,98 @@
+"""The subjects of the checks, and what all of them ask, read and say."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+
+from hvlab.checks.node import (
+    bandwidth,
+    clock,
+    cpu,
+    dcgm,
+    dcgm_long,
+    dcgm_medium,
+    disk,
+    fabric,
+    gpu,
+    machine,
+    memory,
+    network,
+    nvlink,
+    pcie,
+    rdma,
+    xid,
+)
+from hvlab.checks.node.finding import Finding
+
+# Quick, and without load on the node: before every job, too.
+QUICK: Tuple[ModuleType, ...] = (
+    machine,
+    cpu,
+    memory,
+    disk,
+    clock,
+    network,
+    rdma,
+    gpu,
+    pcie,
+    nvlink,
+    fabric,
+    xid,
+)
+# From the controller only.
+SLOW: Tuple[ModuleType, ...] = (dcgm,)
+# By name: only when asked for.
+ON_REQUEST: Dict[str, ModuleType] = {
+    "bandwidth": bandwidth,
+    "diagnostics 2": dcgm_medium,
+    "diagnostics 3": dcgm_long,
+}
+
+
+def chosen(on_request: Sequence[str]) -> Tuple[ModuleType, ...]:
+    """Return what the controller asks of a node: a longer form of a subject replaces the usual one."""
+    requested = tuple(ON_REQUEST[name] for name in on_request)
+    longer = {name for subject in requested for name in _names(subject)}
+    usual = (subject for subject in SLOW if not _names(subject) & longer)
+    return (*QUICK, *usual, *requested)
+
+
+def _names(subject: ModuleType) -> Set[str]:
+    """Return the first words of what a subject asks."""
+    return {name.partition(" ")[0] for name in subject.QUESTIONS}
+
+
+def questions(subjects: Sequence[ModuleType]) -> Dict[str, Dict[str, Any]]:
+    """Return the questions of these subjects, by name."""
+    return {name: question for subject in subjects for name, question in subject.QUESTIONS.items()}
+
+
+def readings(subjects: Sequence[ModuleType], answers: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return what was read, by name; what could not be read is absent."""
+    values: Dict[str, Any] = {}
+    for subject in subjects:
+        values.update(subject.readings(answers))
+    return values
+
+
+def findings(
+    subjects: Sequence[ModuleType], values: Mapping[str, Any], expected: Mapping[str, Any]
+) -> List[Finding]:
+    """Return the outcome of every check, in the order of the subjects."""
+    return [finding for subject in subjects for finding in subject.findings(values, expected)]
+
+
+def learned() -> Tuple[str, ...]:
+    """Return the names of what a good node teaches its machine type."""
+    return tuple(name for subject in every() for name in subject.LEARNED)
+
+
+def known() -> Tuple[str, ...]:
+    """Return the names of all values that a type may give; ``GIVEN`` are those that no node teaches."""
+    return learned() + tuple(name for subject in every() for name in getattr(subject, "GIVEN", ()))
+
+
+def every() -> Tuple[ModuleType, ...]:
+    """Return every subject there is."""
+    return (*QUICK, *SLOW, *ON_REQUEST.values())

@@ -1,0 +1,147 @@
+"""Open MPI: the one in use, its release, its libraries, and whether it is the same on all hosts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hvlab.checks import environments, ssh
+from hvlab.checks.replies import HostReplies
+from hvlab.checks.site import HostFault, Site
+
+_MPI = "open mpi"
+_RECORD = "open mpi record"
+# As a user finds it after a login. ldd of mpirun shows what of its own libraries the loader finds.
+_SCRIPT = """
+echo "asked yes"
+p=$(command -v mpirun) || exit 0
+r=$(readlink -f "$p"); d=$(dirname "$r")
+echo "path $p"; echo "real $r"
+echo "version $("$p" --version 2>&1 | head -n 1)"
+for f in orted prted; do [ -x "$d/$f" ] && echo "daemon $d/$f"; done
+[ -e "$d/../lib/libmpi.so" ] && echo "libmpi $(readlink -f "$d/../lib/libmpi.so")"
+ldd "$r" 2>&1 | grep "not found" | head -n 1 | sed "s/^[[:space:]]*/missing /"
+for f in "$d"/orted "$d"/prted "$d"/../lib/libopen-pal.so "$d"/../lib/libmpi.so; do
+  [ -e "$f" ] && ldd "$f" 2>/dev/null
+done | grep -o "=> .*hwloc[^ ]*" | sort -u | head -n 1 | sed "s/^=>/hwloc/"
+exit 0
+"""
+# Of https://docs.open-mpi.org and the threads that the entry names; the role refuses the same ones.
+_AVOID = {
+    "3.0.0": "it hangs",
+    "3.1.3": "it hangs without a word (3.1.2 and 4.0 onwards do not)",
+    "4.1.7": "its OpenSHMEM library has the wrong version",
+    "5.0.0": "its launcher has faults that 5.0.3 mends",
+    "5.0.1": "its launcher has faults that 5.0.3 mends",
+}
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Ask for the mpirun of a login shell, and for what the role recorded."""
+    return {
+        _MPI: {"run": ["bash", "-lc", _SCRIPT], "user": site.user},
+        _RECORD: {"read": "/etc/ansible/facts.d/hvlab_openmpi.fact"},
+    }
+
+
+def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    """Judge each host's Open MPI, then all together."""
+    tables = {name: replies.table(_MPI) for name, replies in every.items()}
+    some_have_it = any("path" in table for table in tables.values())
+    for name, replies in every.items():
+        yield from _one(name, tables[name], _prefix(replies), others=some_have_it)
+        yield from _linked(name, tables[name], replies)
+    yield from _versions(tables)
+    yield from _daemons(tables, every)
+
+
+def _prefix(replies: HostReplies) -> str:
+    """Return where the role put Open MPI; empty where it did not."""
+    for text in replies.files(_RECORD).values():
+        try:
+            recorded = json.loads(text)
+        except ValueError:
+            return ""
+        return str(recorded.get("prefix", "")) if isinstance(recorded, dict) else ""
+    return ""
+
+
+def _one(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> Iterator[HostFault]:
+    role = "openmpi" if prefix else ""
+    if "asked" not in table:
+        return
+    if "path" not in table:
+        if prefix:
+            yield HostFault("mpirun-not-found", name, f"no mpirun in PATH; {prefix} was installed", role)
+        elif others:
+            yield HostFault("mpirun-not-found", name, "no mpirun in PATH; other hosts have one")
+        return
+    version = _version(table)
+    # Of a distribution's packages, links to it lie there.
+    home = prefix.rpartition("/")[0]
+    real = table.get("real", table["path"])
+    if prefix and not any(path.startswith(f"{home}/") for path in (table["path"], real)):
+        observed = f"mpirun in PATH is {table['path']} ({version or real}), not that of {prefix}"
+        yield HostFault("different-mpi", name, observed, role)
+    if "missing" in table:
+        yield HostFault("libmpi-missing", name, f"{table['path']}: {table['missing']}", role)
+    elif not version:
+        observed = f"mpirun --version prints {table.get('version', '')[:120]!r}"
+        yield HostFault("unknown-mpi", name, observed, role)
+    if version.startswith("1."):
+        yield HostFault("old-mpi-const", name, f"{table['path']} is Open MPI {version}", role)
+    if version in _AVOID:
+        yield HostFault("open-mpi-avoid", name, f"{table['path']} is Open MPI {version}: {_AVOID[version]}")
+
+
+def _linked(name: str, table: Mapping[str, str], replies: HostReplies) -> Iterator[HostFault]:
+    """Where mpirun is hvlab's own, Horovod has to be linked with the library beside it."""
+    prefix, own = _prefix(replies), table.get("libmpi", "")
+    if not prefix or not own.startswith(f"{prefix}/"):
+        return
+    for path, environment in environments.environments(replies).items():
+        for library in environment.libmpi:
+            if library != own:
+                observed = f"Horovod in {path} takes {library}, and mpirun is that of {prefix}"
+                yield HostFault("different-mpi", name, observed)
+
+
+def _version(table: Mapping[str, str]) -> str:
+    match = re.search(r"\(Open MPI\) (\d+\.\d+\.\d+\w*)", table.get("version", ""))
+    return match[1] if match else ""
+
+
+def _versions(tables: Mapping[str, Mapping[str, str]]) -> Iterator[HostFault]:
+    """Compare releases, and where these are the same, whose hwloc they have."""
+    versions = {name: version for name, table in tables.items() if (version := _version(table))}
+    if len(set(versions.values())) > 1:
+        listing = ", ".join(f"{name} {version}" for name, version in versions.items())
+        yield from (HostFault("mixed-open-mpi", name, f"Open MPI: {listing}") for name in versions)
+        return
+    hwloc = {name: tables[name].get("hwloc", "its own") for name in versions}
+    if len({path == "its own" for path in hwloc.values()}) > 1:
+        listing = ", ".join(f"{name} {path}" for name, path in hwloc.items())
+        yield from (
+            HostFault("mixed-open-mpi", name, f"hwloc of Open MPI: {listing}", "openmpi")
+            for name, path in hwloc.items()
+            if path != "its own"
+        )
+
+
+def _daemons(
+    tables: Mapping[str, Mapping[str, str]], every: Mapping[str, HostReplies]
+) -> Iterator[HostFault]:
+    """A launcher starts the daemon beside its own mpirun, or one in the PATH that ssh gives."""
+    for name, (caller, observed) in ssh.reached(every).items():
+        mine, own = tables.get(caller, {}), tables.get(name, {})
+        if "path" not in mine or "asked" not in own or observed.get("orted"):
+            continue
+        beside = mine.get("daemon", "")
+        # hvlab's own lies at one place everywhere, with links where packages put it elsewhere.
+        recorded = bool(_prefix(every[name]) and _prefix(every[caller]))
+        if beside and ("daemon" not in own if recorded else own.get("daemon") != beside):
+            role = "openmpi" if _prefix(every[name]) else ""
+            what = f"{caller} starts {beside}, which is not there, and ssh's PATH has none"
+            yield HostFault("orted-not-found", name, what, role)

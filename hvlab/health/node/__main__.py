@@ -1,7 +1,0 @@
-"""What Python runs of the folder that role node_health installs."""
-
-import sys
-
-from hvlab.health.node.short import main
-
-sys.exit(main(sys.argv[1:]))
