@@ -17,9 +17,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.node import horovod_ranks as ranks
-from tests.node.test_ssh_trust import targets
-from tests.node.test_workloads import PROGRAMS
+from hvlab.checks import horovod_ranks as ranks
+from hvlab.checks.ssh import targets
+from hvlab.checks.workloads import PROGRAMS
 
 _HERE = Path(__file__).parent
 _RECORD = _HERE / "recorded-host.json"

@@ -8,6 +8,7 @@ from typing import Any
 
 from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.checks.programs import source
+from hvlab.checks.provisioned import Node, Question, Role, expect_request, run, stat
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 
@@ -118,3 +119,50 @@ def _ranks(name: str, replies: HostReplies) -> Iterator[HostFault]:
                 listing = ", ".join(f"{local} (pid {pid})" for local, pid in sorted(there.items()))
                 observed = f"local ranks {listing} of one run use {gpu}, and the host has {gpus} GPUs"
                 yield HostFault("nccl-two-ranks-one-gpu", name, observed)
+
+
+AGAIN = "run role cuda"
+
+
+def asks(node: Node) -> dict[str, Question]:
+    prefix = node.variables["cuda_prefix"]
+    return {
+        "nvcc": run([f"{prefix}/bin/nvcc", "--version"]),
+        "cuda link": stat(prefix),
+        "cuda libraries": run(["ldconfig", "-p"]),
+    }
+
+
+ROLE = Role("cuda", asks, without="this host gets no CUDA")
+
+
+@ROLE.check
+def release_matches_the_inventory(node: Node, fact: Mapping[str, Any]) -> None:
+    expect_request(node, fact, "cuda")
+    output = node.output("nvcc", AGAIN)
+    release = re.search(r"release (\S+),", output)
+    node.expect(
+        release and release[1] == fact["version"],
+        f"nvcc is of release {release[1] if release else output}, not {fact['version']}",
+        AGAIN,
+    )
+
+
+@ROLE.check
+def link_points_to_the_release(node: Node, fact: Mapping[str, Any]) -> None:
+    if fact["home"] == fact["prefix"]:
+        return
+    target = node["cuda link"].get(fact["prefix"], {}).get("link")
+    node.expect(
+        target == fact["home"],
+        f"{fact['prefix']} points to {target}, not {fact['home']}",
+        AGAIN,
+    )
+
+
+@ROLE.check
+def loader_finds_the_runtime(node: Node, fact: Mapping[str, Any]) -> None:
+    output = node.output("cuda libraries", "install ldconfig")
+    major = fact["version"].partition(".")[0]
+    library = f"libcudart.so.{fact['version'] if int(major) < 11 else '11.0' if major == '11' else major}"
+    node.expect(library in output, f"the dynamic loader does not find {library}", f"`ldconfig`, or {AGAIN}")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hvlab.checks.provisioned import Node, Question, Role, run, stat
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 
@@ -87,3 +88,21 @@ def _tmpdir(name: str, table: Mapping[str, str], user: str) -> Iterator[HostFaul
         yield HostFault("session-dir", name, f"TMPDIR is {folder}, which {user} cannot write to")
     elif len(folder) > _LONGEST:
         yield HostFault("tmpdir-too-long", name, f"TMPDIR is {folder} ({len(folder)} characters)")
+
+
+def asks(node: Node) -> dict[str, Question]:
+    options = ["findmnt", "--noheadings", "--output", "OPTIONS", "--target", _TMP]
+    return {"tmp": stat(_TMP), "tmp options": run(options)}
+
+
+PREFLIGHT = Role("preflight", asks)
+
+
+@PREFLIGHT.check
+def tmp_can_be_used(node: Node) -> None:
+    mode = node["tmp"]["/tmp"]["mode"]
+    node.expect(mode == _STICKY, f"/tmp has mode {mode}", "`chmod 1777 /tmp`")
+    options = node["tmp options"]["out"].strip().split(",")
+    node.expect(
+        "noexec" not in options, "/tmp is mounted noexec", "`mount -o remount,exec /tmp`, and in /etc/fstab"
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer, Number
 from hvlab.checks.programs import source
+from hvlab.checks.provisioned import Node, Question, Role, run
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import TRIED, HostFault, Site
 
@@ -122,3 +123,67 @@ def _loopback(address: str) -> bool:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+# All names in one question: with one for each, the argument of many hosts is longer than Linux takes.
+RESOLVE = """\
+import json, socket, sys
+
+def addresses(name):
+    try:
+        return sorted({info[4][0] for info in socket.getaddrinfo(name, None, socket.AF_INET)})
+    except OSError:
+        return []
+
+print(json.dumps({name: addresses(name) for name in sys.argv[1:]}))
+"""
+
+
+def asks(node: Node) -> dict[str, Question]:
+    return {"names": run(["python3", "-c", RESOLVE, *node.peers])}
+
+
+COMMON = Role("common", asks)
+
+
+@COMMON.check
+def every_name_resolves_to_the_lab_address(node: Node) -> None:
+    resolved = json.loads(node.output("names", "run role common, which writes /etc/hosts"))
+    wrong = [
+        f"{peer} resolves to {', '.join(resolved[peer]) or 'nothing'}, not {address}"
+        for peer, address in node.peers.items()
+        if resolved[peer] != [address]
+    ]
+    node.expect(not wrong, "; ".join(wrong), "run role common, which writes /etc/hosts")
+
+
+def asks_of_itself(node: Node) -> dict[str, Question]:
+    own = node.variables["inventory_hostname"]
+    return {"hostname": run(["hostname"]), "own address": run(["getent", "ahostsv4", own])}
+
+
+def _unnamed(node: Node) -> str:
+    return "no other host asks for its name" if node.alone else ""
+
+
+PREFLIGHT = Role("preflight", asks_of_itself, skip=_unnamed)
+
+
+@PREFLIGHT.check
+def host_name_matches_the_inventory(node: Node) -> None:
+    name = node.output("hostname", "install the package hostname").strip()
+    node.expect(
+        node.name in (name, name.partition(".")[0]) or name == node.name.partition(".")[0],
+        f"its host name is {name}",
+        f"`hostnamectl set-hostname {node.name}`, or rename it in the inventory",
+    )
+
+
+@PREFLIGHT.check
+def own_name_is_no_loopback(node: Node) -> None:
+    addresses = {line.split()[0] for line in node["own address"]["out"].splitlines()}
+    node.expect(
+        addresses and not any(address.startswith("127.") for address in addresses),
+        f"its own name {node.name} resolves to {', '.join(sorted(addresses)) or 'nothing'}",
+        "take the name out of the 127.* lines of /etc/hosts, then run role common",
+    )

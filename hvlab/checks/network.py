@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.checks.names import Attempt, Listening, meeting
+from hvlab.checks.provisioned import Node, Question, Role, run
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 
@@ -69,3 +70,20 @@ def _ways(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
 def _listened(attempt: Attempt, listening: Listening) -> bool:
     together = min(attempt.ended, listening.ended) - max(attempt.began, listening.began)
     return not listening.error and together >= _TOGETHER_S
+
+
+def asks(node: Node) -> dict[str, Question]:
+    return {"addresses": run(["ip", "-o", "-4", "addr", "show", "dev", node.variables["lab_interface"]])}
+
+
+PREFLIGHT = Role("preflight", asks)
+
+
+@PREFLIGHT.check
+def lab_interface_has_an_address(node: Node) -> None:
+    interface = node.variables["lab_interface"]
+    node.expect(
+        "inet " in node["addresses"]["out"],
+        f"interface {interface} has no IPv4 address: {node['addresses']['err'].strip()}",
+        "set lab_interface to the interface the ranks talk over; `ip -br addr` lists them",
+    )

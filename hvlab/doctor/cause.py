@@ -33,8 +33,8 @@ class Cause:
 
     ``signs`` are patterns, one of which in a log is enough; a cause without any is recognised only when
     hosts are asked (``hvlab.checks``). A blank in a pattern stands for any blanks, the end of a wrapped line
-    among them. The log must also match all of ``needs`` and none of ``unless``. ``examples`` are texts that show
-    the cause, the first from ``seen_in``, or from ``source``; ``near`` looks like one but is not.
+    among them. The log must also match all of ``needs`` and none of ``unless``. ``examples`` are texts that
+    show the cause, the first from ``seen_in``, or from ``source``; ``near`` looks like one but is not.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from hvlab.checks.host import applied_roles
+from hvlab.checks.registry import ROLES
 from tests.contract import tree
-from tests.node.lab import applied_roles
 
 TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str, "path": str, "int": int, "float": (int, float), "bool": bool, "list": list, "dict": dict,
@@ -107,7 +108,7 @@ def test_has_meta(role: str) -> None:
 
 @each_role
 def test_has_checks(role: str) -> None:
-    assert (tree.ROOT / f"tests/node/test_{role}.py").is_file(), f"write tests/node/test_{role}.py"
+    assert any(each.checks for each in ROLES if each.name == role), f"write hvlab/checks/{role}.py"
 
 
 @each_role

@@ -1,30 +1,26 @@
-"""Runs the checks of this folder against the hosts of an inventory.
+"""Runs the checks of roles (``hvlab/checks``) against the hosts of an inventory.
 
 ``pytest tests/node`` takes every host of $ANSIBLE_INVENTORY or inventory/lab; ``--hosts=n1,n2`` and
-``--hosts=ansible://all --ansible-inventory=PATH`` choose. A module of checks may define ``asks(node)``:
-questions by name (see lab.py). All of them are put to a host in one round trip before its first check.
-It may define ``asks_after(node, nodes)``, too: what to ask once all hosts have answered, again and again.
+``--hosts=ansible://all --ansible-inventory=PATH`` choose.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import testinfra
 
-from tests.node import lab
-from tests.node.lab import Inventory, Node, UnreachableHostError, WrongNodeError
+from hvlab.checks import round_trips
+from hvlab.checks.provisioned import ROOT, Node, UnreachableHostError, WrongNodeError
+from hvlab.checks.registry import after_roles
+from hvlab.checks.variables import Inventory
 
 INVENTORY = pytest.StashKey[Inventory]()
-BROKEN = pytest.StashKey[dict[tuple[str, str], Exception]]()
-
-
-NOT_PROVISIONED = ("no versions are recorded on it", "run `hvlab provision` first")
+Asked = tuple[dict[str, Node], dict[tuple[str, str], Exception]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Turn --hosts, an Ansible pattern with or without ``ansible://``, into hosts of the inventory."""
     option = config.option
     option.ansible_inventory = (
-        option.ansible_inventory or os.environ.get("ANSIBLE_INVENTORY") or str(lab.ROOT / "inventory" / "lab")
+        option.ansible_inventory or os.environ.get("ANSIBLE_INVENTORY") or str(ROOT / "inventory" / "lab")
     )
     if not Path(option.ansible_inventory).exists():
         raise pytest.UsageError(f"there is no inventory {option.ansible_inventory}")
@@ -48,75 +44,22 @@ def pytest_configure(config: pytest.Config) -> None:
     if not names:
         raise pytest.UsageError(f"no host of {option.ansible_inventory} matches {pattern}")
     inventory.hand_to_testinfra()
-    config.stash[BROKEN] = {}
     option.hosts = ",".join(f"ansible://{name}" for name in names)
 
 
 @pytest.fixture(scope="session")
-def nodes(request: pytest.FixtureRequest) -> dict[str, Node]:
+def asked(request: pytest.FixtureRequest) -> Asked:
     """Every chosen host, with its answers to the questions of the chosen checks."""
-    inventory = request.config.stash[INVENTORY]
-    addresses = {name: str(inventory.variables(name).get("ansible_host", name)) for name in inventory.names()}
-    names = list(addresses)
-    modules = {item.module: None for item in request.session.items if hasattr(item.module, "asks")}
-    hosts = testinfra.get_hosts(
-        request.config.option.hosts.split(","), ansible_inventory=request.config.option.ansible_inventory
-    )
-    contacts, deep = [], request.config.getoption("--hvlab-deep")
-    for host in hosts:
-        name = host.backend.get_hostname()
-        place = names.index(name)
-        peers = {peer: addresses[peer] for peer in names[place + 1 :] + names[:place]}
-        contacts.append((Node(name, host, inventory.variables(name), peers, deep=deep), {}))
-    # Virtual hosts share the cores of this machine: what many of them do at once takes each of them longer.
-    virtual = any(lab.is_virtual(node) for node, _ in contacts)
-    cores = os.cpu_count() or 1
-    pairs, silent, at_once = [], {}, 2 * cores if virtual else lab.AT_ONCE
-    for answered in lab.ask_all(contacts, at_once=at_once).values():
-        if answered.silence:
-            silent[answered.name] = answered
-            continue
-        node = replace(answered, variables=inventory.variables(answered.name, answered.stack))
-        questions: dict[str, lab.Question] = {}
-        for module in modules:
-            try:
-                questions.update(module.asks(node))
-            except Exception as error:  # only that module's checks are to fail
-                broken = error if node.stack else WrongNodeError(node.name, *NOT_PROVISIONED)
-                request.config.stash[BROKEN][node.name, module.__name__] = broken
-        pairs.append((node, questions))
-    answered = lab.with_mute(silent | lab.ask_all(pairs, at_once=at_once))
-    later = [module for module in modules if hasattr(module, "asks_after")]
-    while more := _further(request.config, answered, later):
-        # Further questions start ranks.
-        answered |= lab.ask_all(more, at_once=cores if virtual else lab.AT_ONCE)
-    return answered
+    option = request.config.option
+    hosts = testinfra.get_hosts(option.hosts.split(","), ansible_inventory=option.ansible_inventory)
+    chosen = dict.fromkeys(item.callspec.params["check"].role for item in request.session.items)  # type: ignore[attr-defined]
+    reached = [(host.backend.get_hostname(), host) for host in hosts]
+    return round_trips.nodes(reached, request.config.stash[INVENTORY], list(chosen), deep=option.hvlab_deep)
 
 
-def _further(
-    config: pytest.Config, nodes: dict[str, Node], modules: list[Any]
-) -> list[tuple[Node, dict[str, lab.Question]]]:
-    """What is still to be asked, now that all hosts have answered what they were asked before."""
-    further = []
-    for node in nodes.values():
-        questions: dict[str, lab.Question] = {}
-        for module in modules if not node.silence else ():
-            if (node.name, module.__name__) not in config.stash[BROKEN]:
-                questions.update(module.asks_after(node, nodes))
-        further += [(node, questions)] if questions else []
-    return further
-
-
-@pytest.fixture
-def node(host: testinfra.host.Host, nodes: dict[str, Node], request: pytest.FixtureRequest) -> Node:
-    """The host of this check. Skips when it did not answer, which `test_host.py` reports once."""
-    chosen = nodes[host.backend.get_hostname()]
-    if chosen.silence and request.module.__name__ != "tests.node.test_host":
-        pytest.skip(f"{chosen.name} did not answer")
-    broken = request.config.stash[BROKEN].get((chosen.name, request.module.__name__))
-    if broken:
-        raise broken
-    return chosen
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    checks = after_roles()
+    metafunc.parametrize("check", checks, ids=[f"{check.role.name}-{check.name}" for check in checks])
 
 
 def _outcome(report: pytest.TestReport, error: BaseException | None) -> str:
@@ -133,20 +76,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if not path or not (report.when == "call" or report.outcome != "passed"):
         return report
     error = call.excinfo.value if call.excinfo else None
-    host = item.callspec.params["_testinfra_host"].backend.get_hostname()  # type: ignore[attr-defined]
-    function = (
-        item.name.removeprefix("test_").replace(f"ansible://{host}", "").replace("[-", "[").replace("[]", "")
-    )
-    properties = dict(item.user_properties)
+    wrong = isinstance(error, WrongNodeError)
+    parameters = item.callspec.params  # type: ignore[attr-defined]
     line = {
-        "host": host,
-        "role": item.module.__name__.rpartition("test_")[2],  # type: ignore[attr-defined]
-        "check": function.replace("_", " "),
+        "host": parameters["_testinfra_host"].backend.get_hostname(),
+        "role": parameters["check"].role.name,
+        "check": parameters["check"].name,
         "outcome": _outcome(report, error),
-        "observed": error.observed
-        if isinstance(error, WrongNodeError)
-        else str(error or properties.get("observed", "")),
-        "remedy": error.remedy if isinstance(error, WrongNodeError) else "",
+        "observed": error.observed if wrong else str(error or dict(item.user_properties).get("observed", "")),
+        "remedy": error.remedy if wrong else "",
     }
     with Path(path).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")

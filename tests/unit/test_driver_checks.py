@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.node import test_nvidia_driver as checks
-from tests.node.lab import Node, WrongNodeError
+from hvlab.checks import gpu as checks
+from hvlab.checks.provisioned import Node, WrongNodeError
 
 FACT = {"method": "repo", "version": "580.95.05", "kernel": "6.1.0-9-amd64"}
 MODULES = """\
@@ -34,13 +34,13 @@ def node(*kernels, modules=MODULES):
 def test_a_newer_kernel_without_a_module_is_named(kernels, bare):
     if bare:
         with pytest.raises(WrongNodeError, match=f"n1: kernels without a module of the driver: {bare}"):
-            checks.test_the_kernels_that_boot_next_have_a_module(node(*kernels), FACT)
+            checks.the_kernels_that_boot_next_have_a_module(node(*kernels), FACT)
     else:
-        checks.test_the_kernels_that_boot_next_have_a_module(node(*kernels), FACT)
+        checks.the_kernels_that_boot_next_have_a_module(node(*kernels), FACT)
 
 
 def test_a_module_for_each_is_enough():
     modules = f"{MODULES}/lib/modules/6.1.0-10-amd64/updates/dkms/nvidia-current-open.ko\n"
     host = node("6.1.0-9-amd64", "6.1.0-10-amd64", modules=modules)
-    checks.test_the_kernels_that_boot_next_have_a_module(host, FACT)
-    checks.test_the_kernels_that_boot_next_have_a_module(node("6.1.0-10-amd64"), FACT | {"method": "none"})
+    checks.the_kernels_that_boot_next_have_a_module(host, FACT)
+    checks.the_kernels_that_boot_next_have_a_module(node("6.1.0-10-amd64"), FACT | {"method": "none"})

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.node import horovod_ranks as ranks
-from tests.node import test_horovod as checks
-from tests.node.lab import Node, WrongNodeError, with_mute
+from hvlab.checks import horovod as checks
+from hvlab.checks import horovod_ranks as ranks
+from hvlab.checks.provisioned import Node, WrongNodeError
+from hvlab.checks.round_trips import with_mute
 
 VARIABLES = {
     "lab_interface": "eth0",
@@ -112,11 +113,11 @@ def test_one_launch_is_enough_where_it_is_right(virtual, slots):
     rounds = answered(nodes, lambda name, question: printed(groups[name], slots))
     assert rounds == [{"n00": {"cpu mpi together n31"}, "n31": {"cpu mpi together n39"}}]
     for node in nodes.values():
-        checks.test_version_matches_the_inventory(node, nodes)
-        checks.test_build_flags_match_the_inventory(node, nodes)
-        checks.test_ranks_add_up_on_this_host(node, nodes, "mpi")
-        checks.test_ranks_add_up_between_hosts(node, nodes, "mpi")
-        checks.test_ranks_add_up_on_all_hosts(node, nodes, "mpi")
+        checks.version_matches_the_inventory(node, nodes)
+        checks.build_flags_match_the_inventory(node, nodes)
+        checks.ranks_add_up_on_this_host(node, nodes, "mpi")
+        checks.ranks_add_up_between_hosts(node, nodes, "mpi")
+        checks.ranks_add_up_on_all_hosts(node, nodes, "mpi")
 
 
 def test_a_launch_that_fails_is_followed_by_those_of_each_of_its_hosts():
@@ -141,12 +142,12 @@ def test_a_launch_that_fails_is_followed_by_those_of_each_of_its_hosts():
         {"n02": {"cpu build"}},
     ]
     for name in ("n00", "n01", "n03"):
-        checks.test_ranks_add_up_on_this_host(nodes[name], nodes, "mpi")
-        checks.test_version_matches_the_inventory(nodes[name], nodes)
+        checks.ranks_add_up_on_this_host(nodes[name], nodes, "mpi")
+        checks.version_matches_the_inventory(nodes[name], nodes)
     with pytest.raises(WrongNodeError, match="n02: cpu mpi here ended with code 1: no such library"):
-        checks.test_ranks_add_up_on_this_host(nodes["n02"], nodes, "mpi")
+        checks.ranks_add_up_on_this_host(nodes["n02"], nodes, "mpi")
     with pytest.raises(WrongNodeError, match="n00: cpu mpi together n03 ended with code 1"):
-        checks.test_ranks_add_up_on_all_hosts(nodes["n00"], nodes, "mpi")
+        checks.ranks_add_up_on_all_hosts(nodes["n00"], nodes, "mpi")
 
 
 def test_a_wrong_sum_and_a_missing_rank_fail():
@@ -162,7 +163,7 @@ def test_a_plane_that_was_not_built_is_named():
     nodes = hosts_of(3, backends=("mpi", "gloo"))
     answered(nodes, lambda name, question: printed(tuple(nodes), 1))
     with pytest.raises(WrongNodeError, match="n01: variant cpu was built without Controllers: gloo"):
-        checks.test_build_flags_match_the_inventory(nodes["n01"], nodes)
+        checks.build_flags_match_the_inventory(nodes["n01"], nodes)
 
 
 def test_a_host_that_falls_silent_is_left_out_of_the_launches():
@@ -189,12 +190,12 @@ def test_no_launch_waits_for_a_host_whose_logins_run_no_command(login):
         )
 
     assert answered(nodes, answer) == [{"n00": {"cpu mpi together n03"}, "n01": {"cpu mpi here"}}]
-    checks.test_ranks_add_up_on_this_host(nodes["n01"], nodes, "mpi")
-    checks.test_ranks_add_up_on_all_hosts(nodes["n00"], nodes, "mpi")
+    checks.ranks_add_up_on_this_host(nodes["n01"], nodes, "mpi")
+    checks.ranks_add_up_on_all_hosts(nodes["n00"], nodes, "mpi")
     for name in ("n00", "n01"):
         with pytest.raises(WrongNodeError, match=f"{name}: a login to n01 does not run its command"):
-            checks.test_ranks_add_up_between_hosts(nodes[name], nodes, "mpi")
-    checks.test_ranks_add_up_between_hosts(nodes["n02"], nodes, "mpi")
+            checks.ranks_add_up_between_hosts(nodes[name], nodes, "mpi")
+    checks.ranks_add_up_between_hosts(nodes["n02"], nodes, "mpi")
 
 
 def test_a_failed_launch_names_the_cause_that_doctor_knows():

@@ -124,4 +124,4 @@ def test_the_checks_of_hosts_come_with_it(away):
         "-p",
         "no:cacheprovider",
     ]
-    assert "test_ssh_trust.py" in away("python", *argv, "--hosts=n1", "--ansible-inventory=mylab")
+    assert "ssh_trust-checks host keys" in away("python", *argv, "--hosts=n1", "--ansible-inventory=mylab")

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.node import lab
-from tests.node.lab import Node
+from hvlab.checks import round_trips as lab
+from hvlab.checks.provisioned import Node, run
 
 
 def node(stdout: str) -> Node:
@@ -15,13 +15,13 @@ def node(stdout: str) -> Node:
 
 
 def test_a_question_that_is_left_out_is_answered_for_good():
-    asked = lab.ask(node(json.dumps({"facts": {}})), {"clock": lab.run(["date"])})
+    asked = lab.ask(node(json.dumps({"facts": {}})), {"clock": run(["date"])})
     assert asked["clock"] == lab.UNANSWERED
     assert not asked.silence
 
 
 @pytest.mark.parametrize("stdout", ["[]", "[1]", '"text"', "3"])
 def test_what_are_no_answers_is_silence(stdout):
-    asked = lab.ask(node(stdout), {"clock": lab.run(["date"])})
+    asked = lab.ask(node(stdout), {"clock": run(["date"])})
     assert "in place of its answers" in asked.silence
     assert asked.answers == {}

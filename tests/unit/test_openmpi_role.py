@@ -7,9 +7,9 @@ import pytest
 import yaml
 from ansible.module_utils import hvlab_packed
 
+from hvlab.checks import openmpi as checks
+from hvlab.checks.provisioned import Node, WrongNodeError
 from tests.contract.tree import ROOT
-from tests.node import test_openmpi as checks
-from tests.node.lab import Node, WrongNodeError
 from tests.unit.plays import play, program
 
 FILE = "/opt/hvlab/openmpi/distro/etc/openmpi-mca-params.conf"
@@ -99,15 +99,15 @@ def _node(text: str, info: str, parameters: dict[str, object]) -> Node:
 def test_verify_compares_the_file_with_the_inventory_and_asks_open_mpi() -> None:
     known = f"mca:btl:tcp:param:btl_tcp_sndbuf:source:file ({FILE}:2)\n"
     text = "# Written by hvlab: openmpi_parameters.\n#   btl = tcp\nbtl_tcp_sndbuf = 4096\n"
-    checks.test_parameters_match_the_inventory(_node(text, known, {"btl_tcp_sndbuf": 4096, "btl": None}))
-    checks.test_parameters_match_the_inventory(_node("# a = 1\n", "", {}))
+    checks.parameters_match_the_inventory(_node(text, known, {"btl_tcp_sndbuf": 4096, "btl": None}))
+    checks.parameters_match_the_inventory(_node("# a = 1\n", "", {}))
     with pytest.raises(
         WrongNodeError, match=r"n1: .*has {'btl_tcp_sndbuf': '4096'}, openmpi_parameters has none"
     ):
-        checks.test_parameters_match_the_inventory(_node(text, known, {}))
+        checks.parameters_match_the_inventory(_node(text, known, {}))
     misspelt = _node("btl_tcp_sndbuff = 4096\n", known, {"btl_tcp_sndbuff": 4096})
     with pytest.raises(WrongNodeError, match="does not know the parameters btl_tcp_sndbuff"):
-        checks.test_parameters_match_the_inventory(misspelt)
+        checks.parameters_match_the_inventory(misspelt)
 
 
 USE = """

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 from ansible.module_utils import hvlab_packed
 
-from tests.node import test_packs
-from tests.node.lab import Node, WrongNodeError
+from hvlab.checks import packs
+from hvlab.checks.provisioned import Node, WrongNodeError
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_each_shared_pack_is_read_by_the_first_host_that_links_to_it() -> None:
     }
     nodes = {name: SimpleNamespace(name=name, answers={"packs": {"out": out}}) for name, out in saw.items()}
     nodes["n0"] = SimpleNamespace(name="n0", answers={})
-    read = {name: test_packs.reads(node, nodes) for name, node in nodes.items()}
+    read = {name: packs.reads(node, nodes) for name, node in nodes.items()}
     assert read == {"n0": [], "n1": [], "n2": [], "n3": ["/nfs/python-k"], "n4": ["/nfs/horovod-k"]}
 
 
@@ -218,5 +218,5 @@ def test_what_a_build_left_can_be_removed_where_nothing_asks_for_it_any_more() -
         "n1", SimpleNamespace(), {}, answers={"packs": {"rc": 0, "out": json.dumps(answer), "err": ""}}
     )
     with pytest.raises(WrongNodeError) as wrong:
-        test_packs.test_files_are_as_installed(node, {"n1": node})
+        packs.test_files_are_as_installed(node, {"n1": node})
     assert f"`rm -r {folder}` there" in wrong.value.remedy

@@ -8,9 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.node import test_common, test_openmpi
-from tests.node import test_ssh_trust as checks
-from tests.node.lab import PROBE, run
+from hvlab.checks import openmpi
+from hvlab.checks import ssh as checks
+from hvlab.checks.names import RESOLVE
+from hvlab.checks.names import asks as asks_names
+from hvlab.checks.provisioned import run
+from hvlab.checks.round_trips import PROBE
 
 # The default of MaxStartups: from then on sshd drops logins that have only begun.
 SSHD_TAKES = 10
@@ -75,12 +78,12 @@ def test_questions_of_a_thousand_hosts_fit_into_an_argument():
     """Linux takes 128 KiB; the program that answers and the questions of the other checks come on top."""
     peers = {f"h{number:04}": f"198.18.{number // 250}.{number % 250}" for number in range(1000)}
     node = asking("h", peers)
-    questions = test_common.asks(node) | checks.asks(node)
+    questions = asks_names(node) | checks.asks(node)
     assert len(json.dumps(questions)) < 2**14
 
 
 def test_names_are_resolved_in_one_question():
-    argv = [sys.executable, "-c", test_common.RESOLVE, "localhost", "no-such-host.invalid"]
+    argv = [sys.executable, "-c", RESOLVE, "localhost", "no-such-host.invalid"]
     resolved = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
     assert resolved == {"localhost": ["127.0.0.1"], "no-such-host.invalid": []}
 
@@ -94,6 +97,6 @@ def test_only_what_is_looked_at_of_ompi_info_is_sent(tmp_path):
     ]
     program.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
     program.chmod(0o755)
-    argv = ["sh", "-c", test_openmpi.COMPONENTS, "sh", str(program)]
+    argv = ["sh", "-c", openmpi.COMPONENTS, "sh", str(program)]
     out = subprocess.run(argv, capture_output=True, check=True, text=True).stdout
     assert out.splitlines() == [lines[0], lines[2]]

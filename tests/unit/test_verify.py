@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from hvlab.checks.variables import Inventory
 from hvlab.cli import checks as printed_checks
 from hvlab.cli import cli
 from hvlab.remote import verify
 from hvlab.remote.verify import Check
-from tests.node.lab import Inventory
 
 INVENTORY = """---
 all:

@@ -22,9 +22,11 @@ def test_plain_pytest_runs_the_same_checks(lab):
         sys.executable,
         "-m",
         "pytest",
-        "tests/node/test_common.py",
+        "tests/node",
         "--hosts=t2",
         "-q",
+        "-k",
+        "common-",
         "-p",
         "no:cacheprovider",
     ]

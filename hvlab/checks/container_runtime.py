@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
-from tests.node.lab import Node, Question, read, run
+from hvlab.checks.provisioned import Node, NotApplicable, Question, Role, read, run
 
 SETTINGS = "/etc/docker/daemon.json"
 VERSION = ["dpkg-query", "--show", "--showformat", "${Version}"]
@@ -28,12 +26,6 @@ def asks(node: Node) -> dict[str, Question]:
     }
 
 
-@pytest.fixture(autouse=True)
-def _only_where_enabled(node: Node) -> None:
-    if not node.variables["container_runtime_enabled"]:
-        pytest.skip("docker is not enabled for this host")
-
-
 def missing_settings(expected: Any, actual: Any, place: str = "") -> list[str]:
     """Return the settings of ``expected`` that ``actual`` does not have; it may have others."""
     if isinstance(expected, dict) and isinstance(actual, dict):
@@ -47,7 +39,15 @@ def missing_settings(expected: Any, actual: Any, place: str = "") -> list[str]:
     return [] if expected == actual else [place]
 
 
-def test_docker_runs(node: Node) -> None:
+def _not_wanted(node: Node) -> str:
+    return "" if node.variables["container_runtime_enabled"] else "docker is not enabled for this host"
+
+
+ROLE = Role("container_runtime", asks, skip=_not_wanted)
+
+
+@ROLE.check
+def docker_runs(node: Node) -> None:
     info = json.loads(node.output("docker info", ALONE))
     node.expect(
         not info.get("ServerErrors"), f"docker says {info.get('ServerErrors')}", "`systemctl restart docker`"
@@ -55,7 +55,8 @@ def test_docker_runs(node: Node) -> None:
     node.output("docker at boot", "`systemctl enable docker`")
 
 
-def test_settings_are_in_the_file_and_in_force(node: Node) -> None:
+@ROLE.check
+def settings_are_in_the_file_and_in_force(node: Node) -> None:
     text = node["docker settings"].get(SETTINGS, "{}")
     missing = missing_settings(dict(node.variables["container_runtime_daemon"]), json.loads(text))
     node.expect(
@@ -75,7 +76,8 @@ def test_settings_are_in_the_file_and_in_force(node: Node) -> None:
     node.expect(not missing, f"docker does not use {', '.join(missing)}", "`systemctl restart docker`")
 
 
-def test_only_the_chosen_user_reaches_docker(node: Node) -> None:
+@ROLE.check
+def only_the_chosen_user_reaches_docker(node: Node) -> None:
     members = node["docker group"]["out"].strip().rpartition(":")[2].split(",")
     user = str(node.variables["container_runtime_user"])
     allowed = bool(node.variables["container_runtime_user_in_group"])
@@ -87,9 +89,10 @@ def test_only_the_chosen_user_reaches_docker(node: Node) -> None:
         )
 
 
-def test_toolkit_is_pinned(node: Node) -> None:
+@ROLE.check
+def toolkit_is_pinned(node: Node) -> None:
     if not node.variables["container_runtime_nvidia_enabled"]:
-        pytest.skip("NVIDIA's toolkit is not enabled for this host")
+        raise NotApplicable("NVIDIA's toolkit is not enabled for this host")
     version = str(node.variables["container_runtime_nvidia_version"])
     debian = node["toolkit deb"]["rc"] != 127
     installed = node["toolkit deb" if debian else "toolkit rpm"]["out"].strip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.node.lab import Node, Question, read, run
+from hvlab.checks.provisioned import Node, Question, Role, read, run
 
 AGAIN = "run role nvidia_repository"
 APT, RPM = "/etc/apt/sources.list.d/nvidia-cuda.sources", "/etc/yum.repos.d/nvidia-cuda.repo"
@@ -28,7 +28,11 @@ def source(node: Node) -> str:
     return "".join([*node["nvidia source"].values(), *node["nvidia repo"].values()])
 
 
-def test_the_source_is_the_recorded_one(node: Node) -> None:
+ROLE = Role("nvidia_repository", asks)
+
+
+@ROLE.check
+def the_source_is_the_recorded_one(node: Node) -> None:
     fact = recorded(node)
     if not fact:
         return
@@ -38,7 +42,8 @@ def test_the_source_is_the_recorded_one(node: Node) -> None:
     node.expect(not off, "NVIDIA's repository is switched off", AGAIN)
 
 
-def test_signatures_are_checked(node: Node) -> None:
+@ROLE.check
+def signatures_are_checked(node: Node) -> None:
     if not recorded(node):
         return
     text = source(node)
@@ -48,7 +53,8 @@ def test_signatures_are_checked(node: Node) -> None:
     )
 
 
-def test_the_package_manager_knows_it(node: Node) -> None:
+@ROLE.check
+def the_package_manager_knows_it(node: Node) -> None:
     fact = recorded(node)
     if not fact:
         return

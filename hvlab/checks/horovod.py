@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import pytest
-
-from tests.node import horovod_ranks as ranks
-from tests.node.horovod_ranks import having, neighbour, prefix, variants
-from tests.node.lab import ROOT, Node, Question, is_virtual, run
+from hvlab.checks import horovod_ranks as ranks
+from hvlab.checks.horovod_ranks import having, neighbour, prefix, variants
+from hvlab.checks.provisioned import ROOT, Node, NotApplicable, Question, Role, is_virtual, run, unfound
 
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
 # What a rank does, up to where it has loaded its NCCL.
@@ -21,7 +19,6 @@ importlib.import_module("horovod." + sys.argv[1])
 print("NCCL", nccl())
 """
 MUTE_REMEDY = "take `exit` or what waits out of the ~/.bashrc, ~/.bash_profile or ~/.profile there"
-each_backend = pytest.mark.parametrize("backend", ranks.LAUNCHERS)
 
 
 def gpu_planes(options: dict[str, Any]) -> set[str]:
@@ -135,7 +132,11 @@ def build(node: Node, nodes: Mapping[str, Node], variant: str) -> tuple[str, dic
     return match[1] if match else "unknown", built(output)
 
 
-def test_version_matches_the_inventory(node: Node, nodes: dict[str, Node]) -> None:
+ROLE = Role("horovod", asks, asks_after=asks_after)
+
+
+@ROLE.check
+def version_matches_the_inventory(node: Node, nodes: dict[str, Node]) -> None:
     for variant in variants(node):
         version, _ = build(node, nodes, variant)
         requested = node.variables["horovod_version"]
@@ -146,7 +147,8 @@ def test_version_matches_the_inventory(node: Node, nodes: dict[str, Node]) -> No
         )
 
 
-def test_build_flags_match_the_inventory(node: Node, nodes: dict[str, Node]) -> None:
+@ROLE.check
+def build_flags_match_the_inventory(node: Node, nodes: dict[str, Node]) -> None:
     recorded = node.fact("horovod")["variants"]
     for variant, options in variants(node).items():
         _, available = build(node, nodes, variant)
@@ -169,12 +171,13 @@ def test_build_flags_match_the_inventory(node: Node, nodes: dict[str, Node]) -> 
         )
 
 
-def test_libraries_are_found(node: Node) -> None:
+@ROLE.check
+def libraries_are_found(node: Node) -> None:
     for variant, options in variants(node).items():
         output = node.output(f"{variant} libraries", "run role horovod")
         node.expect("=>" in output, f"variant {variant} has no library of its own", "run role horovod")
         # The framework's libraries are loaded by its import, which comes first.
-        missing = [line.strip() for line in output.splitlines() if "not found" in line]
+        missing = unfound(output)
         missing = [line for line in missing if "torch" not in line and "tensorflow" not in line]
         missing = [line for line in missing if not line.startswith(("libc10", "libcudart"))]
         node.expect(not missing, f"variant {variant}: {'; '.join(missing)}", "run roles openmpi and horovod")
@@ -187,7 +190,8 @@ def test_libraries_are_found(node: Node) -> None:
             )
 
 
-def test_ranks_load_the_same_nccl_on_all_hosts(node: Node, nodes: dict[str, Node]) -> None:
+@ROLE.check
+def ranks_load_the_same_nccl_on_all_hosts(node: Node, nodes: dict[str, Node]) -> None:
     """The one that is loaded counts: torch brings its own, whatever Horovod was built with."""
     planned = node.stack.get("nccl_loaded") or {}
     for variant in variants(node):
@@ -228,35 +232,35 @@ def check_sum(node: Node, question: str, *, hosts: int) -> None:
 def check_launches(node: Node, nodes: Mapping[str, Node], backend: str, where: str, *, hosts: int) -> None:
     """Ranks add up with those of the other hosts, or at least where this host was asked by itself."""
     if not having(node, backend):
-        pytest.skip(f"no variant on {node.name} is to have {backend}")
+        raise NotApplicable(f"no variant on {node.name} is to have {backend}")
     for variant in having(node, backend):
         groups = ranks.groups_of(node, nodes, variant, backend)
         if any(ranks.failed(nodes, variant, backend, group) for group in groups):
             check_sum(node, ranks.name(variant, backend, where), hosts=hosts)
 
 
-@each_backend
-def test_ranks_add_up_on_this_host(node: Node, nodes: dict[str, Node], backend: str) -> None:
-    check_launches(node, nodes, backend, "here", hosts=1)
+@ROLE.check_each(*ranks.LAUNCHERS)
+def ranks_add_up_on_this_host(node: Node, nodes: dict[str, Node], case: str) -> None:
+    check_launches(node, nodes, case, "here", hosts=1)
 
 
-@each_backend
-def test_ranks_add_up_between_hosts(node: Node, nodes: dict[str, Node], backend: str) -> None:
+@ROLE.check_each(*ranks.LAUNCHERS)
+def ranks_add_up_between_hosts(node: Node, nodes: dict[str, Node], case: str) -> None:
     if not node.peers:
-        pytest.skip(f"{node.name} is the only host")
+        raise NotApplicable(f"{node.name} is the only host")
     if other := neighbour(node):
         mute = mute_of((node.name, other), nodes)
         node.expect(not mute, f"a login to {', '.join(mute)} does not run its command", MUTE_REMEDY)
-        check_launches(node, nodes, backend, "pair", hosts=2)
+        check_launches(node, nodes, case, "pair", hosts=2)
 
 
-@each_backend
-def test_ranks_add_up_on_all_hosts(node: Node, nodes: dict[str, Node], backend: str) -> None:
+@ROLE.check_each(*ranks.LAUNCHERS)
+def ranks_add_up_on_all_hosts(node: Node, nodes: dict[str, Node], case: str) -> None:
     """Of the first host of each launch alone, so that one that fails is one failure."""
-    for variant in having(node, backend):
-        for group in ranks.groups_of(node, nodes, variant, backend):
+    for variant in having(node, case):
+        for group in ranks.groups_of(node, nodes, variant, case):
             if node.name == group[0] and len(group) > 1:
-                question = ranks.name(variant, backend, "together", group)
+                question = ranks.name(variant, case, "together", group)
                 slots = ranks.ranks_per_host(nodes)
                 output = node.output(question, "see the checks of each host; else run `hvlab find-slow`")
                 node.expect(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.node.lab import Node, Question, run
+from hvlab.checks.provisioned import Node, Question, Role, run
 
 PACKAGES = ["hwloc", "hwloc-nox", "libhwloc-dev", "libhwloc-plugins", "libhwloc5", "libhwloc15"]
 RPMS = ["hwloc", "hwloc-devel", "hwloc-gui", "hwloc-libs", "hwloc-plugins"]
@@ -21,7 +21,11 @@ def asks(node: Node) -> dict[str, Question]:
     }
 
 
-def test_no_package_conflicts(node: Node) -> None:
+ROLE = Role("hwloc_purge", asks)
+
+
+@ROLE.check
+def no_package_conflicts(node: Node) -> None:
     installed = re.findall(r"^(\S+) .i ", node["hwloc packages"]["out"], re.MULTILINE)
     installed += re.findall(r"^(\S+) rpm$", node["hwloc rpms"]["out"], re.MULTILINE)
     kept = node.fact("hwloc_purge").get("keep", [])
@@ -33,7 +37,8 @@ def test_no_package_conflicts(node: Node) -> None:
     )
 
 
-def test_programs_use_their_own_hwloc(node: Node) -> None:
+@ROLE.check
+def programs_use_their_own_hwloc(node: Node) -> None:
     for program in ("mpirun", "orted"):
         output = node.output(f"{program} libraries", "run role openmpi")
         foreign = [line.strip() for line in output.splitlines() if "libhwloc" in line]

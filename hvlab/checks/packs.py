@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hvlab.ansible.module_utils import hvlab_packed
-from tests.node.lab import Node, Question, run
+from hvlab.checks.provisioned import Node, Question, Role, run
 
 PROGRAM = Path(hvlab_packed.__file__).read_text(encoding="utf-8")
-ROOT = "/opt/hvlab"
+PACKS = "/opt/hvlab"
 SHOWN = 5
 QUICK_S, DEEP_S = 60, 900
 
 
 def question(node: Node, *words: str) -> Question:
     """Ask what is wrong in packs."""
-    argv = ["python3", "-c", PROGRAM, ROOT, *words, *(["--deep"] if node.deep else [])]
+    argv = ["python3", "-c", PROGRAM, PACKS, *words, *(["--deep"] if node.deep else [])]
     return run(argv, timeout=DEEP_S if node.deep else QUICK_S)
 
 
@@ -55,10 +55,14 @@ def asks_after(node: Node, nodes: Mapping[str, Node]) -> dict[str, Question]:
     return {"shared packs": question(node, "--only", *folders)}
 
 
-def test_files_are_as_installed(node: Node, nodes: dict[str, Node]) -> None:
+ROLE = Role("packs", asks, asks_after=asks_after)
+
+
+@ROLE.check
+def files_are_as_installed(node: Node, nodes: dict[str, Node]) -> None:
     wrong: dict[str, list[list[str]] | None] = {}
     for packs in ("packs", *(["shared packs"] if reads(node, nodes) else [])):
-        wrong.update(json.loads(node.output(packs, f"look at the disk below {ROOT}, and run this again")))
+        wrong.update(json.loads(node.output(packs, f"look at the disk below {PACKS}, and run this again")))
     damaged = [folder for folder, files in wrong.items() if files]
     files = [f"{path} {observed}" for folder in damaged for path, observed in wrong[folder] or ()]
     more = f"; and {len(files) - SHOWN} more" if len(files) > SHOWN else ""

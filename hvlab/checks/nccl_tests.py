@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Mapping
+from typing import Any
 
-from tests.node.lab import Node, Question, run
+from hvlab.checks.provisioned import Node, Question, Role, run, unfound
 
 AGAIN = "run role nccl_tests"
 
@@ -14,14 +15,11 @@ def asks(node: Node) -> dict[str, Question]:
     return {"ldd all_reduce_perf_mpi": run(["ldd", program], user=node.user)}
 
 
-@pytest.fixture
-def fact(node: Node) -> dict[str, str]:
-    if "/etc/ansible/facts.d/hvlab_nccl_tests.fact" not in node["facts"]:
-        pytest.skip("this host has no nccl-tests")
-    return node.fact("nccl_tests")
+ROLE = Role("nccl_tests", asks, without="this host has no nccl-tests")
 
 
-def test_version_matches_the_inventory(node: Node, fact: dict[str, str]) -> None:
+@ROLE.check
+def version_matches_the_inventory(node: Node, fact: Mapping[str, Any]) -> None:
     requested = str(node.variables["nccl_tests_version"])
     node.expect(
         fact["version"] == requested,
@@ -30,9 +28,10 @@ def test_version_matches_the_inventory(node: Node, fact: dict[str, str]) -> None
     )
 
 
-def test_libraries_are_found(node: Node, fact: dict[str, str]) -> None:
+@ROLE.check
+def libraries_are_found(node: Node, fact: Mapping[str, Any]) -> None:
     output = node.output("ldd all_reduce_perf_mpi", AGAIN)
-    missing = [line.strip() for line in output.splitlines() if "not found" in line]
+    missing = unfound(output)
     node.expect(not missing, f"all_reduce_perf_mpi: {'; '.join(missing)}", AGAIN)
     for name, home in (("libmpi", "nccl_tests_mpi_home"), ("libnccl", "nccl_tests_nccl_home")):
         lines = [line.strip() for line in output.splitlines() if name in line]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.node.lab import Node, Question, run
+from hvlab.checks.provisioned import Node, Question, Role, run
 
 
 def asks(node: Node) -> dict[str, Question]:
@@ -15,11 +15,16 @@ def asks(node: Node) -> dict[str, Question]:
     }
 
 
-def test_exists(node: Node) -> None:
+ROLE = Role("lab_user", asks)
+
+
+@ROLE.check
+def exists(node: Node) -> None:
     node.expect(node["account"]["rc"] == 0, f"there is no user {node.user}", "run role lab_user")
 
 
-def test_is_unprivileged(node: Node) -> None:
+@ROLE.check
+def is_unprivileged(node: Node) -> None:
     number = node.output("identity", "run role lab_user").strip()
     node.expect(number != "0", f"{node.user} is root", "set lab_user_name to a user of its own")
     if node.variables["lab_user_sudo"] == "none":
@@ -36,7 +41,8 @@ def test_is_unprivileged(node: Node) -> None:
         )
 
 
-def test_owns_its_home(node: Node) -> None:
+@ROLE.check
+def owns_its_home(node: Node) -> None:
     home = node.output("account", "run role lab_user").split(":")[5]
     owner = node.output("home", f"make {home}, or run role lab_user").strip()
     node.expect(owner == node.user, f"{home} belongs to {owner}", f"`chown -R {node.user}: {home}`")

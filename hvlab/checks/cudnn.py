@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-import pytest
-
-from tests.node.lab import Node, Question, read, run
+from hvlab.checks.provisioned import Node, Question, Role, expect_request, read, run
 
 AGAIN = "run role cudnn"
 
@@ -22,21 +22,12 @@ def asks(node: Node) -> dict[str, Question]:
     }
 
 
-@pytest.fixture
-def fact(node: Node) -> dict[str, str]:
-    if "/etc/ansible/facts.d/hvlab_cudnn.fact" not in node["facts"]:
-        pytest.skip("this host gets no cuDNN")
-    return node.fact("cudnn")
+ROLE = Role("cudnn", asks, without="this host gets no cuDNN")
 
 
-def test_version_matches_the_inventory(node: Node, fact: dict[str, str]) -> None:
-    requested, method = str(node.variables["cudnn_version"]), node.variables["cudnn_method"]
-    node.expect(
-        (fact.get("requested"), fact["method"]) == (requested, method),
-        f"installed for cudnn_version {fact.get('requested')} ({fact['method']}); "
-        f"the inventory asks for {requested} ({method})",
-        AGAIN,
-    )
+@ROLE.check
+def version_matches_the_inventory(node: Node, fact: Mapping[str, Any]) -> None:
+    expect_request(node, fact, "cudnn")
     text = "".join([*node["cudnn_version.h"].values(), *node["cudnn.h"].values()])
     numbers = re.findall(r"#define CUDNN_(?:MAJOR|MINOR|PATCHLEVEL) (\d+)", text)
     node.expect(
@@ -46,7 +37,8 @@ def test_version_matches_the_inventory(node: Node, fact: dict[str, str]) -> None
     )
 
 
-def test_library_is_installed(node: Node, fact: dict[str, str]) -> None:
+@ROLE.check
+def library_is_installed(node: Node, fact: Mapping[str, Any]) -> None:
     output = node.output("cudnn library", AGAIN)
     library = f"libcudnn.so.{fact['version'].partition('.')[0]}"
     node.expect(library in output, f"there is no {library} in {fact['lib']}", AGAIN)

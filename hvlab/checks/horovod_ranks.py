@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hvlab.bench.matrix import Case
+from hvlab.checks.provisioned import Node, Question, is_virtual, run
 from hvlab.lab.backends import BACKENDS
 from hvlab.workloads.launchers import horovodrun, mpirun
 from hvlab.workloads.launchers.command import Job
-from tests.node.lab import Node, Question, is_virtual, run
 
 LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}
 GROUP = 32

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
-from tests.node.lab import FACTS, Node, Question, run, stat
+from hvlab.checks.provisioned import FACTS, Node, NotApplicable, Question, Role, run, stat
 
 AGAIN = "run role slurm"
 # Asks slurmrestd over its socket, as its own user: the only one that it answers.
@@ -68,20 +67,22 @@ def _here(node: Node, option: str) -> bool:
     return bool(node.variables[option]) and node.name == node.variables["slurm_controller"]
 
 
-@pytest.fixture
-def fact(node: Node) -> dict[str, Any]:
-    if not node.variables["slurm_enabled"] or node.name not in node.variables["slurm_hosts"]:
-        pytest.skip("the inventory does not ask for it")
-    return node.fact("slurm")
-
-
-def _meeting(fact: dict[str, Any]) -> str:
+def _meeting(fact: Mapping[str, Any]) -> str:
     """What to do about a slurmctld that does not answer; it answers only who has its key and its time."""
     same = "this host's munge key and clock are the same as there (`hvlab health` shows the clock)"
     return f"see that slurmctld runs on {fact['controller']}, and that {same}; {AGAIN}"
 
 
-def test_daemons_run(node: Node, fact: dict[str, Any]) -> None:
+def _not_wanted(node: Node) -> str:
+    wanted = node.variables["slurm_enabled"] and node.name in node.variables["slurm_hosts"]
+    return "" if wanted else "the inventory does not ask for it"
+
+
+ROLE = Role("slurm", asks, skip=_not_wanted)
+
+
+@ROLE.check
+def daemons_run(node: Node, fact: Mapping[str, Any]) -> None:
     asked = {
         "slurmctld": node.name == fact["controller"],
         "slurmdbd": _here(node, "slurm_accounting_enabled"),
@@ -97,7 +98,8 @@ def test_daemons_run(node: Node, fact: dict[str, Any]) -> None:
         )
 
 
-def test_munge_has_a_key_that_only_it_can_read(node: Node, fact: dict[str, Any]) -> None:
+@ROLE.check
+def munge_has_a_key_that_only_it_can_read(node: Node, fact: Mapping[str, Any]) -> None:
     node.output("munge -n", "see `journalctl -u munge` there")
     for path, found in node["munge key"].items():
         node.expect(
@@ -107,7 +109,8 @@ def test_munge_has_a_key_that_only_it_can_read(node: Node, fact: dict[str, Any])
         )
 
 
-def test_slurmctld_has_the_node(node: Node, fact: dict[str, Any]) -> None:
+@ROLE.check
+def slurmctld_has_the_node(node: Node, fact: Mapping[str, Any]) -> None:
     remedy = _meeting(fact)
     lines = node.output("sinfo", remedy).splitlines()
     partitions = {line.split("|")[1] for line in lines}
@@ -123,7 +126,8 @@ def test_slurmctld_has_the_node(node: Node, fact: dict[str, Any]) -> None:
     )
 
 
-def test_its_configuration_is_slurmctlds(node: Node, fact: dict[str, Any]) -> None:
+@ROLE.check
+def its_configuration_is_slurmctlds(node: Node, fact: Mapping[str, Any]) -> None:
     config = node.output("scontrol show config", _meeting(fact))
     found = re.search(r"^HASH_VAL\s*=\s*(.*)$", config, re.MULTILINE)
     node.expect(
@@ -133,7 +137,8 @@ def test_its_configuration_is_slurmctlds(node: Node, fact: dict[str, Any]) -> No
     )
 
 
-def test_the_lab_user_has_the_uid_that_all_hosts_had(node: Node, fact: dict[str, Any]) -> None:
+@ROLE.check
+def the_lab_user_has_the_uid_that_all_hosts_had(node: Node, fact: Mapping[str, Any]) -> None:
     found = node.output("id of the lab user", "run role lab_user").strip()
     node.expect(
         found == fact["uid"],
@@ -142,11 +147,12 @@ def test_the_lab_user_has_the_uid_that_all_hosts_had(node: Node, fact: dict[str,
     )
 
 
-def test_accounting_knows_the_lab_and_nobody_else_reaches_its_database(
-    node: Node, fact: dict[str, Any]
+@ROLE.check
+def accounting_knows_the_lab_and_nobody_else_reaches_its_database(
+    node: Node, fact: Mapping[str, Any]
 ) -> None:
     if not _here(node, "slurm_accounting_enabled"):
-        pytest.skip("the inventory does not ask for it")
+        raise NotApplicable("the inventory does not ask for it")
     remedy = f"see /var/log/slurm/slurmdbd.log there, and {AGAIN}"
     cluster, user = str(node.variables["slurm_cluster"]).lower(), node.user
     row = f"{cluster}|{user}|{user}"
@@ -168,9 +174,10 @@ def test_accounting_knows_the_lab_and_nobody_else_reaches_its_database(
     )
 
 
-def test_slurmrestd_answers_its_own_user(node: Node, fact: dict[str, Any]) -> None:
+@ROLE.check
+def slurmrestd_answers_its_own_user(node: Node, fact: Mapping[str, Any]) -> None:
     if not _here(node, "slurm_rest_enabled"):
-        pytest.skip("the inventory does not ask for it")
+        raise NotApplicable("the inventory does not ask for it")
     remedy = f"see `journalctl -u slurmrestd` there, and {AGAIN}"
     user = node.output("slurmrestd's user", remedy).strip()
     node.expect(user == "slurmrestd", f"slurmrestd runs as {user}", AGAIN)

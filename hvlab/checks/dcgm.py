@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
-from tests.node.lab import Node, Question, run
+from hvlab.checks.provisioned import HELD, Node, Question, Role, held, run
 
 AGAIN = "run role dcgm"
 
@@ -16,19 +15,15 @@ def asks(node: Node) -> dict[str, Question]:
         "dcgmi --version": run(["dcgmi", "--version"]),
         "nvidia-dcgm active": run(["systemctl", "is-active", "nvidia-dcgm"]),
         "nvidia-dcgm enabled": run(["systemctl", "is-enabled", "nvidia-dcgm"]),
-        "held by apt": run(["apt-mark", "showhold"]),
-        "held by dnf": run(["dnf", "-q", "-C", "versionlock", "list"]),
+        **HELD,
     }
 
 
-@pytest.fixture
-def fact(node: Node) -> dict[str, Any]:
-    if "/etc/ansible/facts.d/hvlab_dcgm.fact" not in node["facts"]:
-        pytest.skip("this host has no DCGM")
-    return node.fact("dcgm")
+ROLE = Role("dcgm", asks, without="this host has no DCGM")
 
 
-def test_version_matches_the_inventory(node: Node, fact: dict[str, Any]) -> None:
+@ROLE.check
+def version_matches_the_inventory(node: Node, fact: Mapping[str, Any]) -> None:
     requested = str(node.variables["dcgm_version"])
     node.expect(
         fact.get("requested") == requested,
@@ -39,7 +34,8 @@ def test_version_matches_the_inventory(node: Node, fact: dict[str, Any]) -> None
     node.expect(f"version: {fact['version']}" in output, f"dcgmi says {output.strip()}", AGAIN)
 
 
-def test_service_runs(node: Node, fact: dict[str, Any]) -> None:
+@ROLE.check
+def service_runs(node: Node, fact: Mapping[str, Any]) -> None:
     for state in ("active", "enabled"):
         answer = node[f"nvidia-dcgm {state}"]["out"].strip()
         node.expect(
@@ -49,10 +45,10 @@ def test_service_runs(node: Node, fact: dict[str, Any]) -> None:
         )
 
 
-def test_packages_are_held(node: Node, fact: dict[str, Any]) -> None:
+@ROLE.check
+def packages_are_held(node: Node, fact: Mapping[str, Any]) -> None:
     if not node.variables["dcgm_hold"]:
         return
-    held = "held by apt" if node["held by apt"]["rc"] == 0 else "held by dnf"
-    output = node.output(held, AGAIN)
+    output = held(node, AGAIN)
     loose = [name for name in fact["packages"] if name not in output]
     node.expect(not loose, f"not held at their version: {', '.join(loose)}", AGAIN)

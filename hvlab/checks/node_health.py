@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
-import pytest
-
-from tests.node.lab import ROOT, Node, Question, read, run
+from hvlab.checks.provisioned import ROOT, Node, Question, Role, read, run
+from hvlab.checks.workloads import digests, expect_programs
 
 SOURCE = ROOT / "hvlab/checks"
-PROGRAMS = {
-    path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(SOURCE.glob("node/*.py"))
-}
+PROGRAMS = digests(SOURCE.glob("node/*.py"))
 AGAIN = "run role node_health"
 
 
 def asks(node: Node) -> dict[str, Question]:
     prefix = node.variables["node_health_prefix"]
+    programs = [f"{prefix}/health/hvlab/checks/node/{name}" for name in PROGRAMS]
     return {
-        "health programs": run(
-            ["sha256sum", *[f"{prefix}/health/hvlab/checks/node/{name}" for name in PROGRAMS]]
-        ),
+        "health programs": run(["sha256sum", *programs]),
         "health types": read(f"{prefix}/health/machine-types.json"),
         "health check": run([f"{prefix}/bin/hvlab-node-health", "--json"], timeout=60),
     }
 
 
-@pytest.fixture(autouse=True)
-def installed(node: Node) -> None:
-    if not node.variables["node_health_enabled"]:
-        pytest.skip("the inventory does not ask for it")
-    node.fact("node_health")
+def _not_wanted(node: Node) -> str:
+    return "" if node.variables["node_health_enabled"] else "the inventory does not ask for it"
 
 
-def test_programs_are_those_of_this_clone(node: Node) -> None:
-    lines = (line.split() for line in node["health programs"]["out"].splitlines())
-    digests = {path.rpartition("/")[2]: digest for digest, path in lines}
-    different = [name for name, digest in PROGRAMS.items() if digests.get(name) != digest]
-    node.expect(not different, f"missing, or different from this clone: {', '.join(different)}", AGAIN)
+ROLE = Role("node_health", asks, skip=_not_wanted)
 
 
-def test_machine_types_are_those_of_this_clone(node: Node) -> None:
+@ROLE.check
+def programs_are_those_of_this_clone(node: Node, fact: object) -> None:
+    expect_programs(node, "health programs", PROGRAMS, AGAIN)
+
+
+@ROLE.check
+def machine_types_are_those_of_this_clone(node: Node, fact: object) -> None:
     text = next(iter(node["health types"].values()), "{}")
     names = sorted(json.loads(text).get("known", {}))
     known = sorted(path.stem for path in SOURCE.glob("machines/*.yml"))
@@ -50,7 +44,8 @@ def test_machine_types_are_those_of_this_clone(node: Node) -> None:
     )
 
 
-def test_it_runs(node: Node) -> None:
+@ROLE.check
+def it_runs(node: Node, fact: object) -> None:
     answer = node["health check"]
     node.expect(
         answer["rc"] in (0, 1) and answer["out"].startswith("["),

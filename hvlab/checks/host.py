@@ -1,0 +1,60 @@
+"""The host answers, and what roles recorded on it can be read."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import yaml
+
+from hvlab.checks.provisioned import FACTS, ROOT, Node, Role, UnreachableHostError
+from hvlab.doctor import reading
+
+_START = "start it (`hvlab lab up` for a virtual one); check ansible_host, ansible_user and the ssh key"
+HOST = Role("host")
+COMMON = Role("common")
+
+
+@HOST.check
+def answers(node: Node) -> None:
+    """The other checks skip a host that does not."""
+    if node.silence:
+        known = reading.cause_of(node.silence)
+        raise UnreachableHostError(
+            node.name,
+            f"does not answer at {node.variables.get('ansible_host', node.name)}: {node.silence}",
+            known.cause.remedy if known and known.cause.id == "no-python" else _START,
+        )
+
+
+@COMMON.check
+def facts_are_json(node: Node) -> None:
+    for path, text in node["facts"].items():
+        try:
+            json.loads(text)
+        except ValueError as error:
+            node.expect(
+                False, f"{path} is not JSON: {error}", "remove it, and run the role it is named after"
+            )
+
+
+def applied_roles() -> list[str]:
+    """Return the roles that some playbook names."""
+    names = set()
+    for path in (ROOT / "playbooks").glob("*.yml"):
+        for play in yaml.safe_load(path.read_text(encoding="utf-8")) or []:
+            for role in play.get("roles", []):
+                names.add(role["role"] if isinstance(role, dict) else role)
+            for task in play.get("tasks", []):
+                if "ansible.builtin.import_role" in task:
+                    names.add(task["ansible.builtin.import_role"]["name"])
+    return sorted(names)
+
+
+@COMMON.check
+def facts_belong_to_roles(node: Node) -> None:
+    known = {f"{FACTS}/hvlab_{role}.fact" for role in applied_roles()}
+    # hvlab_ROLE@NAME.fact is of a stack beside the one in use.
+    written = {path: re.sub(r"@[^/]+(?=\.fact$)", "", path) for path in node["facts"]}
+    unknown = sorted(path for path, own in written.items() if "/hvlab_" in path and own not in known)
+    node.expect(not unknown, f"unknown fact files, which no role writes: {', '.join(unknown)}", "remove them")
