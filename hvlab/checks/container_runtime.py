@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hvlab.checks.provisioned import Node, NotApplicable, Question, Role, read, run
+from hvlab.checks.provisioned import NotApplicable, Question, Role, RoleHost, read, run
 
 SETTINGS = "/etc/docker/daemon.json"
 VERSION = ["dpkg-query", "--show", "--showformat", "${Version}"]
@@ -13,7 +13,7 @@ RPM_VERSION = ["rpm", "--query", "--queryformat", "%{VERSION}-%{RELEASE}"]
 ALONE = "run role container_runtime; `journalctl -u docker` tells more"
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     toolkit = "nvidia-container-toolkit"
     return {
         "docker info": run(["docker", "info", "--format", "{{json .}}"]),
@@ -39,7 +39,7 @@ def missing_settings(expected: Any, actual: Any, place: str = "") -> list[str]:
     return [] if expected == actual else [place]
 
 
-def _not_wanted(node: Node) -> str:
+def _not_wanted(node: RoleHost) -> str:
     return "" if node.variables["container_runtime_enabled"] else "docker is not enabled for this host"
 
 
@@ -47,7 +47,7 @@ ROLE = Role("container_runtime", asks, skip=_not_wanted)
 
 
 @ROLE.check
-def docker_runs(node: Node) -> None:
+def docker_runs(node: RoleHost) -> None:
     info = json.loads(node.output("docker info", ALONE))
     node.expect(
         not info.get("ServerErrors"), f"docker says {info.get('ServerErrors')}", "`systemctl restart docker`"
@@ -56,14 +56,10 @@ def docker_runs(node: Node) -> None:
 
 
 @ROLE.check
-def settings_are_in_the_file_and_in_force(node: Node) -> None:
+def settings_are_in_the_file_and_in_force(node: RoleHost) -> None:
     text = node["docker settings"].get(SETTINGS, "{}")
     missing = missing_settings(dict(node.variables["container_runtime_daemon"]), json.loads(text))
-    node.expect(
-        not missing,
-        f"{SETTINGS} does not match the inventory in {', '.join(missing)}",
-        "run role container_runtime",
-    )
+    node.expect(not missing, f"{SETTINGS} does not match the inventory in {', '.join(missing)}")
     info = json.loads(node.output("docker info", ALONE))
     recorded = node.fact("container_runtime")
     node.expect(
@@ -77,7 +73,7 @@ def settings_are_in_the_file_and_in_force(node: Node) -> None:
 
 
 @ROLE.check
-def only_the_chosen_user_reaches_docker(node: Node) -> None:
+def only_the_chosen_user_reaches_docker(node: RoleHost) -> None:
     members = node["docker group"]["out"].strip().rpartition(":")[2].split(",")
     user = str(node.variables["container_runtime_user"])
     allowed = bool(node.variables["container_runtime_user_in_group"])
@@ -90,7 +86,7 @@ def only_the_chosen_user_reaches_docker(node: Node) -> None:
 
 
 @ROLE.check
-def toolkit_is_pinned(node: Node) -> None:
+def toolkit_is_pinned(node: RoleHost) -> None:
     if not node.variables["container_runtime_nvidia_enabled"]:
         raise NotApplicable("NVIDIA's toolkit is not enabled for this host")
     version = str(node.variables["container_runtime_nvidia_version"])
@@ -99,14 +95,9 @@ def toolkit_is_pinned(node: Node) -> None:
     node.expect(
         installed == version,
         f"the container toolkit is {installed or 'missing'}, the inventory asks for {version}",
-        "run role container_runtime",
     )
     if debian:
         held = node["toolkit held"]["out"].split()
-        node.expect(
-            "nvidia-container-toolkit" in held,
-            "the toolkit is not held at its version",
-            "run role container_runtime",
-        )
+        node.expect("nvidia-container-toolkit" in held, "the toolkit is not held at its version")
     info = json.loads(node.output("docker info", ALONE))
-    node.expect("nvidia" in info["Runtimes"], "docker has no runtime nvidia", "run role container_runtime")
+    node.expect("nvidia" in info["Runtimes"], "docker has no runtime nvidia")

@@ -8,7 +8,7 @@ from typing import Any
 
 from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.checks.programs import source
-from hvlab.checks.provisioned import Node, Question, Role, expect_request, run, stat
+from hvlab.checks.provisioned import Question, Role, RoleHost, expect_request, run, stat
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 
@@ -46,6 +46,16 @@ class GpuRank(HostAnswer):
     pid: Count
     local_rank: str
     job: str
+
+
+# What hosts show together, and the role that mends it.
+FAULTS = {
+    "nccl-newer-than-driver": "",
+    "nccl-headers": "nccl",
+    "nccl-mixed": "",
+    "gpu-arch-unsupported": "",
+    "nccl-two-ranks-one-gpu": "",
+}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -124,7 +134,7 @@ def _ranks(name: str, replies: HostReplies) -> Iterator[HostFault]:
 AGAIN = "run role cuda"
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     prefix = node.variables["cuda_prefix"]
     return {
         "nvcc": run([f"{prefix}/bin/nvcc", "--version"]),
@@ -137,31 +147,26 @@ ROLE = Role("cuda", asks, without="this host gets no CUDA")
 
 
 @ROLE.check
-def release_matches_the_inventory(node: Node, fact: Mapping[str, Any]) -> None:
-    expect_request(node, fact, "cuda")
-    output = node.output("nvcc", AGAIN)
+def release_matches_the_inventory(node: RoleHost, fact: Mapping[str, Any]) -> None:
+    expect_request(node, fact)
+    output = node.output("nvcc")
     release = re.search(r"release (\S+),", output)
     node.expect(
         release and release[1] == fact["version"],
         f"nvcc is of release {release[1] if release else output}, not {fact['version']}",
-        AGAIN,
     )
 
 
 @ROLE.check
-def link_points_to_the_release(node: Node, fact: Mapping[str, Any]) -> None:
+def link_points_to_the_release(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if fact["home"] == fact["prefix"]:
         return
     target = node["cuda link"].get(fact["prefix"], {}).get("link")
-    node.expect(
-        target == fact["home"],
-        f"{fact['prefix']} points to {target}, not {fact['home']}",
-        AGAIN,
-    )
+    node.expect(target == fact["home"], f"{fact['prefix']} points to {target}, not {fact['home']}")
 
 
 @ROLE.check
-def loader_finds_the_runtime(node: Node, fact: Mapping[str, Any]) -> None:
+def loader_finds_the_runtime(node: RoleHost, fact: Mapping[str, Any]) -> None:
     output = node.output("cuda libraries", "install ldconfig")
     major = fact["version"].partition(".")[0]
     library = f"libcudart.so.{fact['version'] if int(major) < 11 else '11.0' if major == '11' else major}"

@@ -6,12 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hvlab.checks.provisioned import Node, Question, Role, expect_request, read, run
-
-AGAIN = "run role cudnn"
+from hvlab.checks.provisioned import Question, Role, RoleHost, expect_request, read, run
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     prefix = node.variables["cudnn_prefix"]
     return {
         "cudnn_version.h": read(f"{prefix}/current/include/cudnn_version.h"),
@@ -26,19 +24,18 @@ ROLE = Role("cudnn", asks, without="this host gets no cuDNN")
 
 
 @ROLE.check
-def version_matches_the_inventory(node: Node, fact: Mapping[str, Any]) -> None:
-    expect_request(node, fact, "cudnn")
+def version_matches_the_inventory(node: RoleHost, fact: Mapping[str, Any]) -> None:
+    expect_request(node, fact)
     text = "".join([*node["cudnn_version.h"].values(), *node["cudnn.h"].values()])
     numbers = re.findall(r"#define CUDNN_(?:MAJOR|MINOR|PATCHLEVEL) (\d+)", text)
     node.expect(
         numbers[:3] == fact["version"].split(".")[:3],
         f"the header says {'.'.join(numbers) or 'nothing'}, not {fact['version']}",
-        AGAIN,
     )
 
 
 @ROLE.check
-def library_is_installed(node: Node, fact: Mapping[str, Any]) -> None:
-    output = node.output("cudnn library", AGAIN)
+def library_is_installed(node: RoleHost, fact: Mapping[str, Any]) -> None:
+    output = node.output("cudnn library")
     library = f"libcudnn.so.{fact['version'].partition('.')[0]}"
-    node.expect(library in output, f"there is no {library} in {fact['lib']}", AGAIN)
+    node.expect(library in output, f"there is no {library} in {fact['lib']}")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hvlab.checks.provisioned import HELD, Node, Question, Role, held, run
-
-AGAIN = "run role dcgm"
+from hvlab.checks.provisioned import HELD, Question, Role, RoleHost, held, run
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     return {
         "dcgmi --version": run(["dcgmi", "--version"]),
         "nvidia-dcgm active": run(["systemctl", "is-active", "nvidia-dcgm"]),
@@ -23,19 +21,18 @@ ROLE = Role("dcgm", asks, without="this host has no DCGM")
 
 
 @ROLE.check
-def version_matches_the_inventory(node: Node, fact: Mapping[str, Any]) -> None:
+def version_matches_the_inventory(node: RoleHost, fact: Mapping[str, Any]) -> None:
     requested = str(node.variables["dcgm_version"])
     node.expect(
         fact.get("requested") == requested,
         f"DCGM was installed for dcgm_version {fact.get('requested')}; the inventory asks for {requested}",
-        AGAIN,
     )
-    output = node.output("dcgmi --version", AGAIN)
-    node.expect(f"version: {fact['version']}" in output, f"dcgmi says {output.strip()}", AGAIN)
+    output = node.output("dcgmi --version")
+    node.expect(f"version: {fact['version']}" in output, f"dcgmi says {output.strip()}")
 
 
 @ROLE.check
-def service_runs(node: Node, fact: Mapping[str, Any]) -> None:
+def service_runs(node: RoleHost, fact: Mapping[str, Any]) -> None:
     for state in ("active", "enabled"):
         answer = node[f"nvidia-dcgm {state}"]["out"].strip()
         node.expect(
@@ -46,9 +43,9 @@ def service_runs(node: Node, fact: Mapping[str, Any]) -> None:
 
 
 @ROLE.check
-def packages_are_held(node: Node, fact: Mapping[str, Any]) -> None:
+def packages_are_held(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if not node.variables["dcgm_hold"]:
         return
-    output = held(node, AGAIN)
+    output = held(node)
     loose = [name for name in fact["packages"] if name not in output]
-    node.expect(not loose, f"not held at their version: {', '.join(loose)}", AGAIN)
+    node.expect(not loose, f"not held at their version: {', '.join(loose)}")

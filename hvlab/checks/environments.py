@@ -9,7 +9,7 @@ from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.checks.programs import source
-from hvlab.checks.provisioned import ROOT, Node, Question, Role, run
+from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, run
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 from hvlab.doctor import knowledge, reading
@@ -53,6 +53,19 @@ class Environment(HostAnswer):
     torch_cuda: str | None
     libmpi: list[str]
     imports: dict[str, Printed]
+
+
+# What hosts show together, and the role that mends it.
+FAULTS = {
+    "environment-broken": "python_env",
+    "horovod-not-built": "horovod",
+    "horovod-version-mismatch": "python_env",
+    "python-module-missing": "python_env",
+    "no-packaging": "python_env",
+    "no-distutils": "python_env",
+    "horovod-no-controller": "horovod",
+    "torch-without-cuda": "python_env",
+}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -109,7 +122,6 @@ def _import(name: str, path: str, framework: str, printed: Printed) -> Iterator[
         yield HostFault(id_, name, f"{what}: {said[:200] or f'ended with {printed.rc}'}", _ROLES.get(id_, ""))
 
 
-AGAIN = "run role python_env"
 # Without importing the framework, which takes more than all of this; ranks do that (role horovod).
 PROGRAM = """
 import importlib.metadata, json, platform, sys
@@ -122,12 +134,12 @@ print(json.dumps({"python": platform.python_version(), "machine": platform.machi
 """
 
 
-def asked_for(node: Node) -> dict[str, dict[str, Any]]:
+def asked_for(node: RoleHost) -> dict[str, dict[str, Any]]:
     """The environments in the inventory."""
     return dict(node.variables["python_env_environments"])
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     return {
         f"environment {name}": run(
             [
@@ -152,9 +164,9 @@ ROLE = Role("python_env", asks)
 
 
 @ROLE.check
-def packages_are_those_of_the_lock_file(node: Node) -> None:
+def packages_are_those_of_the_lock_file(node: RoleHost) -> None:
     for name, environment in asked_for(node).items():
-        python = json.loads(node.output(f"environment {name}", AGAIN))
+        python = json.loads(node.output(f"environment {name}"))
         installed = {normal(package): version for package, version in python["packages"].items()}
         minor = ".".join(python["python"].split(".")[:2])
         text = requirements(
@@ -165,7 +177,7 @@ def packages_are_those_of_the_lock_file(node: Node) -> None:
             # The package index has one build of torch, and no build in its number.
             if installed.get(normal(package)) not in (version, version.partition("+cu")[0]):
                 wrong.append(f"{package} {installed.get(normal(package), 'missing')}, locked {version}")
-        node.expect(not wrong, f"environment {name}: {'; '.join(wrong)}", AGAIN)
+        node.expect(not wrong, f"environment {name}: {'; '.join(wrong)}")
         node.expect(
             locked(text),
             f"environment {name} does not pin {environment['framework']}",
@@ -174,14 +186,10 @@ def packages_are_those_of_the_lock_file(node: Node) -> None:
 
 
 @ROLE.check
-def framework_is_the_recorded_one(node: Node) -> None:
+def framework_is_the_recorded_one(node: RoleHost) -> None:
     recorded = node.fact("python_env")["environments"]
     for name, environment in asked_for(node).items():
-        version = json.loads(node.output(f"environment {name}", AGAIN))["version"] or "missing"
+        version = json.loads(node.output(f"environment {name}"))["version"] or "missing"
         version = version.split("+")[0]
         expected = recorded[name]["version"].split("+")[0]
-        node.expect(
-            version == expected,
-            f"{environment['framework']} is {version}, recorded is {expected}",
-            AGAIN,
-        )
+        node.expect(version == expected, f"{environment['framework']} is {version}, recorded is {expected}")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
-from hvlab.checks.provisioned import Node, Question, Role, run, stat
+from hvlab.base.errors import Problem
+from hvlab.checks.before import HostLimits, PreflightHost
+from hvlab.checks.node import limits
+from hvlab.checks.provisioned import Question, Role, RoleHost, run, stat
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 
@@ -23,14 +27,20 @@ for d in / /tmp /dev/shm; do
 done
 echo "options $(grep ' /tmp ' /proc/self/mounts | tail -n 1 | cut -d ' ' -f 4)"
 """
-# Docker gives a container 64 MiB, with which NCCL fails.
-_SHM_KIB = 64 * 1024
-_FULL_KIB = 64 * 1024
-# A Unix socket's path has 107 characters, and PMIx puts some 50 of its own below TMPDIR.
-_LONGEST = 55
 _COLUMNS = 2
-_STICKY = "1777"
 _NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+# What hosts show together, and the role that mends it.
+FAULTS = {
+    "session-dir": "",
+    "tmp-not-sticky": "",
+    "tmp-noexec": "",
+    "disk-full": "",
+    "shm-too-small": "",
+    "backing-file": "",
+    "tmpdir-too-long": "",
+}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -52,8 +62,8 @@ def _modes(name: str, table: Mapping[str, str], user: str) -> Iterator[HostFault
     mode = table["mode"]
     if "writable" not in table:
         yield HostFault("session-dir", name, f"{user} cannot write to /tmp (mode {mode})")
-    elif mode.isdigit() and mode != _STICKY and len(mode) < len(_STICKY) and mode.endswith("7"):
-        yield HostFault("tmp-not-sticky", name, f"/tmp has mode {mode}, not {_STICKY}")
+    elif re.fullmatch(r"[0-9]{0,2}7", mode):
+        yield HostFault("tmp-not-sticky", name, f"/tmp has mode {mode}, not {limits.TMP_MODE}")
     if "noexec" in table.get("options", "").split(","):
         yield HostFault("tmp-noexec", name, f"/tmp is mounted {table['options']}")
 
@@ -61,14 +71,14 @@ def _modes(name: str, table: Mapping[str, str], user: str) -> Iterator[HostFault
 def _room(name: str, table: Mapping[str, str]) -> Iterator[HostFault]:
     for folder in ("/", _TMP):
         space, inodes = _pair(table, f"space{folder}"), _pair(table, f"inodes{folder}")
-        if space and space[1] < _FULL_KIB <= space[0]:
+        if space and space[1] < limits.DISK_FULL_MIB * 1024 <= space[0]:
             yield HostFault("disk-full", name, f"{folder} has {space[1] // 1024} MiB left")
         elif inodes and inodes[0] and not inodes[1]:
             yield HostFault("disk-full", name, f"{folder} has no inodes left")
     shm = _pair(table, f"space{_SHM}")
-    if shm and shm[0] <= _SHM_KIB:
+    if shm and shm[0] <= limits.SHM_LEAST_MIB * 1024:
         yield HostFault("shm-too-small", name, f"{_SHM} has {shm[0] // 1024} MiB in all")
-    elif shm and shm[1] < _SHM_KIB:
+    elif shm and shm[1] < limits.SHM_LEAST_MIB * 1024:
         observed = f"{_SHM} has {shm[1] // 1024} of {shm[0] // 1024} MiB left"
         yield HostFault("backing-file", name, observed)
 
@@ -86,11 +96,11 @@ def _tmpdir(name: str, table: Mapping[str, str], user: str) -> Iterator[HostFaul
         return
     if "tmpdir_writable" not in table:
         yield HostFault("session-dir", name, f"TMPDIR is {folder}, which {user} cannot write to")
-    elif len(folder) > _LONGEST:
+    elif len(folder) > limits.TMPDIR_LENGTH:
         yield HostFault("tmpdir-too-long", name, f"TMPDIR is {folder} ({len(folder)} characters)")
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     options = ["findmnt", "--noheadings", "--output", "OPTIONS", "--target", _TMP]
     return {"tmp": stat(_TMP), "tmp options": run(options)}
 
@@ -99,10 +109,38 @@ PREFLIGHT = Role("preflight", asks)
 
 
 @PREFLIGHT.check
-def tmp_can_be_used(node: Node) -> None:
+def tmp_can_be_used(node: RoleHost) -> None:
     mode = node["tmp"]["/tmp"]["mode"]
-    node.expect(mode == _STICKY, f"/tmp has mode {mode}", "`chmod 1777 /tmp`")
+    node.expect(mode == limits.TMP_MODE, f"/tmp has mode {mode}", "`chmod 1777 /tmp`")
     options = node["tmp options"]["out"].strip().split(",")
     node.expect(
         "noexec" not in options, "/tmp is mounted noexec", "`mount -o remount,exec /tmp`, and in /etc/fstab"
     )
+
+
+def check_tmp(hosts: list[PreflightHost]) -> Iterator[Problem]:
+    """Yield hosts on which ranks cannot write to /tmp or run from it."""
+    for host in hosts:
+        tmp = host.own.get("tmp") or {"writable": False}
+        if not tmp["writable"]:
+            yield Problem(host.name, f"{_TMP} cannot be written", "check df /tmp and findmnt /tmp on it")
+            continue
+        if tmp["noexec"]:
+            yield Problem(
+                host.name, f"{_TMP} is mounted noexec", "mount -o remount,exec /tmp, and correct /etc/fstab"
+            )
+        if int(tmp["mode"], 8) & 0o1777 != 0o1777:
+            yield Problem(host.name, f"{_TMP} has mode {tmp['mode']}", "chmod 1777 /tmp")
+
+
+def check_disk(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Problem]:
+    """Yield file systems with too little space; a host that has the software already needs less."""
+    for host in hosts:
+        measured = {path: free for path, free in host.own.get("disk_free_mb", {}).items() if free is not None}
+        for path, minimum in limits.disk_free_mb.items():
+            need = min(minimum, limits.disk_spare_mb) if host.own.get("packs") else minimum
+            here = PurePosixPath(path)
+            nearest = next((str(p) for p in (here, *here.parents) if str(p) in measured), None)
+            if nearest is not None and measured[nearest] < need:
+                observed = f"{path} has {measured[nearest]} MiB free, {need} are needed"
+                yield Problem(host.name, observed, "free disk space, or change preflight_disk_free_mb")

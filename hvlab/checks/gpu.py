@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.checks.provisioned import Node, Question, Role, read, run, stat
+from hvlab.checks.provisioned import Question, Role, RoleHost, read, run, stat
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 from hvlab.doctor import reading
@@ -21,6 +21,10 @@ _DKMS = "dkms"
 # GPUDirect Storage, which DKMS builds also where the driver's own modules come built.
 _STORAGE = "/var/lib/dkms/nvidia-fs"
 _RELEASE = re.compile(r"[0-9]{1,3}\.[0-9]{1,4}[\w.+~-]{0,80}")
+
+
+# What hosts show together, and the role that mends it.
+FAULTS = {"kernel-headers": "", "invalid-ordinal": "", "libcuda-missing": "", "gpu-busy": ""}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -93,7 +97,7 @@ def _taken(replies: HostReplies) -> Iterator[str]:
 AGAIN = "run role nvidia_driver"
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     return {
         "dkms": run(["dkms", "status"]),
         "kernels": stat("/boot/vmlinuz-*"),
@@ -113,17 +117,16 @@ ROLE = Role("nvidia_driver", asks, without="this host has no GPU driver")
 
 
 @ROLE.check
-def method_matches_the_inventory(node: Node, fact: Mapping[str, Any]) -> None:
+def method_matches_the_inventory(node: RoleHost, fact: Mapping[str, Any]) -> None:
     requested = node.variables["nvidia_driver_method"]
     node.expect(
         fact["method"] == requested,
         f"the driver was installed by method {fact['method']}; the inventory asks for {requested}",
-        AGAIN,
     )
 
 
 @ROLE.check
-def modules_are_built(node: Node, fact: Mapping[str, Any]) -> None:
+def modules_are_built(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if fact["method"] == "none" or not any("/" in module for module in fact["modules"]):
         return
     output = node.output("dkms", "install dkms, then run role nvidia_driver")
@@ -133,7 +136,6 @@ def modules_are_built(node: Node, fact: Mapping[str, Any]) -> None:
     node.expect(
         any("installed" in line for line in lines),
         f"DKMS has built nothing for kernel {fact['kernel']}: {output}",
-        AGAIN,
     )
 
 
@@ -143,7 +145,7 @@ def _numbers(release: str) -> list[int]:
 
 
 @ROLE.check
-def the_kernels_that_boot_next_have_a_module(node: Node, fact: Mapping[str, Any]) -> None:
+def the_kernels_that_boot_next_have_a_module(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if fact["method"] == "none" or not fact["version"]:
         return
     newer = [path.partition("vmlinuz-")[2] for path in node["kernels"]]
@@ -160,17 +162,17 @@ def the_kernels_that_boot_next_have_a_module(node: Node, fact: Mapping[str, Any]
 
 
 @ROLE.check
-def nouveau_is_kept_out(node: Node, fact: Mapping[str, Any]) -> None:
+def nouveau_is_kept_out(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if fact["method"] == "none" or not node.variables["nvidia_driver_nouveau_blacklisted"]:
         return
     texts = "".join(node["modprobe.d"].values())
-    node.expect("blacklist nouveau" in texts, "nouveau is not blacklisted in /etc/modprobe.d", AGAIN)
+    node.expect("blacklist nouveau" in texts, "nouveau is not blacklisted in /etc/modprobe.d")
 
 
 @ROLE.check
-def installed_driver_is_in_use(node: Node, fact: Mapping[str, Any]) -> None:
+def installed_driver_is_in_use(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if not fact["loaded"]:
-        node.expect(fact["reason"], "the driver is not loaded, and no reason is recorded", AGAIN)
+        node.expect(fact["reason"], "the driver is not loaded, and no reason is recorded")
         return
     text = "".join(node["loaded driver"].values())
     match = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
@@ -184,25 +186,22 @@ def installed_driver_is_in_use(node: Node, fact: Mapping[str, Any]) -> None:
 
 
 @ROLE.check
-def services(node: Node, fact: Mapping[str, Any]) -> None:
+def services(node: RoleHost, fact: Mapping[str, Any]) -> None:
     enabled = node["fabric manager"]["out"].strip() == "enabled"
     if fact["method"] != "none":
         node.expect(
             enabled == fact["fabric_manager"],
             f"the fabric manager is {'enabled' if enabled else 'disabled'}, unlike when the role ran",
-            AGAIN,
         )
     daemon = node["persistence daemon"]["out"].strip()
     enabled = node.variables["nvidia_driver_persistence_enabled"]
     node.expect(
-        fact["method"] == "none" or not enabled or daemon != "disabled",
-        "the persistence daemon is disabled",
-        AGAIN,
+        fact["method"] == "none" or not enabled or daemon != "disabled", "the persistence daemon is disabled"
     )
 
 
 @ROLE.check
-def gpus_are_linked(node: Node, fact: Mapping[str, Any]) -> None:
+def gpus_are_linked(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if not fact["loaded"]:
         return
     if fact.get("subnet_manager"):

@@ -9,7 +9,16 @@ from typing import Any
 
 from hvlab.checks import horovod_ranks as ranks
 from hvlab.checks.horovod_ranks import having, neighbour, prefix, variants
-from hvlab.checks.provisioned import ROOT, Node, NotApplicable, Question, Role, is_virtual, run, unfound
+from hvlab.checks.provisioned import (
+    ROOT,
+    NotApplicable,
+    Question,
+    Role,
+    RoleHost,
+    is_virtual,
+    run,
+    unfound,
+)
 
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
 # What a rank does, up to where it has loaded its NCCL.
@@ -27,20 +36,20 @@ def gpu_planes(options: dict[str, Any]) -> set[str]:
     return set(operations.values() if isinstance(operations, dict) else [operations]) - {""}
 
 
-def nccl_frameworks(node: Node, variant: str) -> list[str]:
+def nccl_frameworks(node: RoleHost, variant: str) -> list[str]:
     """The frameworks whose ranks use NCCL in a variant."""
     options = variants(node)[variant]
     return list(options["frameworks"]) if "nccl" in gpu_planes(options) else []
 
 
-def nccl_of(node: Node, variant: str, framework: str) -> str:
+def nccl_of(node: RoleHost, variant: str, framework: str) -> str:
     """The NCCL release that a rank of a variant loads on a host."""
-    output = node.output(f"{variant} {framework} NCCL", "run role horovod")
+    output = node.output(f"{variant} {framework} NCCL")
     match = re.search(r"^NCCL (\S+)$", output, re.MULTILINE)
     return match[1] if match else "none"
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     questions = {}
     for variant in variants(node):
         library = ["find", f"{prefix(node, variant)}/lib", "-name", "mpi_lib*.so"]
@@ -53,7 +62,7 @@ def asks(node: Node) -> dict[str, Question]:
     return questions
 
 
-def asks_after(node: Node, nodes: Mapping[str, Node]) -> dict[str, Question]:
+def asks_after(node: RoleHost, nodes: Mapping[str, RoleHost]) -> dict[str, Question]:
     """First the launches over many hosts; where one fails, those of each host; then what no rank reported."""
     questions, ended = launches(node, nodes)
     questions = {name: question for name, question in questions.items() if name not in node.answers}
@@ -68,13 +77,13 @@ def asks_after(node: Node, nodes: Mapping[str, Node]) -> dict[str, Question]:
     }
 
 
-def limits(node: Node, nodes: Mapping[str, Node]) -> dict[str, Any]:
+def limits(node: RoleHost, nodes: Mapping[str, RoleHost]) -> dict[str, Any]:
     """The user of ranks, and the seconds that a launch may take."""
     shared = sum(map(is_virtual, nodes.values()))
     return {"user": node.user, "timeout": ranks.TIMEOUT_S + ranks.TIMEOUT_SHARED_S * shared}
 
 
-def launches(node: Node, nodes: Mapping[str, Node]) -> tuple[dict[str, Question], bool]:
+def launches(node: RoleHost, nodes: Mapping[str, RoleHost]) -> tuple[dict[str, Question], bool]:
     """The launches that begin on this host, by what is known so far, and whether those of groups ended."""
     slots, timeout = ranks.ranks_per_host(nodes), limits(node, nodes)["timeout"]
     questions, ended = {}, True
@@ -94,7 +103,7 @@ def launches(node: Node, nodes: Mapping[str, Node]) -> tuple[dict[str, Question]
     return questions, ended
 
 
-def mute_of(pair: Iterable[str], nodes: Mapping[str, Node]) -> list[str]:
+def mute_of(pair: Iterable[str], nodes: Mapping[str, RoleHost]) -> list[str]:
     """The hosts of a pair whose logins run no command: a launcher would wait for them until its limit."""
     return [name for name in pair if name in nodes and nodes[name].mute]
 
@@ -113,13 +122,13 @@ def built(output: str) -> dict[str, set[str]]:
     return sections
 
 
-def reported(node: Node, nodes: Mapping[str, Node], variant: str) -> dict[str, Any] | None:
+def reported(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> dict[str, Any] | None:
     """What a rank reported of a variant, if that is all there is to know: a rank loads one framework."""
     alone = len(variants(node)[variant]["frameworks"]) == 1
     return ranks.report_of(node, nodes, variant) if alone else None
 
 
-def build(node: Node, nodes: Mapping[str, Node], variant: str) -> tuple[str, dict[str, set[str]]]:
+def build(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> tuple[str, dict[str, set[str]]]:
     """The version of a variant, and what it was built with by section: a rank's report, or horovodrun's."""
     report = reported(node, nodes, variant)
     if report:
@@ -127,7 +136,7 @@ def build(node: Node, nodes: Mapping[str, Node], variant: str) -> tuple[str, dic
         planes = {plane for plane in ("mpi", "gloo") if plane in report["built"]}
         sections = {"Frameworks": {FRAMEWORKS[framework]}, "Controllers": planes}
         return report["version"], sections | {"Tensor Operations": set(report["built"])}
-    output = node.output(f"{variant} build", "run role horovod")
+    output = node.output(f"{variant} build")
     match = re.search(r"Horovod v(\S+?):", output)
     return match[1] if match else "unknown", built(output)
 
@@ -136,19 +145,17 @@ ROLE = Role("horovod", asks, asks_after=asks_after)
 
 
 @ROLE.check
-def version_matches_the_inventory(node: Node, nodes: dict[str, Node]) -> None:
+def version_matches_the_inventory(node: RoleHost, nodes: dict[str, RoleHost]) -> None:
     for variant in variants(node):
         version, _ = build(node, nodes, variant)
         requested = node.variables["horovod_version"]
         node.expect(
-            version == requested,
-            f"variant {variant} is {version}, the inventory asks for {requested}",
-            "run role horovod",
+            version == requested, f"variant {variant} is {version}, the inventory asks for {requested}"
         )
 
 
 @ROLE.check
-def build_flags_match_the_inventory(node: Node, nodes: dict[str, Node]) -> None:
+def build_flags_match_the_inventory(node: RoleHost, nodes: dict[str, RoleHost]) -> None:
     recorded = node.fact("horovod")["variants"]
     for variant, options in variants(node).items():
         _, available = build(node, nodes, variant)
@@ -172,10 +179,10 @@ def build_flags_match_the_inventory(node: Node, nodes: dict[str, Node]) -> None:
 
 
 @ROLE.check
-def libraries_are_found(node: Node) -> None:
+def libraries_are_found(node: RoleHost) -> None:
     for variant, options in variants(node).items():
-        output = node.output(f"{variant} libraries", "run role horovod")
-        node.expect("=>" in output, f"variant {variant} has no library of its own", "run role horovod")
+        output = node.output(f"{variant} libraries")
+        node.expect("=>" in output, f"variant {variant} has no library of its own")
         # The framework's libraries are loaded by its import, which comes first.
         missing = unfound(output)
         missing = [line for line in missing if "torch" not in line and "tensorflow" not in line]
@@ -191,7 +198,7 @@ def libraries_are_found(node: Node) -> None:
 
 
 @ROLE.check
-def ranks_load_the_same_nccl_on_all_hosts(node: Node, nodes: dict[str, Node]) -> None:
+def ranks_load_the_same_nccl_on_all_hosts(node: RoleHost, nodes: dict[str, RoleHost]) -> None:
     """The one that is loaded counts: torch brings its own, whatever Horovod was built with."""
     planned = node.stack.get("nccl_loaded") or {}
     for variant in variants(node):
@@ -217,7 +224,7 @@ def ranks_load_the_same_nccl_on_all_hosts(node: Node, nodes: dict[str, Node]) ->
             )
 
 
-def check_sum(node: Node, question: str, *, hosts: int) -> None:
+def expect_sum(node: RoleHost, question: str, *, hosts: int) -> None:
     """Every rank of a launch over one host or a pair has the right sum."""
     output = node.output(
         question, "run what `hvlab bench --dry-run` prints by hand; roles ssh_trust and horovod"
@@ -229,33 +236,35 @@ def check_sum(node: Node, question: str, *, hosts: int) -> None:
     )
 
 
-def check_launches(node: Node, nodes: Mapping[str, Node], backend: str, where: str, *, hosts: int) -> None:
+def expect_launches(
+    node: RoleHost, nodes: Mapping[str, RoleHost], backend: str, where: str, *, hosts: int
+) -> None:
     """Ranks add up with those of the other hosts, or at least where this host was asked by itself."""
     if not having(node, backend):
         raise NotApplicable(f"no variant on {node.name} is to have {backend}")
     for variant in having(node, backend):
         groups = ranks.groups_of(node, nodes, variant, backend)
         if any(ranks.failed(nodes, variant, backend, group) for group in groups):
-            check_sum(node, ranks.name(variant, backend, where), hosts=hosts)
+            expect_sum(node, ranks.name(variant, backend, where), hosts=hosts)
 
 
 @ROLE.check_each(*ranks.LAUNCHERS)
-def ranks_add_up_on_this_host(node: Node, nodes: dict[str, Node], case: str) -> None:
-    check_launches(node, nodes, case, "here", hosts=1)
+def ranks_add_up_on_this_host(node: RoleHost, nodes: dict[str, RoleHost], case: str) -> None:
+    expect_launches(node, nodes, case, "here", hosts=1)
 
 
 @ROLE.check_each(*ranks.LAUNCHERS)
-def ranks_add_up_between_hosts(node: Node, nodes: dict[str, Node], case: str) -> None:
+def ranks_add_up_between_hosts(node: RoleHost, nodes: dict[str, RoleHost], case: str) -> None:
     if not node.peers:
         raise NotApplicable(f"{node.name} is the only host")
     if other := neighbour(node):
         mute = mute_of((node.name, other), nodes)
         node.expect(not mute, f"a login to {', '.join(mute)} does not run its command", MUTE_REMEDY)
-        check_launches(node, nodes, case, "pair", hosts=2)
+        expect_launches(node, nodes, case, "pair", hosts=2)
 
 
 @ROLE.check_each(*ranks.LAUNCHERS)
-def ranks_add_up_on_all_hosts(node: Node, nodes: dict[str, Node], case: str) -> None:
+def ranks_add_up_on_all_hosts(node: RoleHost, nodes: dict[str, RoleHost], case: str) -> None:
     """Of the first host of each launch alone, so that one that fails is one failure."""
     for variant in having(node, case):
         for group in ranks.groups_of(node, nodes, variant, case):

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hvlab.bench.matrix import Case
-from hvlab.checks.provisioned import Node, Question, is_virtual, run
+from hvlab.checks.provisioned import Question, RoleHost, is_virtual, run
 from hvlab.lab.backends import BACKENDS
 from hvlab.workloads.launchers import horovodrun, mpirun
 from hvlab.workloads.launchers.command import Job
@@ -53,27 +53,27 @@ least, most = float(tf.reduce_min(total)), float(tf.reduce_max(total))
 }
 
 
-def variants(node: Node) -> dict[str, dict[str, Any]]:
+def variants(node: RoleHost) -> dict[str, dict[str, Any]]:
     """The variants in the inventory."""
     return dict(node.variables["horovod_variants"])
 
 
-def prefix(node: Node, variant: str) -> str:
+def prefix(node: RoleHost, variant: str) -> str:
     """The folder of a variant."""
     return f"{node.variables['horovod_prefix']}/{variant}"
 
 
-def having(node: Node, backend: str) -> list[str]:
+def having(node: RoleHost, backend: str) -> list[str]:
     """The variants that are to have this backend."""
     return [variant for variant, options in variants(node).items() if options.get(backend)]
 
 
-def ranks_per_host(nodes: Mapping[str, Node]) -> int:
+def ranks_per_host(nodes: Mapping[str, RoleHost]) -> int:
     """Two, which meet in the host's memory; one where there are more virtual hosts than cores."""
     return 1 if sum(map(is_virtual, nodes.values())) > (os.cpu_count() or 1) else 2
 
 
-def neighbour(node: Node) -> str | None:
+def neighbour(node: RoleHost) -> str | None:
     """The host whose name comes next; None for the last one. So every host is in a pair."""
     return min((peer for peer in node.peers if peer > node.name), default=None)
 
@@ -84,7 +84,9 @@ def groups(names: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(ordered[at : at + GROUP]) for at in range(0, max(len(ordered) - 1, 1), GROUP - 1)]
 
 
-def groups_of(node: Node, nodes: Mapping[str, Node], variant: str, backend: str) -> list[tuple[str, ...]]:
+def groups_of(
+    node: RoleHost, nodes: Mapping[str, RoleHost], variant: str, backend: str
+) -> list[tuple[str, ...]]:
     """The groups of a host among those that are to have the same variant and backend, without silent ones.
 
     A host whose logins run no command is a group of its own.
@@ -100,7 +102,13 @@ def groups_of(node: Node, nodes: Mapping[str, Node], variant: str, backend: str)
 
 
 def allreduce(
-    node: Node, variant: str, backend: str, *, hosts: tuple[str, ...], slots: int, timeout: int = TIMEOUT_S
+    node: RoleHost,
+    variant: str,
+    backend: str,
+    *,
+    hosts: tuple[str, ...],
+    slots: int,
+    timeout: int = TIMEOUT_S,
 ) -> Question:
     """Ask for a sum over the ranks of hosts, started just as a benchmark is; ``timeout`` is in seconds."""
     interface = node.variables["lab_interface"]
@@ -148,7 +156,7 @@ def name(variant: str, backend: str, where: str, group: Sequence[str] = ()) -> s
     return " ".join([variant, backend, where, *group[-1:]])
 
 
-def failed(nodes: Mapping[str, Node], variant: str, backend: str, group: tuple[str, ...]) -> bool | None:
+def failed(nodes: Mapping[str, RoleHost], variant: str, backend: str, group: tuple[str, ...]) -> bool | None:
     """Whether the launch over a group failed; None while it has not ended. A host alone has none."""
     first = nodes[group[0]]
     answer = first.answers.get(name(variant, backend, "together", group))
@@ -157,7 +165,7 @@ def failed(nodes: Mapping[str, Node], variant: str, backend: str, group: tuple[s
     return not adds_up(answer, hosts=len(group), slots=ranks_per_host(nodes))
 
 
-def report_of(node: Node, nodes: Mapping[str, Node], variant: str) -> dict[str, Any] | None:
+def report_of(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> dict[str, Any] | None:
     """What a rank on this host reported of a variant; None if none did. Ranks are in the hosts' order."""
     slots = ranks_per_host(nodes)
     for backend in LAUNCHERS:

@@ -7,7 +7,7 @@ import re
 
 import yaml
 
-from hvlab.checks.provisioned import FACTS, ROOT, Node, Role, UnreachableHostError
+from hvlab.checks.provisioned import FACTS, ROOT, Role, RoleHost, UnreachableHostError
 from hvlab.doctor import reading
 
 _START = "start it (`hvlab lab up` for a virtual one); check ansible_host, ansible_user and the ssh key"
@@ -16,7 +16,7 @@ COMMON = Role("common")
 
 
 @HOST.check
-def answers(node: Node) -> None:
+def answers(node: RoleHost) -> None:
     """The other checks skip a host that does not."""
     if node.silence:
         known = reading.cause_of(node.silence)
@@ -28,7 +28,7 @@ def answers(node: Node) -> None:
 
 
 @COMMON.check
-def facts_are_json(node: Node) -> None:
+def facts_are_json(node: RoleHost) -> None:
     for path, text in node["facts"].items():
         try:
             json.loads(text)
@@ -52,7 +52,7 @@ def applied_roles() -> list[str]:
 
 
 @COMMON.check
-def facts_belong_to_roles(node: Node) -> None:
+def facts_belong_to_roles(node: RoleHost) -> None:
     known = {f"{FACTS}/hvlab_{role}.fact" for role in applied_roles()}
     # hvlab_ROLE@NAME.fact is of a stack beside the one in use.
     written = {path: re.sub(r"@[^/]+(?=\.fact$)", "", path) for path in node["facts"]}

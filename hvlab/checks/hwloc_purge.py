@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from hvlab.checks.provisioned import Node, Question, Role, run
+from hvlab.checks.provisioned import Question, Role, RoleHost, run
 
 PACKAGES = ["hwloc", "hwloc-nox", "libhwloc-dev", "libhwloc-plugins", "libhwloc5", "libhwloc15"]
 RPMS = ["hwloc", "hwloc-devel", "hwloc-gui", "hwloc-libs", "hwloc-plugins"]
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     folder = f"{node.variables['openmpi_prefix']}/current/bin"
     show = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Abbrev}\\n"]
     return {
@@ -25,7 +25,7 @@ ROLE = Role("hwloc_purge", asks)
 
 
 @ROLE.check
-def no_package_conflicts(node: Node) -> None:
+def no_package_conflicts(node: RoleHost) -> None:
     installed = re.findall(r"^(\S+) .i ", node["hwloc packages"]["out"], re.MULTILINE)
     installed += re.findall(r"^(\S+) rpm$", node["hwloc rpms"]["out"], re.MULTILINE)
     kept = node.fact("hwloc_purge").get("keep", [])
@@ -38,7 +38,7 @@ def no_package_conflicts(node: Node) -> None:
 
 
 @ROLE.check
-def programs_use_their_own_hwloc(node: Node) -> None:
+def programs_use_their_own_hwloc(node: RoleHost) -> None:
     for program in ("mpirun", "orted"):
         output = node.output(f"{program} libraries", "run role openmpi")
         foreign = [line.strip() for line in output.splitlines() if "libhwloc" in line]

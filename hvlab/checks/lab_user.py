@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hvlab.checks.provisioned import Node, Question, Role, run
+from hvlab.checks.provisioned import Question, Role, RoleHost, run
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     return {
         "account": run(["getent", "passwd", node.user]),
         "identity": run(["id", "-u"], user=node.user),
@@ -19,13 +19,13 @@ ROLE = Role("lab_user", asks)
 
 
 @ROLE.check
-def exists(node: Node) -> None:
-    node.expect(node["account"]["rc"] == 0, f"there is no user {node.user}", "run role lab_user")
+def exists(node: RoleHost) -> None:
+    node.expect(node["account"]["rc"] == 0, f"there is no user {node.user}")
 
 
 @ROLE.check
-def is_unprivileged(node: Node) -> None:
-    number = node.output("identity", "run role lab_user").strip()
+def is_unprivileged(node: RoleHost) -> None:
+    number = node.output("identity").strip()
     node.expect(number != "0", f"{node.user} is root", "set lab_user_name to a user of its own")
     if node.variables["lab_user_sudo"] == "none":
         node.expect(
@@ -42,7 +42,7 @@ def is_unprivileged(node: Node) -> None:
 
 
 @ROLE.check
-def owns_its_home(node: Node) -> None:
-    home = node.output("account", "run role lab_user").split(":")[5]
+def owns_its_home(node: RoleHost) -> None:
+    home = node.output("account").split(":")[5]
     owner = node.output("home", f"make {home}, or run role lab_user").strip()
     node.expect(owner == node.user, f"{home} belongs to {owner}", f"`chown -R {node.user}: {home}`")

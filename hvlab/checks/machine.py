@@ -6,22 +6,28 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hvlab.base.errors import Problem
 from hvlab.checks import ssh
+from hvlab.checks.before import HostLimits, PreflightHost
+from hvlab.checks.node import limits
 from hvlab.checks.programs import source
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
+from hvlab.stack.resolver import catalogue
+from hvlab.stack.resolver.facts import HostFacts, supported_systems, system_of
 
 _NOW = "now"
 _RDMA = "rdma"
 _HOME = "home"
 _SIBLING = "sibling's memory"
 _YAMA = "ptrace scope"
-# Answers of one round trip come at different times.
-_APART_S = 60.0
 _SHARED = ("nfs", "nfs4", "ceph", "lustre", "gpfs", "beegfs", "cifs", "glusterfs", "fuse.glusterfs")
-_MEMLOCK_KIB = 1024 * 1024
 _REFUSED = {"1": "Operation not permitted", "38": "Function not implemented"}
 _NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+# What hosts show together, and the role that mends it.
+FAULTS = {"clock": "", "user-id-differs": "", "cma-denied": "", "memlock": "common"}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -44,7 +50,7 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     yield from _siblings(site, every)
     for name, (_, observed) in ssh.reached(every).items():
         limit = observed.get("memlock", "")
-        small = _NUMBER.fullmatch(limit) and int(limit) < _MEMLOCK_KIB
+        small = _NUMBER.fullmatch(limit) and int(limit) < limits.MEMLOCK_KIB
         if small and name in every and every[name].paths(_RDMA):
             adapters = ", ".join(path.rpartition("/")[2] for path in every[name].paths(_RDMA))
             yield HostFault(
@@ -60,7 +66,7 @@ def _clocks(every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
         return
     middle = sorted(clocks.values())[(len(clocks) - 1) // 2]
     for name, now in clocks.items():
-        if abs(now - middle) > _APART_S:
+        if abs(now - middle) > limits.CLOCK_OFFSET_S + limits.ANSWERS_APART_S:
             observed = (
                 f"its clock is {abs(now - middle)} s {'ahead of' if now > middle else 'behind'} other hosts'"
             )
@@ -92,3 +98,49 @@ def _siblings(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFaul
                 f"process_vm_readv by {site.user}: {_REFUSED[said]}; kernel.yama.ptrace_scope is {scope}"
             )
             yield HostFault("cma-denied", host.name, observed)
+
+
+def check_system(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Problem]:
+    """Yield hosts whose operating system or Python is not supported."""
+    for host in hosts:
+        name, version = host.facts.get("distribution", "?"), host.facts.get("distribution_version", "?")
+        major = host.facts.get("distribution_major_version", "?")
+        if limits.supported:
+            supported = bool({version, major} & set(limits.supported.get(name, [])))
+            known = "; ".join(f"{name} {', '.join(versions)}" for name, versions in limits.supported.items())
+        else:
+            supported = system_of(HostFacts(host.name, name, str(version)), catalogue.load()) is not None
+            known = supported_systems(catalogue.load())
+        if not supported:
+            yield Problem(host.name, f"{name} {version}: unsupported OS", f"use one of: {known}")
+        python = str(host.facts.get("python_version", "0"))
+        if _version(python) < _version(limits.python_min):
+            remedy = f"install {limits.python_min} or later and set ansible_python_interpreter for the host"
+            yield Problem(host.name, f"its Python is {python}", remedy)
+
+
+def _version(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+
+
+def check_clocks(hosts: list[PreflightHost], offset_max: float, *, received: float) -> Iterator[Problem]:
+    """Yield clocks that are off by more than `offset_max` seconds for certain.
+
+    A host's reading was taken at an unknown moment between the controller's `sent` and `received`.
+    """
+    timed = [n for n in hosts if None not in (n.own.get("sent"), n.own.get("now"))]
+    least = {n.name: n.own["now"] - received for n in timed}
+    most = {n.name: n.own["now"] - n.own["sent"] for n in timed}
+    remedy = "set the clock and keep it so: timedatectl set-ntp true"
+    off = False
+    for name, ahead in least.items():
+        seconds = max(ahead, -most[name])
+        if seconds > offset_max:
+            off = True
+            how = "ahead of" if ahead > 0 else "behind"
+            yield Problem(name, f"its clock is at least {seconds:.0f} s {how} the controller's", remedy)
+    if timed and not off:
+        first, last = max(least, key=least.__getitem__), min(most, key=most.__getitem__)
+        if least[first] - most[last] > offset_max:
+            observed = f"their clocks are at least {least[first] - most[last]:.0f} s apart"
+            yield Problem(f"{first}, {last}", observed, remedy)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer, Number
+from hvlab.base.errors import Problem
+from hvlab.checks.before import PreflightHost
 from hvlab.checks.programs import source
-from hvlab.checks.provisioned import Node, Question, Role, run
+from hvlab.checks.provisioned import Question, Role, RoleHost, run
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import TRIED, HostFault, Site
+from hvlab.lab.inventory_rules import valid_name
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.I)
 _MEETING = "meeting"
@@ -50,6 +53,16 @@ class Meeting(HostAnswer):
     names: dict[str, Resolved]
     met: dict[str, Attempt]
     listening: Listening
+
+
+# What hosts show together, and the role that mends it.
+FAULTS = {
+    "name-not-resolved": "common",
+    "name-wrong-address": "",
+    "gloo-loopback": "",
+    "hostname-invalid": "",
+    "hostname-twice": "",
+}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -139,7 +152,7 @@ print(json.dumps({name: addresses(name) for name in sys.argv[1:]}))
 """
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     return {"names": run(["python3", "-c", RESOLVE, *node.peers])}
 
 
@@ -147,7 +160,7 @@ COMMON = Role("common", asks)
 
 
 @COMMON.check
-def every_name_resolves_to_the_lab_address(node: Node) -> None:
+def every_name_resolves_to_the_lab_address(node: RoleHost) -> None:
     resolved = json.loads(node.output("names", "run role common, which writes /etc/hosts"))
     wrong = [
         f"{peer} resolves to {', '.join(resolved[peer]) or 'nothing'}, not {address}"
@@ -157,12 +170,12 @@ def every_name_resolves_to_the_lab_address(node: Node) -> None:
     node.expect(not wrong, "; ".join(wrong), "run role common, which writes /etc/hosts")
 
 
-def asks_of_itself(node: Node) -> dict[str, Question]:
+def asks_of_itself(node: RoleHost) -> dict[str, Question]:
     own = node.variables["inventory_hostname"]
     return {"hostname": run(["hostname"]), "own address": run(["getent", "ahostsv4", own])}
 
 
-def _unnamed(node: Node) -> str:
+def _unnamed(node: RoleHost) -> str:
     return "no other host asks for its name" if node.alone else ""
 
 
@@ -170,7 +183,7 @@ PREFLIGHT = Role("preflight", asks_of_itself, skip=_unnamed)
 
 
 @PREFLIGHT.check
-def host_name_matches_the_inventory(node: Node) -> None:
+def host_name_matches_the_inventory(node: RoleHost) -> None:
     name = node.output("hostname", "install the package hostname").strip()
     node.expect(
         node.name in (name, name.partition(".")[0]) or name == node.name.partition(".")[0],
@@ -180,10 +193,91 @@ def host_name_matches_the_inventory(node: Node) -> None:
 
 
 @PREFLIGHT.check
-def own_name_is_no_loopback(node: Node) -> None:
+def own_name_is_no_loopback(node: RoleHost) -> None:
     addresses = {line.split()[0] for line in node["own address"]["out"].splitlines()}
     node.expect(
         addresses and not any(address.startswith("127.") for address in addresses),
         f"its own name {node.name} resolves to {', '.join(sorted(addresses)) or 'nothing'}",
         "take the name out of the 127.* lines of /etc/hosts, then run role common",
     )
+
+
+# What Debian's installer and cloud-init give a host's own name.
+_OWN_NAME = "127.0.1.1"
+_RENAME = "give it a unique name of letters, digits and hyphens: hostnamectl set-hostname {}"
+
+
+def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
+    """Yield machines whose own name is not valid, or another machine's."""
+    names: dict[str, list[str]] = {}
+    for host in hosts:
+        names.setdefault(str(host.facts.get("hostname", "")).lower(), []).append(host.name)
+    for host in hosts:
+        name, short = str(host.facts.get("nodename", "")), str(host.facts.get("hostname", "")).lower()
+        others = [other for other in names[short] if other != host.name]
+        remedy = _RENAME.format(host.name)
+        if not valid_name(name) or short == "localhost":
+            yield Problem(host.name, f"its own host name is {name!r}", remedy)
+        elif short != name.split(".", maxsplit=1)[0].lower():
+            yield Problem(host.name, f"its own host name is {name!r}, and {short!r} for short", remedy)
+        # A name that is another host's in the inventory is for check_claims.
+        elif others and short not in {host.name.split(".")[0].lower(), *(other.lower() for other in others)}:
+            yield Problem(host.name, f"its own host name {name} is also that of {', '.join(others)}", remedy)
+
+
+def check_claims(hosts: list[PreflightHost], inventory: Mapping[str, str | None]) -> Iterator[Problem]:
+    """Yield hosts that go by the name or address of another one: they would get its certificate.
+
+    ``inventory`` has what the inventory calls each host, and where it says that the host is reached.
+    """
+    owners = {called.lower(): name for name, target in inventory.items() for called in (name, target or name)}
+    for host in hosts:
+        # Behind one address, ports tell hosts apart: that is the inventory's word.
+        for claim in sorted(host.claims - {host.address}):
+            owner = owners.get(claim.lower(), host.name)
+            if owner != host.name:
+                observed = f"it goes by {claim}, which is {owner}'s in the inventory"
+                yield Problem(host.name, observed, _RENAME.format(host.name))
+    places: dict[str, list[str]] = {}
+    for host in hosts:
+        if host.lab_address and host.lab_address != host.address:
+            places.setdefault(host.lab_address, []).append(host.name)
+    for address, names in places.items():
+        if len(names) > 1:
+            yield Problem(", ".join(names), f"they have one address: {address}", "give each its own address")
+
+
+def check_recorded(hosts: list[PreflightHost], names: Collection[str]) -> Iterator[Problem]:
+    """Yield hosts that recorded different addresses of a host that is left out here."""
+    for name in names:
+        recorders: dict[str, str] = {}
+        for host in hosts:
+            if name in host.recorded_hosts:
+                recorders.setdefault(str(host.recorded_hosts[name]["address"]), host.name)
+        if len(recorders) > 1:
+            differing = ", ".join(f"{address} ({recorder})" for address, recorder in recorders.items())
+            observed = f"earlier runs recorded different addresses of {name}: {differing}"
+            remedy = f"run for all hosts, or set ansible_host of {name} to its address in lab_network"
+            yield Problem(", ".join(recorders.values()), observed, remedy)
+
+
+def check_resolution(
+    hosts: list[PreflightHost], inventory: Mapping[str, Mapping[str, Any]], managed: bool
+) -> Iterator[tuple[Problem, bool]]:
+    """Yield names that resolve to an address other than the lab's, and whether the role common mends that.
+
+    Where names are ``managed``, it writes them on a host that is new, and drops what Debian's installer and
+    cloud-init write of a host's own name.
+    """
+    for host in hosts:
+        if host.alone:
+            continue
+        for peer, addresses in (json.loads(host.own.get("resolves") or "{}") or {}).items():
+            expected = inventory.get(peer, inventory.get(host.name, {})).get("address")
+            local = [a for a in addresses or [] if ipaddress.ip_address(a).is_loopback]
+            if addresses and expected and (local or expected not in addresses):
+                mends = managed and (not host.recorded or set(addresses) <= {_OWN_NAME, expected})
+                observed = f"{peer} resolves to {', '.join(addresses)}, not to {expected}"
+                remedy = "remove that line from /etc/hosts there, or correct its name server"
+                written = "nothing: the role common writes the lab's names in this run"
+                yield Problem(host.name, observed, written if mends else remedy), mends

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hvlab.base.errors import Problem
+from hvlab.checks.before import PreflightHost, inside
 from hvlab.checks.names import Attempt, Listening, meeting
-from hvlab.checks.provisioned import Node, Question, Role, run
+from hvlab.checks.provisioned import Question, Role, RoleHost, run
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 
 _MTU = "network mtu"
 # An attempt counts where the other host listened so long during it, as their clocks have it.
 _TOGETHER_S = 3.0
+
+
+# What hosts show together, and the role that mends it.
+FAULTS = {"interface-missing": "", "mtu-differs": "", "mtu-black-hole": "", "tcp-firewall": ""}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -72,7 +79,7 @@ def _listened(attempt: Attempt, listening: Listening) -> bool:
     return not listening.error and together >= _TOGETHER_S
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     return {"addresses": run(["ip", "-o", "-4", "addr", "show", "dev", node.variables["lab_interface"]])}
 
 
@@ -80,10 +87,39 @@ PREFLIGHT = Role("preflight", asks)
 
 
 @PREFLIGHT.check
-def lab_interface_has_an_address(node: Node) -> None:
+def lab_interface_has_an_address(node: RoleHost) -> None:
     interface = node.variables["lab_interface"]
     node.expect(
         "inet " in node["addresses"]["out"],
         f"interface {interface} has no IPv4 address: {node['addresses']['err'].strip()}",
         "set lab_interface to the interface the ranks talk over; `ip -br addr` lists them",
     )
+
+
+def check_interface(hosts: list[PreflightHost]) -> Iterator[Problem]:
+    """Yield hosts without the lab's interface, or where it does not carry the lab's network."""
+    shared = [{name for name in n.own.get("interfaces") or {} if n.on_network(name)} for n in hosts]
+    common = sorted(set.intersection(*shared)) if shared else []
+    choice = f"set lab_interface to {' or '.join(common)}, which all hosts have" if common else ""
+    for host in hosts:
+        network, interface = host.network, host.interface
+        links = host.own.get("interfaces")
+        if host.alone and ipaddress.ip_network(network).is_loopback:
+            continue
+        if links is None:
+            yield Problem(host.name, "its interfaces cannot be read", "install iproute2 on it")
+        elif interface not in links:
+            has = ", ".join(f"{name} ({', '.join(v['cidrs']) or 'no address'})" for name, v in links.items())
+            remedy = choice or f"set lab_interface to the one that carries {network}, the same on every host"
+            yield Problem(host.name, f"it has no interface {interface}, it has {has or 'none'}", remedy)
+        elif not links[interface]["up"]:
+            yield Problem(
+                host.name, f"{interface} is down", f"ip link set {interface} up, and check its cable"
+            )
+        elif not host.on_network(interface):
+            remedy = choice or f"give {interface} an address there, or change lab_network"
+            yield Problem(host.name, f"{interface} has no address in lab_network {network}", remedy)
+        elif inside(host.address, network) and host.address not in host.on_network(interface):
+            carried = ", ".join(host.on_network(interface))
+            observed = f"{interface} carries {carried}, the inventory says {host.address}"
+            yield Problem(host.name, observed, "correct ansible_host")

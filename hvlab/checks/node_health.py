@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hvlab.checks.provisioned import ROOT, Node, Question, Role, read, run
+from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, read, run
 from hvlab.checks.workloads import digests, expect_programs
 
 SOURCE = ROOT / "hvlab/checks"
@@ -12,7 +12,7 @@ PROGRAMS = digests(SOURCE.glob("node/*.py"))
 AGAIN = "run role node_health"
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     prefix = node.variables["node_health_prefix"]
     programs = [f"{prefix}/health/hvlab/checks/node/{name}" for name in PROGRAMS]
     return {
@@ -22,7 +22,7 @@ def asks(node: Node) -> dict[str, Question]:
     }
 
 
-def _not_wanted(node: Node) -> str:
+def _not_wanted(node: RoleHost) -> str:
     return "" if node.variables["node_health_enabled"] else "the inventory does not ask for it"
 
 
@@ -30,22 +30,20 @@ ROLE = Role("node_health", asks, skip=_not_wanted)
 
 
 @ROLE.check
-def programs_are_those_of_this_clone(node: Node, fact: object) -> None:
-    expect_programs(node, "health programs", PROGRAMS, AGAIN)
+def programs_are_those_of_this_clone(node: RoleHost, fact: object) -> None:
+    expect_programs(node, "health programs", PROGRAMS)
 
 
 @ROLE.check
-def machine_types_are_those_of_this_clone(node: Node, fact: object) -> None:
+def machine_types_are_those_of_this_clone(node: RoleHost, fact: object) -> None:
     text = next(iter(node["health types"].values()), "{}")
     names = sorted(json.loads(text).get("known", {}))
     known = sorted(path.stem for path in SOURCE.glob("machines/*.yml"))
-    node.expect(
-        names == known, f"it knows {', '.join(names) or 'no type'}; this clone {', '.join(known)}", AGAIN
-    )
+    node.expect(names == known, f"it knows {', '.join(names) or 'no type'}; this clone {', '.join(known)}")
 
 
 @ROLE.check
-def it_runs(node: Node, fact: object) -> None:
+def it_runs(node: RoleHost, fact: object) -> None:
     answer = node["health check"]
     node.expect(
         answer["rc"] in (0, 1) and answer["out"].startswith("["),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hvlab.checks.provisioned import Node, Question, Role, read, run
+from hvlab.checks.provisioned import Question, Role, RoleHost, read, run
 
 AGAIN = "run role nvidia_repository"
 APT, RPM = "/etc/apt/sources.list.d/nvidia-cuda.sources", "/etc/yum.repos.d/nvidia-cuda.repo"
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     return {
         "nvidia source": read(APT),
         "nvidia repo": read(RPM),
@@ -17,13 +17,13 @@ def asks(node: Node) -> dict[str, Question]:
     }
 
 
-def recorded(node: Node) -> dict[str, str]:
+def recorded(node: RoleHost) -> dict[str, str]:
     """What the role recorded; empty where the host has no such repository."""
     enabled = "gpu" in node.variables["group_names"] and node.variables["nvidia_repository_enabled"]
     return node.fact("nvidia_repository") if enabled else {}
 
 
-def source(node: Node) -> str:
+def source(node: RoleHost) -> str:
     """The text of the source's file."""
     return "".join([*node["nvidia source"].values(), *node["nvidia repo"].values()])
 
@@ -32,37 +32,35 @@ ROLE = Role("nvidia_repository", asks)
 
 
 @ROLE.check
-def the_source_is_the_recorded_one(node: Node) -> None:
+def the_source_is_the_recorded_one(node: RoleHost) -> None:
     fact = recorded(node)
     if not fact:
         return
     text = source(node)
-    node.expect(fact["url"] in text, f"the source is {text or 'missing'!r}, not {fact['url']}", AGAIN)
+    node.expect(fact["url"] in text, f"the source is {text or 'missing'!r}, not {fact['url']}")
     off = "Enabled: no" in text or "enabled=0" in text
-    node.expect(not off, "NVIDIA's repository is switched off", AGAIN)
+    node.expect(not off, "NVIDIA's repository is switched off")
 
 
 @ROLE.check
-def signatures_are_checked(node: Node) -> None:
+def signatures_are_checked(node: RoleHost) -> None:
     if not recorded(node):
         return
     text = source(node)
     checked = "Signed-By: /etc/apt/keyrings/" in text or "gpgcheck=1" in text.splitlines()
-    node.expect(
-        checked, "packages of NVIDIA's repository are installed without a check of their signatures", AGAIN
-    )
+    node.expect(checked, "packages of NVIDIA's repository are installed without a check of their signatures")
 
 
 @ROLE.check
-def the_package_manager_knows_it(node: Node) -> None:
+def the_package_manager_knows_it(node: RoleHost) -> None:
     fact = recorded(node)
     if not fact:
         return
     if node["nvidia source"]:
-        output = node.output("nvidia known", AGAIN)
+        output = node.output("nvidia known")
         node.expect(
             fact["url"] in output, f"apt does not know {fact['url']}", f"`apt-get update`, or {AGAIN}"
         )
     else:
-        output, short = node.output("nvidia rpm keys", AGAIN), fact["fingerprint"][-8:].lower()
-        node.expect(f"gpg-pubkey-{short}-" in output, f"rpm does not trust the key {short}", AGAIN)
+        output, short = node.output("nvidia rpm keys"), fact["fingerprint"][-8:].lower()
+        node.expect(f"gpg-pubkey-{short}-" in output, f"rpm does not trust the key {short}")

@@ -5,33 +5,31 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
-from hvlab.ansible.module_utils import hvlab_packed
-from hvlab.checks.provisioned import Node, Question, Role, run
+from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, run
 
-PROGRAM = Path(hvlab_packed.__file__).read_text(encoding="utf-8")
+PROGRAM = (ROOT / "hvlab/ansible/module_utils/hvlab_packed.py").read_text(encoding="utf-8")
 PACKS = "/opt/hvlab"
 SHOWN = 5
 QUICK_S, DEEP_S = 60, 900
 
 
-def question(node: Node, *words: str) -> Question:
+def question(node: RoleHost, *words: str) -> Question:
     """Ask what is wrong in packs."""
     argv = ["python3", "-c", PROGRAM, PACKS, *words, *(["--deep"] if node.deep else [])]
     return run(argv, timeout=DEEP_S if node.deep else QUICK_S)
 
 
-def shared(node: Node) -> str:
+def shared(node: RoleHost) -> str:
     """The folder of packs that this host shares with others; empty where it has its own."""
     return str(node.variables.get("lab_shared_packs") or "")
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     return {"packs": question(node, *(["--others-read", shared(node)] if shared(node) else []))}
 
 
-def left_to_others(node: Node) -> set[str]:
+def left_to_others(node: RoleHost) -> set[str]:
     """The packs that this host saw, and left to another host to read."""
     with contextlib.suppress(ValueError, AttributeError):
         wrong = json.loads(node.answers.get("packs", {}).get("out", "{}"))
@@ -39,7 +37,7 @@ def left_to_others(node: Node) -> set[str]:
     return set()
 
 
-def reads(node: Node, nodes: Mapping[str, Node]) -> list[str]:
+def reads(node: RoleHost, nodes: Mapping[str, RoleHost]) -> list[str]:
     """The shared packs that this host reads for all: it is the first that saw them."""
     firsts = {
         folder: next(other.name for other in nodes.values() if folder in left_to_others(other))
@@ -48,7 +46,7 @@ def reads(node: Node, nodes: Mapping[str, Node]) -> list[str]:
     return sorted(folder for folder, first in firsts.items() if first == node.name)
 
 
-def asks_after(node: Node, nodes: Mapping[str, Node]) -> dict[str, Question]:
+def asks_after(node: RoleHost, nodes: Mapping[str, RoleHost]) -> dict[str, Question]:
     folders = reads(node, nodes)
     if not folders or "shared packs" in node.answers:
         return {}
@@ -59,7 +57,7 @@ ROLE = Role("packs", asks, asks_after=asks_after)
 
 
 @ROLE.check
-def files_are_as_installed(node: Node, nodes: dict[str, Node]) -> None:
+def files_are_as_installed(node: RoleHost, nodes: dict[str, RoleHost]) -> None:
     wrong: dict[str, list[list[str]] | None] = {}
     for packs in ("packs", *(["shared packs"] if reads(node, nodes) else [])):
         wrong.update(json.loads(node.output(packs, f"look at the disk below {PACKS}, and run this again")))

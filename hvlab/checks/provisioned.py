@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ FACTS = "/etc/ansible/facts.d"
 TIMED_OUT = 124
 
 Question = dict[str, Any]
-Asks = Callable[["Node"], dict[str, Question]]
+Asks = Callable[["RoleHost"], dict[str, Question]]
 
 
 class WrongNodeError(AssertionError):
@@ -72,12 +72,12 @@ def is_local(connection: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class Node:
+class RoleHost:
     """One host: its ``variables`` in the inventory, and its ``answers``; testinfra reaches it as ``host``.
 
     ``peers`` are the other hosts and their addresses, from the next one in the inventory round to the last.
     ``mute``: a login there does not run the command that it is given, so a launcher would wait for it.
-    ``deep`` asks for checks that read every file.
+    ``deep`` asks for checks that read every file; ``role`` is the one whose checks run.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Node:
     silence: str = ""
     mute: bool = False
     deep: bool = False
+    role: str = ""
 
     def __getitem__(self, question: str) -> Any:
         return self.answers[question]
@@ -133,14 +134,14 @@ class Node:
         places = (f"/opt/hvlab/{pack}/", f"{shared}/{pack}-") if pack else ("/opt/hvlab/", f"{shared}/")
         return path.startswith(places)
 
-    def expect(self, condition: object, observed: str, remedy: str) -> None:
-        """Fail unless ``condition`` holds, naming the host, what was ``observed`` and a ``remedy``."""
+    def expect(self, condition: object, observed: str, remedy: str = "") -> None:
+        """Fail unless ``condition`` holds; without a ``remedy``, the role that is checked mends it."""
         __tracebackhide__ = True
         if not condition:
-            raise WrongNodeError(self.name, observed, remedy)
+            raise WrongNodeError(self.name, observed, remedy or f"run role {self.role}")
 
-    def output(self, question: str, remedy: str) -> str:
-        """Return the output of a command that has to succeed."""
+    def output(self, question: str, remedy: str = "") -> str:
+        """Return the output of a command that has to succeed; without a ``remedy`` as in ``expect``."""
         __tracebackhide__ = True
         answer = self.answers[question]
         if answer["rc"] != 0:
@@ -153,7 +154,7 @@ class Node:
         return str(answer["out"])
 
 
-def is_virtual(node: Node) -> bool:
+def is_virtual(node: RoleHost) -> bool:
     """Whether the host shares the cores of this machine with others."""
     return "virtual" in node.variables.get("group_names", [])
 
@@ -176,13 +177,14 @@ class RoleCheck:
         """Return its name, as ``hvlab verify`` prints it."""
         return self.judge.__name__.replace("_", " ") + (f"[{self.case}]" if self.case else "")
 
-    def run(self, node: Node, nodes: Mapping[str, Node]) -> str:
+    def run(self, node: RoleHost, nodes: Mapping[str, RoleHost]) -> str:
         """Judge a host and return what there is to say where it is right.
 
         Raises WrongNodeError where it is not, and NotApplicable where it is not asked for.
         """
         if reason := self.role.skip(node):
             raise NotApplicable(reason)
+        node = replace(node, role=self.role.name)
         given: dict[str, Any] = {"node": node, "nodes": nodes, "case": self.case}
         parameters = inspect.signature(self.judge).parameters
         if "fact" in parameters:
@@ -203,8 +205,8 @@ class Role:
         name: str,
         asks: Asks = lambda _: {},
         *,
-        asks_after: Callable[[Node, Mapping[str, Node]], dict[str, Question]] | None = None,
-        skip: Callable[[Node], str] = lambda _: "",
+        asks_after: Callable[[RoleHost, Mapping[str, RoleHost]], dict[str, Question]] | None = None,
+        skip: Callable[[RoleHost], str] = lambda _: "",
         without: str = "",
     ) -> None:
         self.name, self.asks, self.asks_after = name, asks, asks_after
@@ -227,14 +229,14 @@ class Role:
         return add
 
 
-def expect_request(node: Node, fact: Mapping[str, Any], role: str) -> None:
-    """Expect that a role was run for the version and the method that the inventory asks for."""
+def expect_request(node: RoleHost, fact: Mapping[str, Any]) -> None:
+    """Expect that the role was run for the version and the method that the inventory asks for."""
+    role = node.role
     requested, method = str(node.variables[f"{role}_version"]), node.variables[f"{role}_method"]
     node.expect(
         (fact.get("requested"), fact["method"]) == (requested, method),
         f"installed for {role}_version {fact.get('requested')} ({fact['method']}); "
         f"the inventory asks for {requested} ({method})",
-        f"run role {role}",
     )
 
 
@@ -245,9 +247,9 @@ HELD = {
 }
 
 
-def held(node: Node, remedy: str) -> str:
+def held(node: RoleHost) -> str:
     """Return what the host's package manager holds at its version; :data:`HELD` asks."""
-    return node.output("held by apt" if node["held by apt"]["rc"] == 0 else "held by dnf", remedy)
+    return node.output("held by apt" if node["held by apt"]["rc"] == 0 else "held by dnf")
 
 
 def unfound(ldd: str) -> list[str]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hvlab.base.errors import Problem
+from hvlab.checks.before import PreflightHost
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 
 _WHEELS = "nccl wheels"
 _GCC = "gcc"
 _SYSTEM = "system"
+
+
+# What hosts show together, and the role that mends it.
+FAULTS = {"nccl-mixed": "", "gcc-differs": ""}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -45,3 +52,28 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
         if len(set(versions.values())) > 1:
             listing = ", ".join(f"{name} {version}" for name, version in versions.items())
             yield from (HostFault("gcc-differs", name, f"gcc: {listing}") for name in versions)
+
+
+def check_gcc(hosts: list[PreflightHost]) -> Iterator[Problem]:
+    """Yield hosts whose compiler differs in its major version from that of the most hosts."""
+    majors = {host.name: host.own["gcc"].split(".")[0] for host in hosts if host.own.get("gcc")}
+    if len(set(majors.values())) > 1:
+        usual = Counter(majors.values()).most_common(1)[0][0]
+        for name, major in majors.items():
+            if major != usual:
+                remedy = f"install gcc {usual}; software is built once per version otherwise"
+                yield Problem(name, f"gcc {major}, the other hosts have {usual}", remedy)
+
+
+def check_pythons(hosts: Sequence[PreflightHost]) -> Iterator[Problem]:
+    """Yield hosts whose Python is of another minor release than that of the most hosts."""
+    minors = {host.name: ".".join(str(host.facts.get("python_version")).split(".")[:2]) for host in hosts}
+    if len(set(minors.values())) > 1:
+        usual = Counter(minors.values()).most_common(1)[0][0]
+        for name, minor in minors.items():
+            if minor != usual:
+                observed = f"its Python is {minor}, that of most hosts {usual}"
+                remedy = (
+                    f"install {usual} and set ansible_python_interpreter; `hvlab plan` says what fits both"
+                )
+                yield Problem(name, observed, remedy)

@@ -14,9 +14,9 @@ from hvlab.checks.node import probe
 from hvlab.checks.provisioned import (
     FACTS,
     TIMED_OUT,
-    Node,
     Question,
     Role,
+    RoleHost,
     WrongNodeError,
     is_virtual,
     logs_in,
@@ -32,18 +32,18 @@ _NOT_PROVISIONED = ("no versions are recorded on it", "run `hvlab provision` fir
 
 def nodes(
     hosts: Iterable[tuple[str, Any]], inventory: Inventory, roles: Sequence[Role], *, deep: bool
-) -> tuple[dict[str, Node], dict[tuple[str, str], Exception]]:
+) -> tuple[dict[str, RoleHost], dict[tuple[str, str], Exception]]:
     """Return the hosts with their answers, and why a role's questions could not be put to one of them.
 
     ``hosts`` are names, each with what testinfra reaches it by.
     """
     addresses = {name: str(inventory.variables(name).get("ansible_host", name)) for name in inventory.names()}
     names = list(addresses)
-    contacts: list[tuple[Node, dict[str, Question]]] = []
+    contacts: list[tuple[RoleHost, dict[str, Question]]] = []
     for name, host in hosts:
         place = names.index(name)
         peers = {peer: addresses[peer] for peer in names[place + 1 :] + names[:place]}
-        contacts.append((Node(name, host, inventory.variables(name), peers, deep=deep), {}))
+        contacts.append((RoleHost(name, host, inventory.variables(name), peers, deep=deep), {}))
     # Virtual hosts share the cores of this machine: what many of them do at once takes each of them longer.
     virtual = any(is_virtual(node) for node, _ in contacts)
     cores = os.cpu_count() or 1
@@ -70,8 +70,8 @@ def nodes(
 
 
 def _further(
-    every: Mapping[str, Node], roles: Sequence[Role], broken: Mapping[tuple[str, str], Exception]
-) -> Iterator[tuple[Node, dict[str, Question]]]:
+    every: Mapping[str, RoleHost], roles: Sequence[Role], broken: Mapping[tuple[str, str], Exception]
+) -> Iterator[tuple[RoleHost, dict[str, Question]]]:
     """Yield what is still to be asked, now that all hosts have answered what they were asked before."""
     for node in every.values():
         questions: dict[str, Question] = {}
@@ -82,7 +82,7 @@ def _further(
             yield node, questions
 
 
-def ask(node: Node, questions: dict[str, Question]) -> Node:
+def ask(node: RoleHost, questions: dict[str, Question]) -> RoleHost:
     """Ask one host everything, in one round trip, and return it with these and its earlier answers."""
     questions = {"facts": read(f"{FACTS}/*.fact"), **questions}
     python = node.variables.get("ansible_python_interpreter", "/usr/bin/python3")
@@ -100,7 +100,7 @@ def ask(node: Node, questions: dict[str, Question]) -> Node:
     return replace(node, answers={**node.answers, **answers}, silence=silence)
 
 
-def with_mute(nodes: Mapping[str, Node]) -> dict[str, Node]:
+def with_mute(nodes: Mapping[str, RoleHost]) -> dict[str, RoleHost]:
     """Mark each host where a login of another one ended well, or not in time, and did not run its command."""
     mute = {
         question.removeprefix("ssh ")
@@ -113,7 +113,9 @@ def with_mute(nodes: Mapping[str, Node]) -> dict[str, Node]:
     return {name: replace(node, mute=name in mute) for name, node in nodes.items()}
 
 
-def ask_all(nodes: Iterable[tuple[Node, dict[str, Question]]], *, at_once: int = AT_ONCE) -> dict[str, Node]:
+def ask_all(
+    nodes: Iterable[tuple[RoleHost, dict[str, Question]]], *, at_once: int = AT_ONCE
+) -> dict[str, RoleHost]:
     """Ask every host its own questions, so many hosts at the same time."""
     pairs = list(nodes)
     with ThreadPoolExecutor(max_workers=at_once) as pool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hvlab.checks.provisioned import FACTS, Node, NotApplicable, Question, Role, run, stat
+from hvlab.checks.provisioned import FACTS, NotApplicable, Question, Role, RoleHost, run, stat
 
 AGAIN = "run role slurm"
 # Asks slurmrestd over its socket, as its own user: the only one that it answers.
@@ -23,7 +23,7 @@ with socket.socket(socket.AF_UNIX) as connection:
 IDENTITY = "set lab_user_uid in group_vars/all to a UID that is free on all hosts, and run role lab_user"
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     nodes = f"--nodes={node.name}"
     return {
         "munge key": stat("/etc/munge/munge.key"),
@@ -33,7 +33,7 @@ def asks(node: Node) -> dict[str, Question]:
         },
         "munge -n": run(["munge", "-n"]),
         # It asks slurmctld, which takes the question only from who has the same key.
-        "sinfo": run(["sinfo", "--noheader", "--Node", nodes, "--format=%T|%R|%E"]),
+        "sinfo": run(["sinfo", "--noheader", "--RoleHost", nodes, "--format=%T|%R|%E"]),
         "scontrol show config": run(["scontrol", "show", "config"]),
         "id of the lab user": run(["id", "-u", node.user]),
         **_accounting(node),
@@ -41,7 +41,7 @@ def asks(node: Node) -> dict[str, Question]:
     }
 
 
-def _accounting(node: Node) -> dict[str, Question]:
+def _accounting(node: RoleHost) -> dict[str, Question]:
     if not _here(node, "slurm_accounting_enabled"):
         return {}
     words = ["--noheader", "--parsable2", "show", "associations", "format=Cluster,Account,User"]
@@ -53,7 +53,7 @@ def _accounting(node: Node) -> dict[str, Question]:
     }
 
 
-def _rest(node: Node) -> dict[str, Question]:
+def _rest(node: RoleHost) -> dict[str, Question]:
     if not _here(node, "slurm_rest_enabled"):
         return {}
     return {
@@ -63,7 +63,7 @@ def _rest(node: Node) -> dict[str, Question]:
     }
 
 
-def _here(node: Node, option: str) -> bool:
+def _here(node: RoleHost, option: str) -> bool:
     return bool(node.variables[option]) and node.name == node.variables["slurm_controller"]
 
 
@@ -73,7 +73,7 @@ def _meeting(fact: Mapping[str, Any]) -> str:
     return f"see that slurmctld runs on {fact['controller']}, and that {same}; {AGAIN}"
 
 
-def _not_wanted(node: Node) -> str:
+def _not_wanted(node: RoleHost) -> str:
     wanted = node.variables["slurm_enabled"] and node.name in node.variables["slurm_hosts"]
     return "" if wanted else "the inventory does not ask for it"
 
@@ -82,7 +82,7 @@ ROLE = Role("slurm", asks, skip=_not_wanted)
 
 
 @ROLE.check
-def daemons_run(node: Node, fact: Mapping[str, Any]) -> None:
+def daemons_run(node: RoleHost, fact: Mapping[str, Any]) -> None:
     asked = {
         "slurmctld": node.name == fact["controller"],
         "slurmdbd": _here(node, "slurm_accounting_enabled"),
@@ -99,18 +99,17 @@ def daemons_run(node: Node, fact: Mapping[str, Any]) -> None:
 
 
 @ROLE.check
-def munge_has_a_key_that_only_it_can_read(node: Node, fact: Mapping[str, Any]) -> None:
+def munge_has_a_key_that_only_it_can_read(node: RoleHost, fact: Mapping[str, Any]) -> None:
     node.output("munge -n", "see `journalctl -u munge` there")
     for path, found in node["munge key"].items():
         node.expect(
             (found["mode"], found["owner"]) == ("0400", "munge"),
             f"{path} is {found['owner']}'s, mode {found['mode']}",
-            AGAIN,
         )
 
 
 @ROLE.check
-def slurmctld_has_the_node(node: Node, fact: Mapping[str, Any]) -> None:
+def slurmctld_has_the_node(node: RoleHost, fact: Mapping[str, Any]) -> None:
     remedy = _meeting(fact)
     lines = node.output("sinfo", remedy).splitlines()
     partitions = {line.split("|")[1] for line in lines}
@@ -127,7 +126,7 @@ def slurmctld_has_the_node(node: Node, fact: Mapping[str, Any]) -> None:
 
 
 @ROLE.check
-def its_configuration_is_slurmctlds(node: Node, fact: Mapping[str, Any]) -> None:
+def its_configuration_is_slurmctlds(node: RoleHost, fact: Mapping[str, Any]) -> None:
     config = node.output("scontrol show config", _meeting(fact))
     found = re.search(r"^HASH_VAL\s*=\s*(.*)$", config, re.MULTILINE)
     node.expect(
@@ -138,7 +137,7 @@ def its_configuration_is_slurmctlds(node: Node, fact: Mapping[str, Any]) -> None
 
 
 @ROLE.check
-def the_lab_user_has_the_uid_that_all_hosts_had(node: Node, fact: Mapping[str, Any]) -> None:
+def the_lab_user_has_the_uid_that_all_hosts_had(node: RoleHost, fact: Mapping[str, Any]) -> None:
     found = node.output("id of the lab user", "run role lab_user").strip()
     node.expect(
         found == fact["uid"],
@@ -149,7 +148,7 @@ def the_lab_user_has_the_uid_that_all_hosts_had(node: Node, fact: Mapping[str, A
 
 @ROLE.check
 def accounting_knows_the_lab_and_nobody_else_reaches_its_database(
-    node: Node, fact: Mapping[str, Any]
+    node: RoleHost, fact: Mapping[str, Any]
 ) -> None:
     if not _here(node, "slurm_accounting_enabled"):
         raise NotApplicable("the inventory does not ask for it")
@@ -159,15 +158,13 @@ def accounting_knows_the_lab_and_nobody_else_reaches_its_database(
     node.expect(
         row in node.output("sacctmgr", remedy).splitlines(),
         f"slurmdbd has no user {user} of account {user} of cluster {cluster}",
-        AGAIN,
     )
     for path, found in node["slurmdbd.conf"].items():
         node.expect(
             (found["mode"], found["owner"]) == ("0600", "slurm"),
             f"{path} is {found['owner']}'s, mode {found['mode']}",
-            AGAIN,
         )
-    listeners = [line.split()[3] for line in node.output("listeners", AGAIN).splitlines()]
+    listeners = [line.split()[3] for line in node.output("listeners").splitlines()]
     outside = [address for address in listeners if not address.startswith(("127.", "[::1]"))]
     node.expect(
         not outside, f"its database listens at {', '.join(outside)}", f"{AGAIN}, then restart mariadb"
@@ -175,12 +172,12 @@ def accounting_knows_the_lab_and_nobody_else_reaches_its_database(
 
 
 @ROLE.check
-def slurmrestd_answers_its_own_user(node: Node, fact: Mapping[str, Any]) -> None:
+def slurmrestd_answers_its_own_user(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if not _here(node, "slurm_rest_enabled"):
         raise NotApplicable("the inventory does not ask for it")
     remedy = f"see `journalctl -u slurmrestd` there, and {AGAIN}"
     user = node.output("slurmrestd's user", remedy).strip()
-    node.expect(user == "slurmrestd", f"slurmrestd runs as {user}", AGAIN)
+    node.expect(user == "slurmrestd", f"slurmrestd runs as {user}")
     answer = node.output("slurmrestd ping", remedy)
     node.expect(
         answer.startswith("HTTP/1.1 200") and '"pings"' in answer,

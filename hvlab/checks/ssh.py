@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer
+from hvlab.base.errors import Problem
+from hvlab.checks.before import PreflightHost
 from hvlab.checks.programs import source
-from hvlab.checks.provisioned import Node, Question, Role, is_virtual, logs_in, run, stat
+from hvlab.checks.provisioned import Question, Role, RoleHost, is_virtual, logs_in, run, stat
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import TRIED, HostFault, Site
 from hvlab.doctor import reading
+from hvlab.lab.inventory import Host
+from hvlab.remote.known_hosts import entry_name, known_hosts_files, unknown_keys
+from hvlab.remote.ssh_keys import fingerprint
+from hvlab.remote.trust import Trust
 
 _LOGINS = "logins"
 _USER = "user"
@@ -32,6 +39,18 @@ class PeerLogin(HostAnswer):
     rc: int
     out: str
     err: str
+
+
+# What hosts show together, and the role that mends it.
+FAULTS = {
+    "user-missing": "lab_user",
+    "silent-login": "",
+    "horovodrun-ssh": "",
+    "host-key": "ssh_trust",
+    "host-key-changed": "ssh_trust",
+    "ssh-denied": "ssh_trust",
+    "ssh-key-modes": "ssh_trust",
+}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -120,7 +139,7 @@ def by_address(tried: Mapping[str, str]) -> dict[str, str]:
     return dict(list(tried.items())[:1])
 
 
-def asks(node: Node) -> dict[str, Question]:
+def asks(node: RoleHost) -> dict[str, Question]:
     tried = targets(node.peers, virtual=is_virtual(node))
     questions = {
         f"ssh {target}": run(["ssh", *STRICT, target, "id", "-un"], user=node.user, queue="ssh")
@@ -134,7 +153,7 @@ def asks(node: Node) -> dict[str, Question]:
     return questions
 
 
-def _alone(node: Node) -> str:
+def _alone(node: RoleHost) -> str:
     """A lab that is this machine alone has nobody to trust, and the role leaves it out."""
     return "it is reached without ssh, and there is no other host" if node.alone else ""
 
@@ -143,7 +162,7 @@ ROLE = Role("ssh_trust", asks, skip=_alone)
 
 
 @ROLE.check_each("name", "address")
-def reaches_other_hosts(node: Node, case: str) -> str:
+def reaches_other_hosts(node: RoleHost, case: str) -> str:
     tried, unreachable = targets(node.peers, virtual=is_virtual(node)), []
     if case == "address":
         tried = by_address(tried)
@@ -166,7 +185,7 @@ def reaches_other_hosts(node: Node, case: str) -> str:
 
 
 @ROLE.check
-def checks_host_keys(node: Node) -> None:
+def checks_host_keys(node: RoleHost) -> None:
     output = node.output("ssh config", "correct the ssh configuration, then run role ssh_trust")
     config = dict(line.partition(" ")[::2] for line in output.splitlines())
     strict = config.get("stricthostkeychecking", "")
@@ -176,15 +195,13 @@ def checks_host_keys(node: Node) -> None:
         "look for it in ~/.ssh/config and /etc/ssh/ssh_config.d, then run role ssh_trust",
     )
     known = config.get("userknownhostsfile", "")
-    node.expect(
-        "/dev/null" not in known, f"ssh of {node.user} does not keep host keys: {known}", "run role ssh_trust"
-    )
+    node.expect("/dev/null" not in known, f"ssh of {node.user} does not keep host keys: {known}")
 
 
 @ROLE.check
-def private_files_are_private(node: Node) -> None:
+def private_files_are_private(node: RoleHost) -> None:
     wrong = []
-    for line in node.output("ssh files", "run role ssh_trust").splitlines():
+    for line in node.output("ssh files").splitlines():
         path, owner, mode = line.rsplit(" ", 2)
         private = path == ".ssh" or not path.endswith((".pub", "/known_hosts", "/config"))
         if owner != node.user or int(mode, 8) & (0o077 if private else 0o022):
@@ -198,8 +215,8 @@ def private_files_are_private(node: Node) -> None:
 
 
 @ROLE.check
-def certificate_of_the_host_lasts(node: Node) -> None:
-    output = node.output("host certificate", "run role ssh_trust")
+def certificate_of_the_host_lasts(node: RoleHost) -> None:
+    output = node.output("host certificate")
     match = re.search(r"Valid: from \S+ to (\S+)", output)
     ends = datetime.fromisoformat(match[1]).replace(tzinfo=UTC) if match else None
     state = f"ends at {ends:%Y-%m-%d %H:%M} UTC" if ends else "cannot be read"
@@ -211,7 +228,7 @@ def certificate_of_the_host_lasts(node: Node) -> None:
 
 
 @ROLE.check
-def sshd_trusts_the_authority(node: Node) -> None:
+def sshd_trusts_the_authority(node: RoleHost) -> None:
     output = node.output("sshd config", "`sshd -t` shows what is wrong with sshd's configuration")
     config = dict(line.partition(" ")[::2] for line in output.splitlines())
     for option in ("trustedusercakeys", "hostcertificate"):
@@ -219,4 +236,51 @@ def sshd_trusts_the_authority(node: Node) -> None:
             config.get(option, "none") != "none",
             f"sshd has no {option}",
             "run role ssh_trust; /etc/ssh/sshd_config has to include /etc/ssh/sshd_config.d/*.conf",
+        )
+
+
+def check_owner(hosts: list[PreflightHost], trust: Trust) -> Iterator[Problem]:
+    """Yield hosts that were provisioned with other keys than the lab's: somebody else's, or lost ones."""
+    for host in hosts:
+        if host.alone or host.authority is None or host.authority in trust.authorities:
+            continue
+        yield Problem(
+            host.name,
+            f"it was provisioned with other keys: it trusts {host.authority}; lab {trust.lab} of "
+            f"{trust.folder} has {trust.authority or 'no keys yet'}",
+            "use those keys: set HVLAB_DATA to their folder, or put it back from a backup; if they are lost, "
+            f"or their owner gives the host up: `hvlab keys init --take-over {host.authority}`",
+        )
+
+
+def check_host_key(hosts: list[PreflightHost]) -> Iterator[Problem]:
+    """Yield hosts without the key that the lab's trust rests on."""
+    for host in hosts:
+        if not host.alone and not host.own.get("ssh_host_key"):
+            yield Problem(host.name, "sshd has no Ed25519 host key", "ssh-keygen -A, then restart sshd")
+
+
+def check_shared_keys(hosts: list[PreflightHost]) -> Iterator[Problem]:
+    """Yield hosts that have one key together; `hvlab init` compares those that it was shown."""
+    holders: dict[str, list[str]] = {}
+    for host in hosts:
+        if key := host.own.get("ssh_host_key"):
+            holders.setdefault(key, []).append(host.name)
+    for names in holders.values():
+        if len(names) > 1:
+            remedy = "make new ones on all but one: rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd"
+            yield Problem(", ".join(names), "they have the same ssh host key", remedy)
+
+
+def check_possession(stated: Iterable[tuple[Host, str]]) -> Iterator[Problem]:
+    """Yield hosts that state a host key other than ssh knows them by: nothing shows that it is theirs."""
+    for host, key, known in unknown_keys(stated):
+        files = known_hosts_files(host)
+        forget = shlex.join(["ssh-keygen", "-R", entry_name(host), "-f", str(files[0])])
+        yield Problem(
+            host.name,
+            f"it states the host key {fingerprint(key)}, but ssh knows it by {', '.join(known)} "
+            f"({', '.join(map(str, files))})",
+            f"if you gave it a new key, restart its sshd, `{forget}`, and run this again, which says how to "
+            "record it; else the host may be taken over",
         )

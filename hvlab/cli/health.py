@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -13,14 +13,16 @@ from rich.console import Console
 
 from hvlab.base import files
 from hvlab.base.errors import some, unknown
-from hvlab.checks import expected, judge, learn
+from hvlab.checks import expected, judge, learn, registry
 from hvlab.checks.ask import ask
 from hvlab.checks.judge import HealthCheck
 from hvlab.checks.node import subjects
 from hvlab.cli import candidates, checks, options
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
+from hvlab.results.tables import render
 
+_LISTED = ("id", "stage", "subject", "severity", "role")
 _COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
 
 
@@ -47,6 +49,7 @@ _COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
     help="Level of DCGM's diagnostics, else 1; needs idle GPUs. 2 takes minutes, 3 half an hour.",
 )
 @click.option("--force", is_flag=True, help="With --learn: replace the file of the type.")
+@click.option("--list", "listed", is_flag=True, help="List every check of every verb, and its stage.")
 def command(
     *,
     inventory: Path,
@@ -57,17 +60,22 @@ def command(
     bandwidth: bool,
     diagnostics: int | None,
     force: bool,
+    listed: bool,
 ) -> None:
     """\b
     hvlab health
     hvlab health --bandwidth                    # GPUs, a minute
     hvlab health --learn n1                     # take n1 as the model
+    hvlab health --list                         # every check there is
 
     Find out whether every host is fit for work.
 
     A hard fault is one with which work would fail or be wrong; a soft one makes it slow or doubtful.
     Nothing is changed on the hosts. The exit code is 1 if a host has hard faults, 3 if one is unreachable.
     """
+    if listed:
+        click.echo(render([asdict(check) for check in registry.every()], _LISTED, output_format))
+        return
     lab = inventories.load(inventory, limit=limit)
     requested = [f"diagnostics {diagnostics}"] if diagnostics else []
     chosen = subjects.chosen([*requested, *(["bandwidth"] if bandwidth else [])])

@@ -218,7 +218,7 @@ def _confirm(target: Path) -> None:
 
 def _log_in(hosts: Sequence[Host]) -> tuple[list[FirstLogin], list[tuple[Host, Problem]]]:
     """Return the logins of those hosts that can be used, and why the others cannot."""
-    from hvlab.stack.provision.first_check import without_python  # noqa: PLC0415 - it loads slowly
+    from hvlab.checks.preflight import without_python  # noqa: PLC0415 - it loads slowly
 
     if hosts:
         _say(f"logging in to {_number(hosts)}")
@@ -258,9 +258,9 @@ def _gather(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[tupl
 
 
 def _problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    from hvlab.stack.provision import first_check  # noqa: PLC0415 - it loads slowly
+    from hvlab.checks import preflight  # noqa: PLC0415 - it loads slowly
 
-    return first_check.problems(logins, facts)
+    return preflight.problems(logins, facts)
 
 
 def _lab(

@@ -26,6 +26,8 @@ LEVELS = [
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 # Words of other tools' files, or of Horovod's, that happen to be a backend's name.
 SPELL_BACKENDS = {
+    "checks/horovod.py": "what Horovod says that it was built with",
+    "checks/horovod_ranks.py": "the same, and the launcher of each",
     "doctor/knowledge/__init__.py": "families of failures",
     "lab/variants.py": "the default variant of the role horovod, and what starts its ranks",
     "results/formats/records.py": "which backend a tool measures",

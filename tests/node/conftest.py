@@ -15,12 +15,12 @@ import pytest
 import testinfra
 
 from hvlab.checks import round_trips
-from hvlab.checks.provisioned import ROOT, Node, UnreachableHostError, WrongNodeError
+from hvlab.checks.provisioned import ROOT, RoleHost, UnreachableHostError, WrongNodeError
 from hvlab.checks.registry import after_roles
 from hvlab.checks.variables import Inventory
 
 INVENTORY = pytest.StashKey[Inventory]()
-Asked = tuple[dict[str, Node], dict[tuple[str, str], Exception]]
+Asked = tuple[dict[str, RoleHost], dict[tuple[str, str], Exception]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from hvlab.checks import gpu as checks
-from hvlab.checks.provisioned import Node, WrongNodeError
+from hvlab.checks.provisioned import RoleHost, WrongNodeError
 
 FACT = {"method": "repo", "version": "580.95.05", "kernel": "6.1.0-9-amd64"}
 MODULES = """\
@@ -19,7 +19,7 @@ def node(*kernels, modules=MODULES):
         "kernels": {f"/boot/vmlinuz-{kernel}": {} for kernel in kernels},
         "modules": {"rc": 0, "out": modules, "err": ""},
     }
-    return Node("n1", None, {}, answers=answers)
+    return RoleHost("n1", None, {}, answers=answers)
 
 
 @pytest.mark.parametrize(

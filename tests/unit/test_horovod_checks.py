@@ -8,7 +8,7 @@ import pytest
 
 from hvlab.checks import horovod as checks
 from hvlab.checks import horovod_ranks as ranks
-from hvlab.checks.provisioned import Node, WrongNodeError
+from hvlab.checks.provisioned import RoleHost, WrongNodeError
 from hvlab.checks.round_trips import with_mute
 
 VARIABLES = {
@@ -44,7 +44,7 @@ def test_two_ranks_are_started_as_a_benchmark_is(backend: str, program: str) -> 
 )
 def test_a_machine_alone_needs_no_name(connection: str, peers: dict[str, str], hosts: str) -> None:
     variables = VARIABLES | {"lab_user_name": "hvlab", "ansible_connection": connection}
-    node = Node("n1", SimpleNamespace(), variables, peers=peers)
+    node = RoleHost("n1", SimpleNamespace(), variables, peers=peers)
     assert hosts in ranks.allreduce(node, "cpu", "mpi", hosts=("n1",), slots=2)["run"]
 
 
@@ -69,7 +69,7 @@ def hosts_of(number, *, virtual=True, backends=("mpi",)):
         "/etc/ansible/facts.d/hvlab_horovod.fact": json.dumps({"variants": {"cpu": {"operations": []}}}),
     }
     return {
-        name: Node(name, None, variables, dict.fromkeys(set(names) - {name}, ""), {"facts": facts})
+        name: RoleHost(name, None, variables, dict.fromkeys(set(names) - {name}, ""), {"facts": facts})
         for name in names
     }
 
@@ -168,7 +168,7 @@ def test_a_plane_that_was_not_built_is_named():
 
 def test_a_host_that_falls_silent_is_left_out_of_the_launches():
     nodes = hosts_of(4)
-    nodes["n00"] = Node("n00", None, nodes["n00"].variables, {}, {}, "no answer")
+    nodes["n00"] = RoleHost("n00", None, nodes["n00"].variables, {}, {}, "no answer")
     rounds = answered(
         {name: node for name, node in nodes.items() if name != "n00"},
         lambda name, question: printed(("n01", "n02", "n03"), 1),

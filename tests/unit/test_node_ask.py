@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from hvlab.checks import round_trips as lab
-from hvlab.checks.provisioned import Node, run
+from hvlab.checks.provisioned import RoleHost, run
 
 
-def node(stdout: str) -> Node:
+def node(stdout: str) -> RoleHost:
     host = SimpleNamespace(run=lambda *_: SimpleNamespace(rc=0, stdout=stdout, stderr=""))
-    return Node("n1", host, {})
+    return RoleHost("n1", host, {})
 
 
 def test_a_question_that_is_left_out_is_answered_for_good():

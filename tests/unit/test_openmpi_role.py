@@ -8,7 +8,7 @@ import yaml
 from ansible.module_utils import hvlab_packed
 
 from hvlab.checks import openmpi as checks
-from hvlab.checks.provisioned import Node, WrongNodeError
+from hvlab.checks.provisioned import RoleHost, WrongNodeError
 from tests.contract.tree import ROOT
 from tests.unit.plays import play, program
 
@@ -89,9 +89,9 @@ def test_parameters_that_would_not_be_read_are_refused(tmp_path: Path) -> None:
         assert len(refused) > 1
 
 
-def _node(text: str, info: str, parameters: dict[str, object]) -> Node:
+def _node(text: str, info: str, parameters: dict[str, object]) -> RoleHost:
     answers = {"openmpi parameters": {FILE: text}, "ompi_info": {"rc": 0, "out": info, "err": ""}}
-    return Node(
+    return RoleHost(
         "n1", None, {"openmpi_parameters": parameters, "openmpi_prefix": "/opt/hvlab/openmpi"}, {}, answers
     )
 

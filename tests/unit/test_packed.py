@@ -13,7 +13,7 @@ import pytest
 from ansible.module_utils import hvlab_packed
 
 from hvlab.checks import packs
-from hvlab.checks.provisioned import Node, WrongNodeError
+from hvlab.checks.provisioned import RoleHost, WrongNodeError
 
 
 @pytest.fixture
@@ -214,9 +214,9 @@ def test_each_shared_pack_is_read_by_the_first_host_that_links_to_it() -> None:
 def test_what_a_build_left_can_be_removed_where_nothing_asks_for_it_any_more() -> None:
     folder = "/opt/hvlab/horovod/mpi"
     answer = {folder: [[f"{folder}/{hvlab_packed.MARKER}", "is of a build that has not ended"]]}
-    node = Node(
+    node = RoleHost(
         "n1", SimpleNamespace(), {}, answers={"packs": {"rc": 0, "out": json.dumps(answer), "err": ""}}
     )
     with pytest.raises(WrongNodeError) as wrong:
-        packs.test_files_are_as_installed(node, {"n1": node})
+        packs.files_are_as_installed(node, {"n1": node})
     assert f"`rm -r {folder}` there" in wrong.value.remedy

@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 from hvlab.ansible.action import hvlab_preflight as action
 from hvlab.base.answers import mismatch
 from hvlab.base.errors import report
+from hvlab.checks import preflight
+from hvlab.checks.before import HostLimits, PreflightHost, lab_hosts
+from hvlab.checks.folders import check_tmp
+from hvlab.checks.machine import check_system
+from hvlab.checks.preflight import check, missing
+from hvlab.checks.ssh import check_owner
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host
 from hvlab.remote import known_hosts, rotation, ssh_keys, trust
-from hvlab.stack.provision import preflight
-from hvlab.stack.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
 from tests.unit.fuzzing import QUICK
 from tests.unit.test_answers import VALUES, _replaced
 
@@ -138,7 +142,7 @@ def test_a_host_with_the_software_needs_less_room():
 )
 def test_supported_systems_are_those_of_the_catalogue(distribution, version, supported):
     node = with_facts(make(1), distribution=distribution, distribution_version=version)
-    problems = [problem.observed for problem in preflight.check_system([node], HostLimits())]
+    problems = [problem.observed for problem in check_system([node], HostLimits())]
     assert (f"{distribution} {version}: unsupported OS" not in problems) is supported
 
 
@@ -216,7 +220,7 @@ def test_ranks_use_the_address_of_the_labs_network():
 
 def test_one_report_names_what_hosts_share_once():
     wrong = missing(["n1", "n2", "n3", "n4"], ["n3", "n4"])
-    wrong += preflight.check_tmp([make(3, tmp=None), make(4, tmp=None)])
+    wrong += check_tmp([make(3, tmp=None), make(4, tmp=None)])
     lines = report(wrong).splitlines()
     assert [line.split(":")[0] for line in lines] == ["n1, n2", "  what to do", "n3, n4", "  what to do"]
     assert "--limit 'all:!n1:!n2'" in lines[1]
@@ -325,21 +329,21 @@ def lab(tmp_path, monkeypatch):
 def test_a_host_that_somebody_else_provisioned_is_refused(lab):
     """A second folder of keys took the lab over, without a word."""
     nodes = [make(1), owned(2, OTHER), owned(3, lab.authority)]
-    (problem,) = preflight.check_owner(nodes, lab)
+    (problem,) = check_owner(nodes, lab)
     assert problem.host == "n2"
     assert {OTHER, lab.authority, str(lab.folder)} <= set(re.split(r"[ ;]", problem.observed))
     assert f"`hvlab keys init --take-over {OTHER}`" in problem.remedy
     trust.take_over(lab, OTHER)
-    assert list(preflight.check_owner(nodes, lab)) == []
+    assert list(check_owner(nodes, lab)) == []
 
 
 def test_whoever_lost_the_keys_is_told_what_to_do(lab):
     node = owned(1, lab.authority)
     shutil.rmtree(lab.folder)
-    (problem,) = preflight.check_owner([node], lab)
+    (problem,) = check_owner([node], lab)
     assert problem.observed.endswith("has no keys yet")
     assert "put it back from a backup; if they are lost" in problem.remedy
-    assert list(preflight.check_owner([replace(node, alone=True)], lab)) == []
+    assert list(check_owner([replace(node, alone=True)], lab)) == []
 
 
 def test_a_host_that_missed_a_rotation_is_still_the_labs(lab):
@@ -350,7 +354,7 @@ def test_a_host_that_missed_a_rotation_is_still_the_labs(lab):
     rotation.retire(lab)
     rotation.finish(lab)
     assert lab.authority != node.authority
-    assert list(preflight.check_owner([node, owned(2, lab.authority)], lab)) == []
+    assert list(check_owner([node, owned(2, lab.authority)], lab)) == []
 
 
 MALFORMED = {

@@ -11,7 +11,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from hvlab.checks import slurm as checks
-from hvlab.checks.provisioned import Node, WrongNodeError
+from hvlab.checks.provisioned import RoleHost, WrongNodeError
 from hvlab.stack.provision.slurm.accounts import registrations
 from hvlab.stack.provision.slurm.checks import check_absent, lost_hardware
 from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem
@@ -508,14 +508,14 @@ def test_a_node_that_does_not_answer_is_not_up(state):
 @pytest.mark.parametrize("state", WORKING)
 def test_verify_takes_a_node_that_works_as_it_is(state):
     answers = {"sinfo": {"rc": 0, "out": f"{state}|hvlab|none\n", "err": ""}}
-    node = Node("n1", None, {}, answers=answers)
+    node = RoleHost("n1", None, {}, answers=answers)
     checks.slurmctld_has_the_node(node, {"partitions": ["hvlab"], "controller": "n1"})
 
 
 @pytest.mark.parametrize("state", ["idle*", "drained", "mixed$", "down"])
 def test_verify_names_the_state_of_a_node_that_takes_no_jobs(state):
     answers = {"sinfo": {"rc": 0, "out": f"{state}|hvlab|a fan\n", "err": ""}}
-    node = Node("n1", None, {}, answers=answers)
+    node = RoleHost("n1", None, {}, answers=answers)
     with pytest.raises(WrongNodeError, match="Slurm says it is"):
         checks.slurmctld_has_the_node(node, {"partitions": ["hvlab"], "controller": "n1"})
 

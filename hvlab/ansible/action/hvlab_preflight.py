@@ -12,20 +12,13 @@ from hvlab.ansible.modules.hvlab_preflight import DOCUMENTATION
 from hvlab.base.answers import mismatch
 from hvlab.base.errors import Problem, report
 from hvlab.base.paths import trust_dir
+from hvlab.checks.before import HostLimits, PreflightHost, address_of, lab_hosts
+from hvlab.checks.preflight import check, missing
+from hvlab.checks.ssh import check_owner, check_possession
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host
 from hvlab.remote.trust import Trust
 from hvlab.stack.provision.arguments import arguments
-from hvlab.stack.provision.preflight import (
-    HostLimits,
-    PreflightHost,
-    address_of,
-    check,
-    check_owner,
-    check_possession,
-    lab_hosts,
-    missing,
-)
 
 _REMEDY = (
     "look at its Python and at /etc/ansible/facts.d there; a host that sends other facts may be taken over"

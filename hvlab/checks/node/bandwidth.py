@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvlab.checks.node.answers import not_installed, number, too_long
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
+from hvlab.checks.node.limits import BANDWIDTH
 
 _PROGRAM = (pkgutil.get_data(__package__ or "", "on_all_gpus.py") or b"").decode()
 # DCGM 4.4 and later brings nvbandwidth along.
@@ -34,12 +35,18 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
         "alone": True,
     },
 }
+CHECKS = {
+    "bandwidth nccl allreduce": "hard",
+    "bandwidth nvbandwidth": "hard",
+    "bandwidth host to device": "soft",
+    "bandwidth device to host": "soft",
+    "bandwidth device to device": "soft",
+}
 LEARNED = (
     "nccl_allreduce_busbw_gbyte_s",
     *(f"nvbandwidth_{copy.replace(' ', '_')}_gbyte_s" for copy in _COPIES),
 )
-# A machine type expects this share of what a good host reached.
-MARGIN = dict.fromkeys(LEARNED, 0.95)
+MARGIN = dict.fromkeys(LEARNED, BANDWIDTH)
 
 _FREE = "see that no other process uses the GPUs (`nvidia-smi`), then measure again"
 _SLOW = f"{_FREE}; then compare clocks, PCIe width and NVLinks with a good host: `hvlab health` lists them"

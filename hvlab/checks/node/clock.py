@@ -1,9 +1,4 @@
-"""The clock: whether something keeps it right, and how far it is off.
-
-What breaks with it: torchrun ends when the workers' clocks are 5 s apart (utils/setup_timesync.sh in
-aws-samples/awsome-distributed-training), MUNGE, with which Slurm authenticates, at 300 s, as long as its
-credentials live (munged(8)). Below that, only the times in logs and records do not compare.
-"""
+"""The clock: whether something keeps it right, and how far it is off."""
 
 from __future__ import annotations
 
@@ -12,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvlab.checks.node.answers import number, output
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
+from hvlab.checks.node.limits import CLOCK_CONTROLLER_S, CLOCK_DOUBTFUL_S, CLOCK_OFFSET_S
 
 QUESTIONS: Dict[str, Dict[str, Any]] = {
     "clock now": {"run": ["date", "+%s.%N"], "timeout": 5},
@@ -20,14 +16,11 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     "clock ntpd": {"run": ["ntpq", "-pn"], "timeout": 5},
     "clock kernel": {"run": ["timedatectl", "show", "--property=NTPSynchronized"], "timeout": 5},
 }
+CHECKS = {"clock synchronised": "soft", "clock offset": "hard"}
 LEARNED: Tuple[str, ...] = ()
 # When the node was asked, by the controller's clock: [before, after], in seconds since the epoch.
 GIVEN = ("controller_clock",)
 
-_HARD_S = 5.0
-# Compared with the controller, which may be a laptop with a wrong clock.
-_CONTROLLER_HARD_S = 300.0
-_SOFT_S = 1.0
 _NTPQ_COLUMNS = 10
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _KEEP = "install chrony (or start systemd-timesyncd), give it a server that the node reaches"
@@ -99,14 +92,14 @@ def _synchronised(values: Mapping[str, Any]) -> Finding:
 
 def _offset(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     check, offset, source = "clock offset", values.get("clock_offset_s"), values.get("clock_source")
-    limit = _HARD_S
+    limit = CLOCK_OFFSET_S
     if offset is None:
         # No time service knows better than the controller.
         offset, source = (
             _behind_controller(values.get("clock_s"), expected.get("controller_clock")),
             "the controller",
         )
-        limit = _CONTROLLER_HARD_S
+        limit = CLOCK_CONTROLLER_S
     if offset is None:
         return skipped(check, "there is no time service to compare with")
     observed = (
@@ -117,7 +110,7 @@ def _offset(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
         return hard(check, observed, remedy)
     return (
         soft(check, observed, remedy)
-        if abs(offset) > _SOFT_S
+        if abs(offset) > CLOCK_DOUBTFUL_S
         else passed(check, f"{offset:+.3g} s, by {source}")
     )
 

@@ -18,6 +18,7 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     "cpu no_turbo": {"read": _CPU + "/intel_pstate/no_turbo"},
     "cpu boost": {"read": _CPU + "/cpufreq/boost"},
 }
+CHECKS = {"cpu count": "hard", "cpu governor": "soft", "cpu turbo": "soft"}
 LEARNED = ("cpu_count", "cpu_governor")
 
 

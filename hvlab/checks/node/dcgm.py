@@ -22,6 +22,7 @@ def question(level: int, seconds: int) -> Dict[str, Dict[str, Any]]:
 
 
 QUESTIONS = question(1, 120)
+CHECKS = {"dcgm": "hard"}
 LEARNED: Tuple[str, ...] = ()
 
 # By DCGM's severity: whether the node is drained, and what to do.

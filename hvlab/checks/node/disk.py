@@ -6,6 +6,7 @@ import fnmatch
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from hvlab.checks.node import limits
 from hvlab.checks.node.answers import files, output, text, too_long, whole
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
 
@@ -22,12 +23,9 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
         for path in PATHS
     },
 }
+CHECKS = {"disk answers": "hard", "disk writable": "hard", "disk space": "hard", "disk inodes": "hard"}
 LEARNED: Tuple[str, ...] = ()
 
-# As sites publish them for LBNL's node health check: 1 % of /tmp and 5 % of /; 100 and 1000 inodes
-# (https://curc.readthedocs.io, nhc.conf). One percent of a file server is much, so each has a bound in GiB.
-_LEAST, _LITTLE = (0.01, 10), (0.05, 50)
-_LEAST_INODES, _FEW_INODES = 100, 1000
 _READ_ONLY_BY_NATURE = ("squashfs", "erofs", "iso9660", "composefs")
 # Shared by many nodes: to drain one of them helps none.
 _NETWORK = (
@@ -146,7 +144,7 @@ def _writable(check: str, target: str, disk: Mapping[str, Any]) -> Finding:
 def _space(check: str, disk: Mapping[str, Any]) -> Finding:
     observed = f"{disk['free_gib']:.1f} of {disk['gib']:.1f} GiB are free"
     remedy = f"find what fills it: `du -xh --max-depth=2 {disk['paths'][0]} | sort -h | tail`"
-    least, little = (min(share * disk["gib"], gib) for share, gib in (_LEAST, _LITTLE))
+    least, little = (min(share * disk["gib"], gib) for share, gib in (limits.DISK_LEAST, limits.DISK_LITTLE))
     if disk["free_gib"] < least and not _is(disk, _NETWORK):
         return hard(check, observed, remedy)
     return soft(check, observed, remedy) if disk["free_gib"] < little else passed(check, observed)
@@ -157,10 +155,10 @@ def _inodes(check: str, disk: Mapping[str, Any]) -> Finding:
     if free is None:
         return skipped(check, f"{disk['type']} counts no inodes")
     remedy = f"find the folder with too many files: `du --inodes -x {disk['paths'][0]} | sort -n | tail`"
-    if free < _LEAST_INODES and not _is(disk, _NETWORK):
+    if free < limits.INODES_LEAST and not _is(disk, _NETWORK):
         return hard(check, f"{free} inodes are free", remedy)
     return (
         soft(check, f"{free} inodes are free", remedy)
-        if free < _FEW_INODES
+        if free < limits.INODES_FEW
         else passed(check, f"{free} are free")
     )

@@ -22,6 +22,7 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     # In a container it runs without the service. The kernel keeps 15 characters of a name.
     _PROCESS: {"run": ["pgrep", "-x", "nv-fabricmanage"], "timeout": 10},
 }
+CHECKS = {"fabric manager": "hard", "fabric state": "hard"}
 LEARNED: Tuple[str, ...] = ("gpu_fabric_state",)
 
 _START = (

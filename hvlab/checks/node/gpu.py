@@ -8,9 +8,29 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from hvlab.checks.node import gpu_memory, gpu_running, pci, smi, xid
 from hvlab.checks.node.answers import not_installed, too_long
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
+from hvlab.checks.node.limits import GPU_MEMORY
 from hvlab.checks.node.per_gpu import Fault, judge
 
 QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, **pci.QUESTION, **xid.LOG}
+CHECKS = {
+    "gpu driver": "hard",
+    "gpu count": "hard",
+    "gpu model": "hard",
+    "gpu memory": "hard",
+    "gpu persistence mode": "soft",
+    "gpu compute mode": "hard",
+    "gpu ECC mode": "hard",
+    "gpu MIG mode": "hard",
+    "gpu infoROM": "soft",
+    "gpu ECC errors": "hard",
+    "gpu row remapping": "hard",
+    "gpu retired pages": "hard",
+    "gpu recovery": "hard",
+    "gpu slowdown": "soft",
+    "gpu temperature": "soft",
+    "gpu power limit": "soft",
+    "gpu clocks": "soft",
+}
 LEARNED: Tuple[str, ...] = (
     "gpu_count",
     "gpu_model",
@@ -37,8 +57,6 @@ _REMEDIES = (
 _HANDLE = re.compile(r"device handle for GPU ?(?:\d+: )?([0-9A-F]+:[0-9A-F:]+\.[0-9A-F])", re.IGNORECASE)
 _INFOROM = re.compile(r"infoROM is corrupted at gpu ([0-9A-Fa-f:.]+)", re.IGNORECASE)
 _RESET = "reset the GPU: nvidia-smi --gpu-reset"
-# A little less than nominal is the driver's own use; a tenth less is memory taken out of use.
-_MEMORY_SHARE = 0.95
 
 
 def _driver_error(answers: Mapping[str, Any]) -> Optional[str]:
@@ -174,7 +192,7 @@ def _kind(gpus: List[smi.Gpu], expected: Mapping[str, Any]) -> List[Finding]:
 
     def memory(gpu: Mapping[str, Any]) -> Optional[Fault]:
         size = expected.get("gpu_memory_mib")
-        if size is None or gpu["memory_mib"] >= _MEMORY_SHARE * size:
+        if size is None or gpu["memory_mib"] >= GPU_MEMORY * size:
             return None
         return Fault(
             "hard",

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Optional
 
 from hvlab.checks.node.finding import Finding
+from hvlab.checks.node.limits import PAGES_RETIRED
 from hvlab.checks.node.per_gpu import Fault, judge
 
-# Azure's node health check fails from here on; the table of the infoROM holds 64.
-PAGES_MAX = 62
 _RESET = "stop the jobs on it and reset it: nvidia-smi --gpu-reset -i INDEX"
 _REPLACE = "drain the node and have the GPU replaced (NVIDIA's field diagnostic first)"
 
@@ -65,7 +64,7 @@ def _remapping(gpu: Mapping[str, Any]) -> Optional[Fault]:
 
 def _pages(gpu: Mapping[str, Any]) -> Optional[Fault]:
     retired = gpu.get("pages_single_bit", 0) + gpu.get("pages_double_bit", 0)
-    if retired >= PAGES_MAX:
+    if retired >= PAGES_RETIRED:
         return Fault("hard", f"{retired} pages retired: the table is full", _REPLACE)
     if gpu.get("pages_pending"):
         return Fault("soft", "a page is to be retired at the next reset", _RESET)

@@ -13,6 +13,7 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     "machine product": {"read": _DMI + "product_name"},
     "machine vendor": {"read": _DMI + "sys_vendor"},
 }
+CHECKS = {"machine type": "soft"}
 LEARNED = ()
 # Set by whoever chose the expected values.
 GIVEN = ("machine_type",)

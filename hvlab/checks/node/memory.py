@@ -6,6 +6,7 @@ import re
 from pathlib import PurePath
 from typing import Any, Dict, List, Mapping, Optional
 
+from hvlab.checks.node import limits
 from hvlab.checks.node.answers import files, number, output, text, whole
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
 
@@ -18,18 +19,16 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     "memory uncorrected": {"read": _EDAC + "ue_count"},
     "memory shm": {"run": ["df", "-k", "--output=fstype,size,avail", _SHM], "timeout": 5},
 }
+CHECKS = {
+    "memory size": "hard",
+    "memory uncorrected errors": "hard",
+    "memory corrected errors": "soft",
+    "memory huge pages": "soft",
+    "memory /dev/shm": "hard",
+}
 LEARNED = ("memory_gib", "hugepages_gib")
 
-# The kernel keeps about 1.6 % for its own tables, and one of 32 modules is 3.1 %.
-_TOLERANCE = 0.03
-_TOLERANCE_GIB = 1.0
-# mcelog acts on a module from the same number on: ce-error-threshold = 10 / 24h (mcelog.conf).
-_CORRECTED_A_DAY = 10
 _DAY_S = 86_400
-# What Docker gives a container, with which NCCL fails; and what NCCL's guide asks for.
-# https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#docker
-_SHM_LEAST_MIB = 64
-_SHM_MIB = 1024
 
 
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
@@ -84,7 +83,8 @@ def _size(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     check, gib, type_has = "memory size", values.get("memory_gib"), expected.get("memory_gib")
     if gib is None:
         return skipped(check, "/proc/meminfo does not say it")
-    if type_has is not None and gib < type_has - max(_TOLERANCE * type_has, _TOLERANCE_GIB):
+    missing = max(limits.MEMORY_MISSING * (type_has or 0), limits.MEMORY_MISSING_GIB)
+    if type_has is not None and gib < type_has - missing:
         remedy = "compare `dmidecode -t memory` with another node's: a module is missing or was switched off"
         return hard(check, f"{gib} GiB, this machine type should have {type_has}", remedy)
     return passed(check, f"{gib} GiB")
@@ -107,11 +107,11 @@ def _corrected(values: Mapping[str, Any]) -> Finding:
     if counts is None:
         return skipped(check, "no EDAC driver counts errors here")
     days = max(values.get("uptime_s", 0.0) / _DAY_S, 1.0)
-    many = {controller: count for controller, count in counts.items() if count / days > _CORRECTED_A_DAY}
+    many = {name: count for name, count in counts.items() if count / days > limits.CORRECTED_A_DAY}
     if not many:
         return passed(check, f"{sum(counts.values())} since boot")
     counted = ", ".join(f"{count} of {controller}" for controller, count in sorted(many.items()))
-    observed = f"corrected errors in {days:.1f} days: {counted}; more than {_CORRECTED_A_DAY} a day"
+    observed = f"corrected errors in {days:.1f} days: {counted}; more than {limits.CORRECTED_A_DAY} a day"
     return soft(check, observed, "find the module with `ras-mc-ctl --errors`, and plan to replace it")
 
 
@@ -130,13 +130,13 @@ def _shared(shm: Optional[Mapping[str, Any]]) -> Finding:
     if shm is None:
         return skipped(check, "df does not answer for /dev/shm")
     observed = f"{shm['free_mib']} of {shm['mib']} MiB are free ({shm['type']})"
-    if shm["mib"] < _SHM_LEAST_MIB:
+    if shm["mib"] < limits.SHM_LEAST_MIB:
         return hard(check, observed, "give it more room: `mount -o remount,size=50% /dev/shm`")
-    if shm["free_mib"] < _SHM_LEAST_MIB:
+    if shm["free_mib"] < limits.SHM_LEAST_MIB:
         # A job may still use them.
         return soft(check, observed, "remove what ended jobs left in it: nccl-*, vader_*")
-    if shm["type"] != "tmpfs" or shm["mib"] < _SHM_MIB:
+    if shm["type"] != "tmpfs" or shm["mib"] < limits.SHM_MIB:
         return soft(
-            check, observed, f"mount a tmpfs of at least {_SHM_MIB} MiB there, as NCCL's guide asks for"
+            check, observed, f"mount a tmpfs of at least {limits.SHM_MIB} MiB there, as NCCL's guide asks for"
         )
     return passed(check, observed)

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping, Set
 
 from hvlab.checks.node.answers import files, number, whole
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
+from hvlab.checks.node.limits import LINK_FALLS, PACKET_ERRORS
 
 _NET = "/sys/class/net/*/"
 _COUNTERS = ("rx_errors", "tx_errors", "rx_packets", "tx_packets")
@@ -20,14 +21,16 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     **{f"network {name}": {"read": f"{_NET}statistics/{name}"} for name in _COUNTERS},
 }
 # ``nic_rate_gbit`` is the rate of the fastest interfaces, ``nic_count`` how many of them have a link.
+CHECKS = {
+    "network link": "hard",
+    "network rate": "hard",
+    "network flaps": "soft",
+    "network errors": "soft",
+    "network duplex": "soft",
+}
 LEARNED = ("nic_rate_gbit", "nic_count")
 # Interfaces that must have a link, by name.
 GIVEN = ("network_interfaces",)
-
-# More is "a strong indicator": https://github.com/nebius/soperator/issues/481 (of InfiniBand's link_downed).
-_FLAPS = 10
-# The limit of NodeNetworkReceiveErrs in https://github.com/prometheus/node_exporter (docs/node-mixin).
-_ERROR_SHARE = 0.01
 
 
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
@@ -145,7 +148,7 @@ def _falls(up: Mapping[str, Mapping[str, Any]]) -> Finding:
     counted = {name: interface["falls"] for name, interface in up.items() if "falls" in interface}
     if not counted:
         return skipped(check, "this kernel does not count how often a link falls")
-    many = {name: falls for name, falls in counted.items() if falls > _FLAPS}
+    many = {name: falls for name, falls in counted.items() if falls > LINK_FALLS}
     if not many:
         return passed(check, f"at most {max(counted.values())} since boot")
     shown = ", ".join(f"{name} {falls} times" for name, falls in many.items())
@@ -164,7 +167,7 @@ def _errors(up: Mapping[str, Mapping[str, Any]]) -> Finding:
     many = [
         f"{name} {interface['errors']} in {interface['packets']} packets"
         for name, interface in counted.items()
-        if interface["errors"] > _ERROR_SHARE * max(interface["packets"], 1)
+        if interface["errors"] > PACKET_ERRORS * max(interface["packets"], 1)
     ]
     if many:
         return soft(

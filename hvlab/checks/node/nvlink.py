@@ -19,6 +19,7 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     **smi.QUESTION,
     _STATUS: {"run": ["nvidia-smi", "nvlink", "--status"], "timeout": smi.TIMEOUT_S},
 }
+CHECKS = {"nvlink count": "hard", "nvlink speed": "soft"}
 LEARNED: Tuple[str, ...] = ("nvlink_count",)
 
 # There is no such program, or it was given up on.

@@ -13,6 +13,7 @@ from hvlab.checks.node.finding import Finding
 from hvlab.checks.node.per_gpu import Fault, judge
 
 QUESTIONS: Dict[str, Dict[str, Any]] = smi.QUESTION
+CHECKS = {"pcie width": "soft", "pcie generation": "soft"}
 LEARNED: Tuple[str, ...] = ("pcie_width", "pcie_generation")
 
 _RESEAT = "reseat the GPU and its riser; look for AER errors of the link in the kernel log"

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping
 
 from hvlab.checks.node.answers import files, whole
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
+from hvlab.checks.node.limits import LINK_FALLS
 
 _PORTS = "/sys/class/infiniband/*/ports/*/"
 _COUNTERS = {"falls": "link_downed", "symbol_errors": "symbol_error"}
@@ -18,10 +19,9 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     **{f"rdma {name}": {"read": f"{_PORTS}counters/{name}"} for name in _COUNTERS.values()},
 }
 # ``rdma_rate_gbit`` is the rate of the fastest active ports, ``rdma_device_count`` how many devices have one.
+CHECKS = {"rdma devices": "hard", "rdma ports": "soft", "rdma flaps": "soft", "rdma symbol errors": "soft"}
 LEARNED = ("rdma_rate_gbit", "rdma_device_count")
 
-# More than 10 link_downed since boot indicate a flapping link: https://github.com/nebius/soperator/issues/481
-_FLAPS = 10
 _CABLE = "look at cable and switch port (`mlxlink -d DEVICE`), clean or replace the transceiver"
 
 
@@ -135,7 +135,8 @@ def _state(ports: Mapping[str, Mapping[str, Any]]) -> Finding:
 
 
 def _links(active: Mapping[str, Mapping[str, Any]]) -> Finding:
-    many = [f"{name} {port['falls']} times" for name, port in active.items() if port.get("falls", 0) > _FLAPS]
+    falls = {name: port.get("falls", 0) for name, port in active.items()}
+    many = [f"{name} {count} times" for name, count in falls.items() if count > LINK_FALLS]
     if many:
         observed = f"links went down since the counters were cleared: {', '.join(many)}"
         return soft("rdma flaps", observed, _CABLE)

@@ -31,6 +31,7 @@ LOG: Dict[str, Dict[str, Any]] = {
     _RING: {"run": ["dmesg", "--level=emerg,alert,crit,err,warn"]},
 }
 QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, **pci.QUESTION, **LOG}
+CHECKS = {"xid": "hard"}
 LEARNED: Tuple[str, ...] = ()
 
 _ADDRESS = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})"

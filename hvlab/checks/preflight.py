@@ -1,22 +1,65 @@
-"""What a first login and the first facts of hosts say against using them. Pure."""
+"""What role preflight says against changing hosts, and `hvlab init` against using them."""
 
 from __future__ import annotations
 
-from collections import Counter
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hvlab.base.errors import Problem
+from hvlab.checks.before import HostLimits, PreflightHost
+from hvlab.checks.folders import check_disk, check_tmp
+from hvlab.checks.machine import check_clocks, check_system
+from hvlab.checks.names import check_claims, check_names, check_recorded, check_resolution
+from hvlab.checks.network import check_interface
+from hvlab.checks.python import check_gcc, check_pythons
+from hvlab.checks.ssh import check_host_key, check_shared_keys
 from hvlab.remote.ssh_client import OLDEST_PYTHON, FirstLogin
-from hvlab.stack.provision.preflight import (
-    HostLimits,
-    PreflightHost,
-    check_clocks,
-    check_host_key,
-    check_names,
-    check_system,
-    check_tmp,
-)
+
+
+def check(
+    hosts: list[PreflightHost],
+    inventory: Mapping[str, Mapping[str, Any]],
+    limits: HostLimits,
+    reached: Mapping[str, str | None],
+) -> tuple[list[Problem], list[Problem]]:
+    """Return what stops a run, and what only deserves a warning.
+
+    ``inventory`` is what :func:`lab_hosts` returns, ``reached`` where the inventory says that hosts are.
+    """
+    names = list(check_resolution(hosts, inventory, limits.names_managed))
+    errors = [
+        *check_system(hosts, limits),
+        *check_names(hosts),
+        *check_claims(hosts, reached),
+        *check_recorded(hosts, reached.keys() - {host.name for host in hosts}),
+        *(problem for problem, mends in names if not mends),
+        *check_clocks(hosts, limits.clock_offset_max, received=time.time()),
+        *check_tmp(hosts),
+        *check_disk(hosts, limits),
+        *check_interface(hosts),
+        *check_host_key(hosts),
+        *check_shared_keys(hosts),
+    ]
+    warnings = [problem for problem, mends in names if mends]
+    skew = [] if limits.gcc_skew == "ignore" else list(check_gcc(hosts))
+    return (errors + skew, warnings) if limits.gcc_skew == "error" else (errors, warnings + skew)
+
+
+def missing(names: list[str], present: list[str]) -> list[Problem]:
+    """Return a problem that names the hosts that did not get as far as their facts."""
+    absent = [name for name in names if name not in present]
+    if not absent:
+        return []
+    observed = "could not be reached, or the facts could not be read (the lines above say why)"
+    without = ":".join(["all", *(f"!{name}" for name in absent)])
+    return [
+        Problem(
+            ", ".join(absent),
+            observed,
+            f"correct the ssh access to it, or go on without: --limit '{without}'",
+        )
+    ]
 
 
 def without_python(login: FirstLogin) -> Problem | None:
@@ -45,7 +88,7 @@ def problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]
     return [
         *(problem for login in logins for problem in _sudo(login)),
         *(problem for login in logins for problem in _clock(login, limits)),
-        *_pythons(hosts),
+        *check_pythons(hosts),
         *check_system(hosts, limits),
         *check_names(hosts),
         *check_tmp(hosts),
@@ -67,16 +110,3 @@ def _clock(login: FirstLogin, limits: HostLimits) -> Iterator[Problem]:
     reading = {"hvlab": {"now": login.now, "sent": login.sent}}
     host = PreflightHost(login.host.name, reading, None, "0.0.0.0/0", "")
     yield from check_clocks([host], limits.clock_offset_max, received=login.received)
-
-
-def _pythons(hosts: Sequence[PreflightHost]) -> Iterator[Problem]:
-    minors = {host.name: ".".join(str(host.facts.get("python_version")).split(".")[:2]) for host in hosts}
-    if len(set(minors.values())) > 1:
-        usual = Counter(minors.values()).most_common(1)[0][0]
-        for name, minor in minors.items():
-            if minor != usual:
-                observed = f"its Python is {minor}, that of most hosts {usual}"
-                remedy = (
-                    f"install {usual} and set ansible_python_interpreter; `hvlab plan` says what fits both"
-                )
-                yield Problem(name, observed, remedy)
