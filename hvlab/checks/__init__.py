@@ -1,4 +1,4 @@
-"""Is a node fit for work? Questions to the node -> readings -> findings, against what its machine type has.
+"""Is a host right? Questions to hosts, and judges that say what is wrong, why, and which role mends it.
 
-Read :mod:`node.subjects` first, then :mod:`ask` and :mod:`expected`.
+A file a subject, at four stages: see :mod:`registry` first. What runs on a node by itself is in :mod:`node`.
 """
