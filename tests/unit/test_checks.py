@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.simulated import hosts as simulated
-from hvlab.checks import registry
+from hvlab.checks import node_health, registry
 from hvlab.checks.node import subjects
-from hvlab.checks.provisioned import NotApplicable, RoleHost, WrongNodeError
+from hvlab.checks.provisioned import NotApplicable, RoleHost, UnreachableHostError, WrongNodeError
 from hvlab.checks.variables import Inventory
 from hvlab.cli import cli
 
@@ -37,9 +37,7 @@ def mode(path, mode="0644", owner="root", link=None):
 FAULTS = {
     "common: facts are json": {"facts": {f"{FACTS}common.fact": "{"}},
     "common: facts belong to roles": {"facts": {f"{FACTS}nothing.fact": "{}"}},
-    "common: every name resolves to the lab address": {
-        "names": said('{"h0002": ["::1"], "h0003": []}')
-    },
+    "common: every name resolves to the lab address": {"names": said('{"h0002": ["::1"], "h0003": []}')},
     "preflight: host name matches the inventory": {"hostname": said("localhost")},
     "preflight: own name is no loopback": {"own address": said("127.0.1.1    STREAM h0001")},
     "preflight: lab interface has an address": {"addresses": said(err="Device does not exist.")},
@@ -153,3 +151,203 @@ def test_what_a_node_is_judged_by_is_listed(lab):
     known = [id_ for subject in subjects.every() for id_ in getattr(subject, "CHECKS", ())]
     assert judged
     assert not [each.check for each in judged if not each.check.startswith(tuple(known))]
+
+
+# --- roles that the recorded host lacks: GPUs, Slurm, docker, the node's own health check
+
+VARIABLES = {
+    "lab_user_name": "hvlab",
+    "group_names": ["gpu"],
+    "nvidia_driver_method": "repo",
+    "nvidia_driver_nouveau_blacklisted": True,
+    "nvidia_driver_persistence_enabled": True,
+    "nvidia_repository_enabled": True,
+    "gpudirect_enabled": True,
+    "gpudirect_module": "nvidia-peermem",
+    **{f"{role}_method": "repo" for role in ("cuda", "cudnn", "nccl")},
+    **{"cuda_version": "12.8", "cudnn_version": "9.8.0", "nccl_version": "2.26.2", "dcgm_version": "4.2.3"},
+    **{"nccl_hold": True, "dcgm_hold": True, "nccl_tests_version": "2.16.9"},
+    "nccl_tests_mpi_home": "/opt/hvlab/openmpi/current",
+    "nccl_tests_nccl_home": "/opt/hvlab/nccl/current",
+    **{"slurm_enabled": True, "slurm_hosts": ["n1"], "slurm_controller": "n1", "slurm_cluster": "hvlab"},
+    **{"slurm_accounting_enabled": True, "slurm_rest_enabled": True},
+    **{"container_runtime_enabled": True, "container_runtime_daemon": {"live-restore": True}},
+    **{"container_runtime_user": "hvlab", "container_runtime_user_in_group": False},
+    **{"container_runtime_nvidia_enabled": True, "container_runtime_nvidia_version": "1.17.5-1"},
+    "node_health_enabled": True,
+    "horovod_prefix": "/opt/hvlab/horovod",
+    "horovod_variants": {"gpu": {"frameworks": ["torch"], "gpu_operations": "nccl"}},
+}
+URL = "https://packages.example/cuda"
+RECORDS = {
+    "common": {"stack": {"nccl_loaded": {"torch": "2.26.2"}}},
+    "nvidia_driver": {
+        **{
+            "method": "repo",
+            "version": "570.86.15",
+            "kernel": "6.1.0-9",
+            "loaded": True,
+            "fabric_manager": True,
+        },
+        **{"modules": ["nvidia/570.86.15"], "subnet_manager": True, "imex": True},
+    },
+    "nvidia_repository": {"url": URL, "fingerprint": "3BF863CC"},
+    "gpudirect": {"enabled": True, "available": True, "way": "peer_memory"},
+    "cuda": {
+        **{"requested": "12.8", "method": "repo", "version": "12.8"},
+        **{"home": "/usr/local/cuda-12.8", "prefix": "/usr/local/cuda"},
+    },
+    "cudnn": {"requested": "9.8.0", "method": "repo", "version": "9.8.0", "lib": "/usr/lib"},
+    "nccl": {"requested": "2.26.2", "method": "repo", "version": "2.26.2", "lib": "/usr/lib"},
+    "nccl_tests": {"version": "2.16.9"},
+    "dcgm": {"requested": "4.2.3", "version": "4.2.3", "packages": ["datacenter-gpu-manager-4-core"]},
+    "slurm": {"controller": "n1", "partitions": ["hvlab"], "uid": "1000"},
+    "container_runtime": {"data_root": "/var/lib/docker", "mirrors": ["https://mirror.example"]},
+    "node_health": {},
+}
+DOCKER = {
+    "DockerRootDir": "/var/lib/docker",
+    "RegistryConfig": {"Mirrors": ["https://mirror.example/"]},
+    "Runtimes": {"nvidia": {}},
+}
+HELD = "libnccl2\ndatacenter-gpu-manager-4-core\n"
+DEFINES = "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 8\n#define CUDNN_PATCHLEVEL 0\n"
+ANSWERS = {
+    "facts": {f"{FACTS}{role}.fact": json.dumps(record) for role, record in RECORDS.items()},
+    "dkms": said("nvidia/570.86.15, 6.1.0-9, x86_64: installed"),
+    "kernels": mode("/boot/vmlinuz-6.1.0-9"),
+    "modules": said("/lib/modules/6.1.0-9/updates/dkms/nvidia.ko"),
+    "loaded driver": {"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Module  570.86.15  Fri"},
+    "modprobe.d": {"/etc/modprobe.d/hvlab-nvidia.conf": "blacklist nouveau"},
+    "nvidia-smi": said("570.86.15"),
+    "fabric manager": said("enabled"),
+    "persistence daemon": said("enabled"),
+    "IMEX": said("active"),
+    "module of the subnet manager": mode("/sys/module/ib_umad"),
+    "IMEX channel": mode("/dev/nvidia-caps-imex-channels/channel0"),
+    "nvidia source": {"/etc/apt/x": f"URIs: {URL}\nSigned-By: /etc/apt/keyrings/nvidia.asc"},
+    "nvidia repo": {},
+    "nvidia known": said(f"500 {URL} Packages"),
+    "gpudirect modules": {"/proc/modules": "nvidia_peermem 16384 0 - Live 0x0"},
+    "gpudirect config": {"/etc/modules-load.d/hvlab-gpudirect.conf": "nvidia-peermem"},
+    "nvcc": said("Cuda compilation tools, release 12.8, V12.8.61"),
+    "cuda link": mode("/usr/local/cuda", link="/usr/local/cuda-12.8"),
+    "cuda libraries": said("libcudart.so.12 => /usr/local/cuda/lib64/libcudart.so.12"),
+    "cudnn_version.h": {"/x/cudnn_version.h": DEFINES},
+    "cudnn.h": {},
+    "cudnn library": said("/x/libcudnn.so.9"),
+    "nccl.h": {"/x/nccl.h": "#define NCCL_VERSION_CODE 22602"},
+    "nccl library": said("/x/libnccl.so.2"),
+    "held by apt": said(HELD),
+    "ldd all_reduce_perf_mpi": said(
+        "libmpi.so.40 => /opt/hvlab/openmpi/current/lib/x\nlibnccl.so.2 => /opt/hvlab/nccl/current/lib/x"
+    ),
+    "dcgmi --version": said("version: 4.2.3"),
+    "nvidia-dcgm active": said("active"),
+    "nvidia-dcgm enabled": said("enabled"),
+    **{
+        f"{unit} active": said("active")
+        for unit in ("munge", "slurmd", "slurmctld", "slurmdbd", "slurmrestd")
+    },
+    "munge -n": said("MUNGE:x:"),
+    "munge key": mode("/etc/munge/munge.key", "0400", "munge"),
+    "sinfo": said("idle|hvlab|none"),
+    "scontrol show config": said("HASH_VAL                = Match"),
+    "id of the lab user": said("1000"),
+    "sacctmgr": said("hvlab|hvlab|hvlab"),
+    "slurmdbd.conf": mode("/etc/slurm/slurmdbd.conf", "0600", "slurm"),
+    "listeners": said("LISTEN 0 80 127.0.0.1:3306 0.0.0.0:*"),
+    "slurmrestd's user": said("slurmrestd"),
+    "slurmrestd ping": said('HTTP/1.1 200 OK {"pings": []}'),
+    "docker info": said(json.dumps(DOCKER)),
+    "docker at boot": said("enabled"),
+    "docker settings": {"/etc/docker/daemon.json": '{"live-restore": true, "debug": true}'},
+    "docker group": said("docker:x:999:"),
+    "toolkit deb": said("1.17.5-1"),
+    "toolkit held": said("nvidia-container-toolkit"),
+    "health programs": said("\n".join(f"{sum_}  /x/{name}" for name, sum_ in node_health.PROGRAMS.items())),
+    "health types": {
+        "/x.json": json.dumps(
+            {"known": dict.fromkeys(path.stem for path in node_health.SOURCE.glob("machines/*.yml"))}
+        )
+    },
+    "health check": said("[]"),
+    "gpu torch NCCL": said("NCCL 2.26.2"),
+}
+OF_GPUS = {
+    "nvidia_driver: method matches the inventory": {"variables": {"nvidia_driver_method": "runfile"}},
+    "nvidia_driver: modules are built": {"dkms": said("nvidia/570.86.15, 6.1.0-9, x86_64: added")},
+    "nvidia_driver: the kernels that boot next have a module": {"kernels": mode("/boot/vmlinuz-6.1.0-10")},
+    "nvidia_driver: nouveau is kept out": {"modprobe.d": {"/etc/modprobe.d/hvlab-nvidia.conf": ""}},
+    "nvidia_driver: installed driver is in use": {
+        "loaded driver": {"/proc/driver/nvidia/version": "NVIDIA UNIX Module  550.54.14  Fri"}
+    },
+    "nvidia_driver: services": {"persistence daemon": said("disabled", 1)},
+    "nvidia_driver: gpus are linked": {"IMEX": said("inactive", 3)},
+    "nvidia_repository: the source is the recorded one": {"nvidia source": {"/etc/apt/x": "Enabled: no"}},
+    "nvidia_repository: signatures are checked": {"nvidia source": {"/etc/apt/x": f"URIs: {URL}"}},
+    "nvidia_repository: the package manager knows it": {"nvidia known": said("500 https://other.example")},
+    "gpudirect: the record matches the inventory": {"variables": {"gpudirect_enabled": False}},
+    "gpudirect: the module is loaded where it is needed": {
+        "gpudirect modules": {"/proc/modules": "nvidia 1"}
+    },
+    "cuda: release matches the inventory": {"nvcc": said("release 12.4, V12.4.99")},
+    "cuda: link points to the release": {"cuda link": mode("/usr/local/cuda", link="/usr/local/cuda-12.4")},
+    "cuda: loader finds the runtime": {"cuda libraries": said("libcudart.so.11.0 => /x")},
+    "cudnn: version matches the inventory": {
+        "cudnn_version.h": {"/x/cudnn_version.h": "#define CUDNN_MAJOR 8"}
+    },
+    "cudnn: library is installed": {"cudnn library": said("/x/libcudnn.so.8")},
+    "nccl: version matches the inventory": {"nccl.h": {"/x/nccl.h": "#define NCCL_VERSION_CODE 22105"}},
+    "nccl: library is installed": {"nccl library": said(rc=2, err="No such file or directory")},
+    "nccl: packages are held": {"held by apt": said("linux-image-amd64")},
+    "nccl_tests: version matches the inventory": {"variables": {"nccl_tests_version": "2.13.1"}},
+    "nccl_tests: libraries are found": {"ldd all_reduce_perf_mpi": said("libmpi.so.40 => not found")},
+    "dcgm: version matches the inventory": {"dcgmi --version": said("version: 3.3.9")},
+    "dcgm: service runs": {"nvidia-dcgm active": said("inactive", 3)},
+    "dcgm: packages are held": {"held by apt": said("libnccl2")},
+    "slurm: daemons run": {"slurmd active": said("failed", 3)},
+    "slurm: munge has a key that only it can read": {
+        "munge key": mode("/etc/munge/munge.key", "0444", "munge")
+    },
+    "slurm: slurmctld has the node": {"sinfo": said("down*|hvlab|Not responding")},
+    "slurm: its configuration is slurmctlds": {"scontrol show config": said("HASH_VAL = Different")},
+    "slurm: the lab user has the uid that all hosts had": {"id of the lab user": said("1001")},
+    "slurm: accounting knows the lab and nobody else reaches its database": {
+        "listeners": said("LISTEN 0 80 0.0.0.0:3306 0.0.0.0:*")
+    },
+    "slurm: slurmrestd answers its own user": {"slurmrestd ping": said("HTTP/1.1 500")},
+    "container_runtime: docker runs": {"docker at boot": said("disabled", 1)},
+    "container_runtime: settings are in the file and in force": {
+        "docker settings": {"/etc/docker/daemon.json": '{"live-restore": false}'}
+    },
+    "container_runtime: only the chosen user reaches docker": {"docker group": said("docker:x:999:hvlab")},
+    "container_runtime: toolkit is pinned": {"toolkit deb": said("1.14.0-1")},
+    "node_health: programs are those of this clone": {"health programs": said("0  /x/disk.py")},
+    "node_health: machine types are those of this clone": {"health types": {"/x.json": "{}"}},
+    "node_health: it runs": {"health check": said(rc=127, err="No such file or directory")},
+    "horovod: ranks load the same nccl on all hosts": {"gpu torch NCCL": said("NCCL 2.21.5")},
+}
+
+
+@pytest.mark.parametrize("name", OF_GPUS)
+def test_a_fault_of_gpus_slurm_and_docker_is_named_and_what_is_right_is_not(name):
+    edit = dict(OF_GPUS[name])
+    right = RoleHost("n1", None, VARIABLES, answers=ANSWERS)
+    CHECKS[name].run(right, {"n1": right})
+    variables = VARIABLES | edit.pop("variables", {})
+    wrong = replace(right, variables=variables, answers=ANSWERS | edit)
+    with pytest.raises(WrongNodeError, match="n1: ") as raised:
+        CHECKS[name].run(wrong, {"n1": wrong})
+    assert raised.value.observed
+    assert raised.value.remedy
+
+
+def test_a_host_that_does_not_answer_is_named():
+    node = RoleHost("n1", None, {"ansible_host": "198.18.0.11"}, silence="No route to host")
+    with pytest.raises(UnreachableHostError, match="n1: does not answer at 198.18.0.11: No route to host"):
+        CHECKS["host: answers"].run(node, {"n1": node})
+
+
+def test_every_check_of_roles_has_a_fault():
+    assert set(CHECKS) - set(FAULTS) - set(OF_GPUS) == {"host: answers"}
