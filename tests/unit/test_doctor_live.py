@@ -16,6 +16,7 @@ import pytest
 from hvlab.checks import across_hosts as live
 from hvlab.checks.programs import source
 from hvlab.checks.site import Member, Site
+from hvlab.checks.ssh import FAULTS
 from hvlab.doctor import knowledge
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data/doctor/hosts.json").read_text("utf-8"))
@@ -157,6 +158,7 @@ def test_names_that_nobody_manages_need_not_resolve(hosts):
     ("said", "id_"),
     [
         ("Host key verification failed.", "host-key"),
+        ("Host key for p2 has changed and you have requested strict checking.", "host-key-changed"),
         ("hvlab@198.18.61.12: Permission denied (publickey).", "ssh-denied"),
         ("Permissions 0644 for '/home/hvlab/.ssh/id_ed25519' are too open.", "ssh-key-modes"),
         ("ssh: connect to host 198.18.61.12 port 22: Connection refused", "ssh-refused"),
@@ -169,10 +171,10 @@ def test_logins(hosts, said, id_):
     failed = {"p2": {"rc": 255, "out": "", "err": said}}
     hosts["p1"]["logins"]["out"] = json.dumps(failed)
     # Keys of the client, or what the other end knows of them: nobody can say from here which one lacks it.
-    ends = ("p1", "p2") if id_ in ("host-key", "ssh-denied") else ("p1",)
+    ends = ("p1", "p2") if id_ in ("host-key", "host-key-changed", "ssh-denied") else ("p1",)
     assert shown(hosts) == {(id_, end) for end in ends}
     for fault in live.faults(SITE, hosts):
-        assert fault.role == ("ssh_trust" if id_ in ("host-key", "ssh-denied", "ssh-key-modes") else "")
+        assert fault.role == ("ssh_trust" if id_ in FAULTS and id_ != "horovodrun-ssh" else "")
         assert "from p1 to p2" in fault.observed
     # A warning of a login that succeeds is none.
     words = "hostname p2\norted /usr/bin/orted\n"

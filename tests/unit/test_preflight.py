@@ -18,6 +18,7 @@ from hvlab.checks.before import HostLimits, PreflightHost, lab_hosts
 from hvlab.checks.folders import check_tmp
 from hvlab.checks.machine import check_system
 from hvlab.checks.preflight import check, missing
+from hvlab.checks.python import check_pythons
 from hvlab.checks.ssh import check_owner
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host
@@ -122,6 +123,13 @@ def test_one_thing_is_wrong(changes, observed):
 @pytest.mark.parametrize("now", [NOW + 5, NOW - 5])
 def test_a_clock_is_off_only_when_that_is_certain(now):
     assert found(make(1, now=now)) == []
+
+
+def test_the_python_that_few_hosts_have_is_named():
+    nodes = [make(1), make(2), with_facts(make(3), python_version="3.9.2")]
+    (problem,) = check_pythons(nodes)
+    assert (problem.host, problem.observed) == ("n3", "its Python is 3.9, that of most hosts 3.11")
+    assert not list(check_pythons(nodes[:2]))
 
 
 def test_clocks_apart_from_each_other():
