@@ -13,7 +13,7 @@ from ansible.template import Templar
 
 from hvlab.stack.resolver import packages, versions
 from hvlab.stack.resolver.catalogue import load
-from hvlab.stack.resolver.entries import OperatingSystem
+from hvlab.stack.resolver.catalogue import OperatingSystem
 from tests.contract import tree
 from tests.unit.test_container_runtime import trusted
 

@@ -279,7 +279,7 @@ def test_a_release_of_the_catalogue_in_numbers_is_refused():
         build(broken)
     broken = copy.deepcopy(data)
     del broken["torch"]["releases"]["2.4.1"]["python"]
-    with pytest.raises(CatalogueError, match=r"torch.yml, 2.4.1: KeyError 'python'"):
+    with pytest.raises(CatalogueError, match=r"torch.yml, 2.4.1: python: Field required"):
         build(broken)
 
 

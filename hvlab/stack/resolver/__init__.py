@@ -28,8 +28,8 @@ Beside resolvelib, which says neither why nothing fits nor what would:
 
 `lock` keeps the versions of a plan in a file, and makes them pins of a later one.
 The answer: `stack` (versions and `packages` by host), `reasons`, `notes`; `render` writes it for a terminal.
-The data: `entries` are the catalogue's objects, `catalogue` reads and checks the files of
-`hvlab.stack.catalogue` and a user's `own`, `versions` compares.
+The data: `catalogue` reads the files of `hvlab.stack.catalogue` and a user's `own` into checked objects,
+`versions` compares them.
 `newer` adds the releases that pins ask for beyond the files, each taken to be like the newest of its branch.
 """
 
@@ -41,8 +41,7 @@ from typing import Any, TypeVar
 
 from hvlab.base.errors import Problem
 from hvlab.stack.resolver import conflict, nearest, newer, notes, stack
-from hvlab.stack.resolver.catalogue import load
-from hvlab.stack.resolver.entries import Catalogue
+from hvlab.stack.resolver.catalogue import Catalogue, load
 from hvlab.stack.resolver.lab import HostRequest, group
 from hvlab.stack.resolver.nearest import Remedy
 from hvlab.stack.resolver.pins import Pin

@@ -3,48 +3,234 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from hvlab.base import paths
-from hvlab.base.yaml_files import read_shipped
+from hvlab.base.yaml_files import mistake, read_shipped
 from hvlab.stack.resolver import own, versions
-from hvlab.stack.resolver.entries import (
-    Catalogue,
-    ComputeCapability,
-    CudaRelease,
-    DriverBranch,
-    GpuFamily,
-    GpuModel,
-    HorovodRelease,
-    LibraryRelease,
-    OpenMpiRelease,
-    OperatingSystem,
-    TensorflowRelease,
-    TorchRelease,
-    VersionRange,
-)
 from hvlab.stack.resolver.own import CatalogueError
 
 FOLDER = Path(__file__).resolve().parent.parent / "catalogue"
 FILES = (
-    "systems",
-    "cuda",
-    "capabilities",
-    "drivers",
-    "gpus",
-    "cudnn",
-    "nccl",
-    "torch",
-    "tensorflow",
-    "horovod",
-    "openmpi",
-    "python",
+    *("systems", "cuda", "capabilities", "drivers", "gpus", "cudnn"),
+    *("nccl", "torch", "tensorflow", "horovod", "openmpi", "python"),
 )
 T = TypeVar("T")
+# Versions of which YAML may have made numbers.
+Text = Annotated[str, Field(coerce_numbers_to_str=True)]
+VersionRange = tuple[Text | None, Text | None]
+
+
+@dataclass(frozen=True)
+class OperatingSystem:
+    """An operating system: what its package manager and NVIDIA's repository for it have."""
+
+    name: str
+    distributions: tuple[str, ...]
+    version: Text
+    family: str
+    manager: str
+    repository: Mapping[str, str]
+    python: tuple[Text, ...]
+    gcc: tuple[Text, ...]
+    cuda: tuple[Text, ...]
+    glibc: Text
+    drivers: tuple[Text, ...]
+    cudnn: VersionRange | None
+    nccl: VersionRange | None
+    python_packages: Mapping[Text, tuple[Text, ...]] = field(default_factory=dict)
+    gcc_packages: Mapping[Text, tuple[Text, ...]] = field(default_factory=dict)
+    gcc_path: Mapping[Text, Text] = field(default_factory=dict)
+    distro: Mapping[str, Any] = field(default_factory=dict)
+    distro_packages: Mapping[str, Any] = field(default_factory=dict)
+    elrepo: Mapping[str, Any] = field(default_factory=dict)
+    naming: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CudaRelease:
+    """A CUDA release: the driver it was made for, if known, and the host compilers (majors) nvcc takes."""
+
+    version: Text
+    driver: Text | None
+    gcc: int
+    gcc_min: int = 0
+    points: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ComputeCapability:
+    """A compute capability: the CUDA releases with code for it, the drivers that run it.
+
+    ``platforms``: architecture of the host -> kernel modules, where they are not those of ``open_modules``.
+    """
+
+    name: str
+    architecture: str
+    cuda: VersionRange
+    driver: VersionRange
+    open_modules: str = "no"
+    tegra: bool = False
+    platforms: Mapping[str, str] = field(default_factory=dict)
+
+    def modules(self, architecture: str) -> str:
+        """Return whether a host of an architecture can or has to have the open kernel modules."""
+        return self.platforms.get(architecture, self.open_modules)
+
+
+@dataclass(frozen=True)
+class DriverBranch:
+    """A driver branch with the compute capabilities it runs."""
+
+    name: str
+    first: Text
+    latest: Text
+    kind: str
+    capabilities: VersionRange = (None, None)
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """A GPU by a part of its name, or by its PCI device ids (vendor 10de).
+
+    ``fabric``: its board has NVSwitches that the host does not see, but has to manage.
+    ``imex``: NVLink connects it with GPUs of other hosts.
+    """
+
+    match: str
+    capability: Text
+    pci: tuple[str, ...] = ()
+    fabric: bool = False
+    imex: bool = False
+
+
+@dataclass(frozen=True)
+class GpuFamily:
+    """The PCI device ids of a whole generation of GPUs, both ends included."""
+
+    first: int
+    last: int
+    capability: Text
+
+
+@dataclass(frozen=True)
+class LibraryRelease:
+    """A release of cuDNN or NCCL.
+
+    ``builds`` are the CUDA releases its packages are made for, none where one package serves a whole
+    major of ``majors``; ``capability`` is the lowest it runs on; ``wheels`` are the majors of its wheels.
+    """
+
+    version: Text
+    majors: tuple[int, ...]
+    builds: tuple[Text, ...] = ()
+    wheels: tuple[int, ...] = ()
+    capability: Text | None = None
+
+
+@dataclass(frozen=True)
+class TorchRelease:
+    """A PyTorch release: its wheels' CUDA releases, and the code in each.
+
+    ``index`` is the one that the Python package index has for x86_64; empty where that is not known.
+    """
+
+    version: Text
+    cuda: tuple[Text, ...]
+    python: VersionRange
+    gcc: int = 0
+    capabilities: Mapping[Text, tuple[Text, ...]] = field(default_factory=dict)
+    ptx: tuple[Text, ...] = ()
+    cudnn: Mapping[Text, Text] = field(default_factory=dict)
+    nccl: Mapping[Text, Text] = field(default_factory=dict)
+    glibc: Text = "2.17"
+    index: Text = ""
+    aarch64: Mapping[Text, tuple[Text, ...]] = field(default_factory=dict)
+
+    def codes(self, architecture: str) -> Mapping[str, tuple[str, ...]]:
+        """Return CUDA release -> compute capabilities of the wheels for an architecture."""
+        if architecture == "aarch64":
+            return self.aarch64
+        return {build: self.capabilities.get(build, ()) for build in self.cuda}
+
+
+@dataclass(frozen=True)
+class TensorflowRelease:
+    """A TensorFlow release: the CUDA and cuDNN its GPU build was compiled with, and the GPUs it runs on."""
+
+    version: Text
+    cuda: Text
+    cudnn: Text
+    python: VersionRange
+    gcc: int = 0
+    keras: int = 2
+    capabilities: VersionRange = (None, None)
+
+
+@dataclass(frozen=True)
+class HorovodRelease:
+    """A Horovod release: the frameworks and Pythons it builds with here (our patches counted in)."""
+
+    version: Text
+    torch: VersionRange
+    tensorflow: VersionRange
+    python: VersionRange
+    patched: bool = False
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class OpenMpiRelease:
+    """An Open MPI release; ``avoid`` says why it is refused, ``warnings`` what to know."""
+
+    version: Text
+    avoid: str | None = None
+    warnings: tuple[str, ...] = ()
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """A version that the catalogue lacks, and the known one that it is taken to be like."""
+
+    name: str
+    version: str
+    like: str
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All that is known of versions. Mappings go from the version's text to what is known of it."""
+
+    systems: tuple[OperatingSystem, ...]
+    cuda: Mapping[str, CudaRelease]
+    minor_compatibility: Mapping[int, str]
+    cuda_wheels: tuple[str, ...]
+    capabilities: Mapping[str, ComputeCapability]
+    branches: Mapping[str, DriverBranch]
+    models: tuple[GpuModel, ...]
+    families: tuple[GpuFamily, ...]
+    cudnn: Mapping[str, LibraryRelease]
+    nccl: Mapping[str, LibraryRelease]
+    torch: Mapping[str, TorchRelease]
+    tensorflow: Mapping[str, TensorflowRelease]
+    horovod: Mapping[str, HorovodRelease]
+    openmpi: Mapping[str, OpenMpiRelease]
+    defaults: Mapping[str, str]
+    # The Python minors that the roles have packages for.
+    pythons: tuple[str, ...] = ()
+    # The release of torch that Horovod was built on, by its build: cpu or a CUDA release.
+    proven: Mapping[str, str] = field(default_factory=dict)
+    # (File, name) of each entry that is of a user's file -> that file.
+    own: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    # Versions that are newer than the files, added for the pins of one lab.
+    assumed: tuple[Assumed, ...] = ()
 
 
 def load() -> Catalogue:
@@ -89,218 +275,104 @@ def _load(path: Path | None, _changed: int) -> Catalogue:
 
 def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
     """Return the catalogue of these files' contents, by file name without ``.yml``."""
-    cuda = _entries("cuda", data["cuda"]["releases"], _cuda)
+    cuda = _releases(CudaRelease, "cuda", data["cuda"]["releases"])
     wheels = data["cuda"].get("wheels") or {}
+    naming = data["systems"]["naming"]
+    systems = (
+        {**item, "cuda": _in_range(item.get("cuda"), cuda), "naming": naming.get(item.get("naming"))}
+        for item in data["systems"]["systems"]
+    )
+    families = (
+        {**item, "first": int(item["from"], 16), "last": int(item["to"], 16)}
+        for item in data["gpus"]["families"]
+    )
+    libraries = {
+        name: _releases(
+            LibraryRelease, name, {key: _library(item) for key, item in data[name]["releases"].items()}
+        )
+        for name in ("cudnn", "nccl")
+    }
+    horovod = {
+        name: {**item, **(patched if isinstance(patched, Mapping) else {}), "patched": bool(patched)}
+        for name, item in data["horovod"]["releases"].items()
+        for patched in [item.get("patched")]
+    }
     return Catalogue(
-        systems=tuple(
-            _entry(
-                "systems",
-                str(item.get("name")),
-                lambda _, entry: _system(entry, data["systems"]["naming"], tuple(cuda)),
-                item,
-            )
-            for item in data["systems"]["systems"]
-        ),
+        systems=tuple(_entry(OperatingSystem, "systems", item) for item in systems),
         cuda=cuda,
-        minor_compatibility=_majors(data["cuda"]["minor_compatibility"]),
+        minor_compatibility=_checked(
+            dict[int, str], "cuda", "minor_compatibility", data["cuda"]["minor_compatibility"]["majors"]
+        ),
         cuda_wheels=tuple(
             name for name, item in (wheels.get("releases") or {}).items() if item.get("nvcc", True)
         ),
-        capabilities=_entries("capabilities", data["capabilities"]["capabilities"], _capability),
-        branches=_entries("drivers", data["drivers"]["branches"], _branch),
-        models=tuple(_entry("gpus", str(item.get("match")), _model, item) for item in data["gpus"]["models"]),
-        families=tuple(
-            _entry("gpus", str(item.get("from")), _family, item) for item in data["gpus"]["families"]
-        ),
-        cudnn=_entries("cudnn", data["cudnn"]["releases"], _library),
-        nccl=_entries("nccl", data["nccl"]["releases"], _library),
-        torch=_entries("torch", data["torch"]["releases"], _torch),
-        tensorflow=_entries("tensorflow", data["tensorflow"]["releases"], _tensorflow),
-        horovod=_entries("horovod", data["horovod"]["releases"], _horovod),
-        openmpi=_openmpis(data["openmpi"]),
-        pythons=_texts(data["python"]["packages"]),
-        proven={str(build): str(release) for build, release in (data["torch"].get("proven") or {}).items()},
-        defaults={
-            name: str(data[name]["default"]) for name in ("horovod", "openmpi") if "default" in data[name]
-        },
+        capabilities=_releases(ComputeCapability, "capabilities", data["capabilities"]["capabilities"]),
+        branches=_releases(DriverBranch, "drivers", data["drivers"]["branches"]),
+        models=tuple(_entry(GpuModel, "gpus", item) for item in data["gpus"]["models"]),
+        families=tuple(_entry(GpuFamily, "gpus", item) for item in families),
+        cudnn=libraries["cudnn"],
+        nccl=libraries["nccl"],
+        torch=_releases(TorchRelease, "torch", data["torch"]["releases"]),
+        tensorflow=_releases(TensorflowRelease, "tensorflow", data["tensorflow"]["releases"]),
+        horovod=_releases(HorovodRelease, "horovod", horovod),
+        openmpi=_releases(OpenMpiRelease, "openmpi", _openmpis(data["openmpi"])),
+        pythons=tuple(data["python"]["packages"]),
+        proven=data["torch"].get("proven") or {},
+        defaults={name: data[name]["default"] for name in ("horovod", "openmpi") if "default" in data[name]},
     )
 
 
-def _entry(file: str, name: str, make: Callable[[str, Mapping[str, Any]], T], item: Mapping[str, Any]) -> T:
+_adapter = cache(TypeAdapter)
+
+
+def _checked(kind: type[T], file: str, name: str, item: object) -> T:
+    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]
     try:
-        return make(name, item)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise CatalogueError(f"{file}.yml, {name}: {type(error).__name__} {error}") from error
+        return adapter.validate_python(item)
+    except ValidationError as error:
+        raise CatalogueError(f"{file}.yml, {name}: {mistake(error)}") from error
 
 
-def _entries(
-    file: str, items: Mapping[str, Mapping[str, Any]], make: Callable[[str, Mapping[str, Any]], T]
-) -> dict[str, T]:
+def _entry(kind: type[T], file: str, item: Mapping[str, Any]) -> T:
+    return _checked(kind, file, str(item.get(fields(kind)[0].name)), item)  # type: ignore[arg-type]
+
+
+def _releases(kind: type[T], file: str, items: Mapping[str, Mapping[str, Any]]) -> dict[str, T]:
     """Return the entries, the newest first."""
     unquoted = [name for name in items if not isinstance(name, str)]
     if unquoted:
         raise CatalogueError(f"{file}.yml, {unquoted[0]}: write the version in quotes")
-    ordered = sorted(items.items(), key=lambda pair: versions.numbers(pair[0]), reverse=True)
-    return {name: _entry(file, name, make, item) for name, item in ordered}
+    key = fields(kind)[0].name  # type: ignore[arg-type]
+    ordered = sorted(items, key=versions.numbers, reverse=True)
+    return {name: _checked(kind, file, name, {**items[name], key: name}) for name in ordered}
 
 
-def _range(pair: Sequence[Any]) -> VersionRange:
-    lowest, highest = pair
-    return (None if lowest is None else str(lowest), None if highest is None else str(highest))
-
-
-def _texts(items: Sequence[Any] | None) -> tuple[str, ...]:
-    return tuple(map(str, items or ()))
-
-
-def _majors(items: Mapping[Any, Any]) -> dict[int, str]:
-    return {int(name): str(driver) for name, driver in items.get("majors", items).items()}
-
-
-def _system(item: Mapping[str, Any], naming: Mapping[str, Any], releases: Sequence[str]) -> OperatingSystem:
-    return OperatingSystem(
-        name=item["name"],
-        distributions=_texts(item["distributions"]),
-        version=str(item["version"]),
-        family=item["family"],
-        manager=item["manager"],
-        repository=item.get("repository") or {},
-        python=_texts(item["python"]),
-        gcc=_texts(item["gcc"]),
-        cuda=_releases(item.get("cuda"), releases),
-        glibc=str(item["glibc"]),
-        drivers=_texts(item["drivers"]),
-        cudnn=_range(item["cudnn"]) if item.get("cudnn") else None,
-        nccl=_range(item["nccl"]) if item.get("nccl") else None,
-        python_packages={str(key): _texts(names) for key, names in item["python_packages"].items()},
-        gcc_path={str(key): str(path) for key, path in (item.get("gcc_path") or {}).items()},
-        gcc_packages={str(key): _texts(names) for key, names in item["gcc_packages"].items()},
-        distro=item.get("distro") or {},
-        distro_packages=item.get("distro_packages") or {},
-        elrepo=item.get("elrepo") or {},
-        naming=naming[item["naming"]],
-    )
-
-
-def _releases(listed: Sequence[Any] | None, releases: Sequence[str]) -> tuple[str, ...]:
+def _in_range(listed: Sequence[str] | None, releases: Iterable[str]) -> Sequence[str]:
     """Return the releases of a list, or of a range ``[first, last or null]``."""
     if listed and len(listed) == 2:  # noqa: PLR2004 - a range
-        return tuple(release for release in releases if versions.within(release, _range(listed)))
-    return _texts(listed)
+        return [release for release in releases if versions.within(release, listed)]
+    return listed or ()
 
 
-def _cuda(name: str, item: Mapping[str, Any]) -> CudaRelease:
-    return CudaRelease(
-        name,
-        None if item["driver"] is None else str(item["driver"]),
-        int(item["gcc"]),
-        int(item.get("gcc_min", 0)),
-        item.get("points") or {},
-    )
+def _library(item: Mapping[str, Any]) -> dict[str, Any]:
+    majors = item.get("cuda") or sorted({versions.major(build) for build in item.get("builds") or ()})
+    wheels = [family.removeprefix("cu") for family in item.get("wheels") or ()]
+    return {**item, "majors": majors, "wheels": wheels}
 
 
-def _capability(name: str, item: Mapping[str, Any]) -> ComputeCapability:
-    return ComputeCapability(
-        name,
-        item["architecture"],
-        _range(item["cuda"]),
-        _range(item["driver"]),
-        item["open_modules"],
-        bool(item.get("tegra")),
-        item.get("platforms") or {},
-    )
-
-
-def _model(name: str, item: Mapping[str, Any]) -> GpuModel:
-    flags = {flag: bool(item.get(flag)) for flag in ("fabric", "imex")}
-    return GpuModel(name, str(item["capability"]), _texts(item.get("pci")), **flags)
-
-
-def _family(name: str, item: Mapping[str, Any]) -> GpuFamily:
-    return GpuFamily(int(name, 16), int(item["to"], 16), str(item["capability"]))
-
-
-def _branch(name: str, item: Mapping[str, Any]) -> DriverBranch:
-    return DriverBranch(
-        name,
-        str(item["first"]),
-        str(item["latest"]),
-        item["kind"],
-        _range(item.get("capabilities") or (None, None)),
-    )
-
-
-def _library(name: str, item: Mapping[str, Any]) -> LibraryRelease:
-    builds = _texts(item.get("builds"))
-    majors = item.get("cuda") or sorted({versions.major(build) for build in builds})
-    return LibraryRelease(
-        version=name,
-        majors=tuple(map(int, majors)),
-        builds=builds,
-        wheels=tuple(int(family.removeprefix("cu")) for family in item.get("wheels") or ()),
-        capability=None if item.get("capability") is None else str(item["capability"]),
-    )
-
-
-def _torch(name: str, item: Mapping[str, Any]) -> TorchRelease:
-    return TorchRelease(
-        version=name,
-        cuda=_texts(item["cuda"]),
-        python=_range(item["python"]),
-        gcc=int(item.get("gcc", 0)),
-        capabilities={build: _texts(codes) for build, codes in (item.get("capabilities") or {}).items()},
-        ptx=_texts(item.get("ptx")),
-        cudnn=item.get("cudnn") or {},
-        nccl=item.get("nccl") or {},
-        glibc=str(item.get("glibc", "2.17")),
-        index=str(item.get("index") or ""),
-        aarch64={build: _texts(codes) for build, codes in (item.get("aarch64") or {}).items()},
-    )
-
-
-def _tensorflow(name: str, item: Mapping[str, Any]) -> TensorflowRelease:
-    return TensorflowRelease(
-        version=name,
-        cuda=str(item["cuda"]),
-        cudnn=str(item["cudnn"]),
-        python=_range(item["python"]),
-        gcc=int(item.get("gcc", 0)),
-        keras=int(item.get("keras", 2)),
-        capabilities=_range(item["capabilities"]),
-    )
-
-
-def _horovod(name: str, item: Mapping[str, Any]) -> HorovodRelease:
-    patched = item.get("patched")
-    ranges = {**item, **(patched if isinstance(patched, Mapping) else {})}
-    return HorovodRelease(
-        name,
-        _range(ranges["torch"]),
-        _range(ranges["tensorflow"]),
-        _range(ranges["python"]),
-        bool(patched),
-        item.get("sha256"),
-    )
-
-
-def _openmpis(data: Mapping[str, Any]) -> dict[str, OpenMpiRelease]:
-    avoid = {
-        name: item if isinstance(item, Mapping) else {"reason": item}
-        for name, item in (data.get("avoid") or {}).items()
-    }
-
-    def release(name: str, entry: Mapping[str, Any]) -> OpenMpiRelease:
-        remarks = [item for item in (data.get("notes") or ()) if _meets(name, item)]
+def _openmpis(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the releases with what is remarked on each: why it is refused, what to know of it."""
+    avoid: Mapping[str, Any] = data.get("avoid") or {}
+    items = {}
+    for name, item in {**{version: {} for version in avoid}, **data["releases"]}.items():
+        own = versions.numbers(name)
+        remarks = [
+            note
+            for note in data.get("notes") or ()
+            if versions.numbers(note.get("from", "0")) <= own < versions.numbers(note.get("below", "999"))
+        ]
         remarks += [avoid[name]] if name in avoid else []
-        refused = [item["reason"] for item in remarks if item.get("severity", "error") == "error"]
-        warned = [item["reason"] for item in remarks if item.get("severity", "error") != "error"]
-        return OpenMpiRelease(name, refused[0] if refused else None, tuple(warned), entry.get("sha256"))
-
-    return _entries("openmpi", {**{name: {} for name in avoid}, **data["releases"]}, release)
-
-
-def _meets(version: str, item: Mapping[str, Any]) -> bool:
-    own = versions.numbers(version)
-    return (
-        versions.numbers(str(item.get("from", "0"))) <= own < versions.numbers(str(item.get("below", "999")))
-    )
+        refused = [note["reason"] for note in remarks if note["severity"] == "error"]
+        warned = [note["reason"] for note in remarks if note["severity"] != "error"]
+        items[name] = {**item, "avoid": next(iter(refused), None), "warnings": warned}
+    return items

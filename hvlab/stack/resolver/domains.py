@@ -7,7 +7,7 @@ from typing import Any
 
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.stack.resolver import rules, versions
-from hvlab.stack.resolver.entries import Catalogue, DriverBranch
+from hvlab.stack.resolver.catalogue import Catalogue, DriverBranch
 from hvlab.stack.resolver.lab import HostGroup
 from hvlab.stack.resolver.pins import Pin
 from hvlab.stack.resolver.problem import ONE_CUDA, ONE_NCCL, LabProblem

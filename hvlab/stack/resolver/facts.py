@@ -11,8 +11,7 @@ from typing import Any
 
 from hvlab.base.errors import UsageError
 from hvlab.stack.resolver import versions
-from hvlab.stack.resolver.catalogue import load
-from hvlab.stack.resolver.entries import Catalogue, GpuModel, OperatingSystem
+from hvlab.stack.resolver.catalogue import Catalogue, GpuModel, OperatingSystem, load
 
 # What facts call the rebuilds and relatives of a distribution that NVIDIA has one repository for.
 _ALIASES = {

@@ -9,8 +9,7 @@ from typing import Any
 from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import METHODS, builds
 from hvlab.stack.resolver import pins, platforms, versions
-from hvlab.stack.resolver.catalogue import load
-from hvlab.stack.resolver.entries import Catalogue, OperatingSystem
+from hvlab.stack.resolver.catalogue import Catalogue, OperatingSystem, load
 from hvlab.stack.resolver.facts import Gpu, HostFacts, capability_of, supported_systems, system_of, with_gpus
 from hvlab.stack.resolver.pins import Pin
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from hvlab.base.errors import some
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.stack.resolver import rules, versions
+from hvlab.stack.resolver.catalogue import Catalogue, DriverBranch, OpenMpiRelease
 from hvlab.stack.resolver.conflict import minimal
-from hvlab.stack.resolver.entries import Catalogue, DriverBranch, OpenMpiRelease
 from hvlab.stack.resolver.lab import HostRequest, group
 from hvlab.stack.resolver.model import Assumption, Candidate, Scope, prune
 from hvlab.stack.resolver.pins import FRAMEWORKS, TITLES, Pin, meets

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hvlab.stack.resolver import versions
-from hvlab.stack.resolver.entries import Assumed, Catalogue, LibraryRelease, OperatingSystem, TorchRelease
+from hvlab.stack.resolver.catalogue import Assumed, Catalogue, LibraryRelease, OperatingSystem, TorchRelease
 from hvlab.stack.resolver.pins import FRAMEWORKS, Pin, meets
 
 # How many numbers of a version an installation takes; of a framework's the last one may be left out.

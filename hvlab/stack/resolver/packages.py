@@ -8,7 +8,7 @@ from typing import Any
 
 from hvlab.lab.pin_variables import AUTO
 from hvlab.stack.resolver import rules, versions
-from hvlab.stack.resolver.entries import Catalogue, OperatingSystem
+from hvlab.stack.resolver.catalogue import Catalogue, OperatingSystem
 from hvlab.stack.resolver.facts import model_of
 from hvlab.stack.resolver.lab import HostGroup
 

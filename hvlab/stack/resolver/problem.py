@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hvlab.base.errors import some
-from hvlab.stack.resolver.entries import Catalogue
+from hvlab.stack.resolver.catalogue import Catalogue
 from hvlab.stack.resolver.facts import Gpu
 from hvlab.stack.resolver.lab import HostGroup
 from hvlab.stack.resolver.model import Candidate, ConstraintProblem, listed

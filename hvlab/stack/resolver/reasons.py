@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.stack.resolver import rules, torch_nccl, versions
-from hvlab.stack.resolver.entries import Catalogue
+from hvlab.stack.resolver.catalogue import Catalogue
 from hvlab.stack.resolver.lab import HostGroup
 from hvlab.stack.resolver.pins import TITLES, meets
 from hvlab.stack.resolver.problem import ONE_CUDA, ONE_NCCL

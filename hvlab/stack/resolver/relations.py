@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hvlab.base.errors import some
 from hvlab.stack.resolver import rules, versions
-from hvlab.stack.resolver.entries import Catalogue
+from hvlab.stack.resolver.catalogue import Catalogue
 from hvlab.stack.resolver.lab import HostGroup
 from hvlab.stack.resolver.model import Candidate, Key, Relation, listed
 from hvlab.stack.resolver.pins import TITLES

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from hvlab.lab.pin_variables import AUTO
 from hvlab.stack.resolver import versions
-from hvlab.stack.resolver.entries import (
+from hvlab.stack.resolver.catalogue import (
     Catalogue,
     CudaRelease,
     DriverBranch,

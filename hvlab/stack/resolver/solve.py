@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvlab.stack.resolver import domains, limits, relations, rules, torch_nccl
-from hvlab.stack.resolver.entries import Catalogue
+from hvlab.stack.resolver.catalogue import Catalogue
 from hvlab.stack.resolver.lab import HostGroup
 from hvlab.stack.resolver.model import Candidate, Key, Scope, prune
 from hvlab.stack.resolver.problem import LabProblem

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hvlab.base.errors import some
 from hvlab.stack.resolver import rules, versions
-from hvlab.stack.resolver.entries import TorchRelease
+from hvlab.stack.resolver.catalogue import TorchRelease
 from hvlab.stack.resolver.lab import HostGroup
 from hvlab.stack.resolver.model import Candidate, Relation, listed
 from hvlab.stack.resolver.problem import ONE_TORCH_NCCL, LabProblem
