@@ -10,7 +10,7 @@ from hvlab.bench import containers
 from hvlab.bench.matrix import expand
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import run
-from hvlab.workloads.launchers import command, pyxis
+from hvlab.workloads.launchers import command, srun
 from tests.unit.labs import lab, spec
 from tests.unit.test_launchers import PROGRAM, STEP
 
@@ -80,7 +80,7 @@ def test_what_ranks_over_gloo_meet_at_is_inside_too():
 
 def test_the_users_options_are_added_and_outrank_these():
     more = ("--container-mounts=/data:/data", "--container-workdir=/data", "--no-container-remap-root")
-    assert pyxis.options("i", home="/h", read=["/p"], more=more) == (
+    assert srun.container_options("i", home="/h", read=["/p"], more=more) == (
         *("--container-image=i", "--container-mounts=/h/.hvlab:/h/.hvlab,/p:/p:ro,/data:/data"),
         *("--container-workdir=/data", "--no-container-remap-root"),
     )
