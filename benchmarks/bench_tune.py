@@ -33,8 +33,8 @@ from hvlab.lab.inventory import load
 from hvlab.searches.tune import space as spaces
 from hvlab.searches.tune.autotune import best_of
 from hvlab.searches.tune.search import search
-from hvlab.searches.tune.selection import of_block
 from hvlab.searches.tune.space import Candidate, Space
+from hvlab.searches.tune.space_file import of_block
 from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.sequential import compare_in_looks
 from hvlab.statistics.verdict import Pair

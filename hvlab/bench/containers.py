@@ -1,4 +1,4 @@
-"""The containers of a run: started before its first case, removed after its last."""
+"""The containers of a run, started before its first case and removed after its last; a case's stack."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import Any
 from hvlab.base.errors import UsageError
 from hvlab.base.files import write_file
 from hvlab.bench.schedule import Schedule
+from hvlab.lab import environment
 from hvlab.lab.inventory import Host, Lab
 from hvlab.remote.playbook import HostFailure, Owner, Play
 from hvlab.remote.ssh_keys import make_key, public, read_certificate, sign
 from hvlab.remote.trust import USER_LIFE, Trust
+from hvlab.workloads.case import Case
 from hvlab.workloads.launchers import container
+from hvlab.workloads.parameters import STACK
 
 _FILE = "containers.json"
 
@@ -121,3 +124,22 @@ def _play(playbook: str, lab: Lab, run_id: str, hosts: Sequence[str], **more: An
         **{f"hvlab_{name}": value for name, value in more.items()},
     }
     return Play(playbook, Owner(lab), variables)
+
+
+_OUTSIDE = ("os", "gcc", "libfabric", "cuda", "cudnn", "nccl_installed")
+
+
+def stack(folder: Path, case: Case) -> dict[str, Any]:
+    """Return the versions on the hosts of a case, and its image; ``folder`` is the run's."""
+    facts = json.loads((folder / "facts.json").read_text("utf-8"))
+    name = case.params.get(STACK.name, "")
+    versions = environment.stack(
+        {host: environment.of_stack(facts[host], name) for host in case.hosts}, case.variant
+    )
+    if not case.container:
+        return versions
+    image = images(folder).get(case.hosts[0])
+    if image is None:
+        # srun starts the ranks inside, and the facts are those of the host outside.
+        versions = {name: value for name, value in versions.items() if name not in _OUTSIDE}
+    return versions | {"image": image or case.container}

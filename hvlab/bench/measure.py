@@ -15,10 +15,9 @@ from hvlab import workloads
 from hvlab.base import cache
 from hvlab.base.errors import HvlabError, InterruptedRunError, UsageError
 from hvlab.base.files import make_folder, write_file
-from hvlab.bench import allocation, containers, looks, stack
-from hvlab.bench.allocation import Allocation
+from hvlab.bench import allocation, containers, looks
+from hvlab.bench.allocation import Allocation, Losses
 from hvlab.bench.estimate import estimate, shown
-from hvlab.bench.losses import Losses
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.remote import probe
@@ -331,7 +330,7 @@ class _Run:
             if not folder.is_dir():
                 break
             outcome = workloads.outcome(case, folder)
-            versions = stack.of_case(self.folder, case)
+            versions = containers.stack(self.folder, case)
             self.store.add(outcomes.records(self.run_id, case, outcome, versions))
             self.queue.remove(case)
             status = outcomes.status(outcome)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.base.errors import UsageError
-from hvlab.bench import own, settings, sides, suite
-from hvlab.bench.against import against
+from hvlab.base.errors import UsageError, unknown
+from hvlab.bench import settings, sides, suite
 from hvlab.bench.matrix import Spec
-from hvlab.lab.backends import BACKENDS, LIBRARIES, PARALLEL
+from hvlab.bench.resume import against
+from hvlab.lab.backends import BACKENDS, LIBRARIES, PARALLEL, of_framework
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import available, choose
 from hvlab.results.store import Store
 from hvlab.statistics.looks import LOOKS
 from hvlab.workloads import WORKLOADS
-from hvlab.workloads.command import COMMAND
+from hvlab.workloads.command import COMMAND, check_pattern
 from hvlab.workloads.launchers import srun
 
 AUTO = 0
@@ -129,7 +130,7 @@ def _against(request: BenchRequest, lab: Lab, store: Store) -> Spec:
 
 def _spec(request: BenchRequest, lab: Lab) -> Spec:
     """Return the specification of the options and the suite."""
-    named = own.backends(
+    named = _backends(
         _names(request.backend, "--backend", BACKENDS),
         _names(request.library, "--library", LIBRARIES),
         lab,
@@ -137,7 +138,7 @@ def _spec(request: BenchRequest, lab: Lab) -> Spec:
     workloads = _names(request.workload, "--workload", WORKLOADS)
     if request.words and not workloads and not request.suite:
         workloads = (COMMAND.name,)
-    ours = own.command(request.words, request.copy, request.pattern, request.unit, workloads)
+    ours = _command(request.words, request.copy, request.pattern, request.unit, workloads)
     overrides = suite.Overrides(
         workloads=workloads,
         backends=tuple(choose(named, lab)) if named else None,
@@ -199,3 +200,58 @@ def _sets(request: BenchRequest) -> dict[str, object]:
             raise UsageError(f"--set {text}: no value", remedy=f"write --set {name}=VALUE")
         parameters[name.strip().replace("-", "_")] = value
     return parameters | ({"device": "cpu"} if request.no_cuda else {})
+
+
+_WRITE = f"`hvlab bench --workload {COMMAND.name} -- python train.py`"
+
+
+def _backends(
+    named: tuple[str, ...] | None, libraries: tuple[str, ...] | None, lab: Lab
+) -> tuple[str, ...] | None:
+    """Return the backends that were ``named``, or their like in ``libraries``; None for the default.
+
+    Where none was named, they are what the lab can run. Raises UsageError.
+    """
+    if libraries is None:
+        return named
+    for name in libraries:
+        if name not in LIBRARIES:
+            raise unknown("library", name, LIBRARIES)
+    pairs = [
+        (name, of_framework(name, library))
+        for library in libraries
+        for name in named or available(lab.hosts)
+        if name in BACKENDS
+    ]
+    without = [name for name, other in pairs if not other]
+    if named and without:
+        raise UsageError(
+            f"--library {','.join(libraries)}: torch has nothing like {', '.join(dict.fromkeys(without))}",
+            remedy="leave it out of --backend",
+        )
+    chosen = [other for _, other in pairs if other and (named or BACKENDS[other].wheel)]
+    return tuple(dict.fromkeys([*chosen, *(name for name in named or () if name not in BACKENDS)]))
+
+
+def _command(
+    words: Sequence[str],
+    copy: Sequence[str],
+    pattern: str | None,
+    unit: str | None,
+    workloads: tuple[str, ...] | None,
+) -> dict[str, object]:
+    """Return the parameters of the user's own command. Raises UsageError."""
+    given = {name: value for name, value in (("pattern", pattern), ("unit", unit)) if value}
+    if COMMAND.name not in (workloads or ()):
+        if words or given or copy:
+            what = "a command" if words else "--copy, --pattern or --unit"
+            raise UsageError(f"{what} belongs to --workload {COMMAND.name}", remedy=f"write {_WRITE}")
+        return {}
+    if not words:
+        raise UsageError(f"--workload {COMMAND.name} has no command", remedy=f"write it at the end: {_WRITE}")
+    # It loads slowly, and most benches need none of it.
+    from hvlab.workloads.datasets import own_files  # noqa: PLC0415
+
+    check_pattern(pattern)
+    copied = own_files.chosen(words, copy, Path.cwd())
+    return {"command": shlex.join(words), "copy": copied, **given}

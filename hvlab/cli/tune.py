@@ -200,7 +200,7 @@ def _put_back(inventory: Path, lab: Lab, store: Store) -> bool:
 
 def _space(file: Path | None, block: Any, launcher: str | None, lab: Lab) -> Any:
     """Return the parameters to search. Raises UsageError where there are none."""
-    from hvlab.searches.tune import selection, space_file  # noqa: PLC0415 - they load slowly
+    from hvlab.searches.tune import space_file  # noqa: PLC0415 - it loads slowly
 
     if file is not None:
         return space_file.load(file)
@@ -211,4 +211,4 @@ def _space(file: Path | None, block: Any, launcher: str | None, lab: Lab) -> Any
             remedy="write --space FILE",
         )
     launcher = launcher or (srun.NAME if lab.slurm else backend.launchers[0])
-    return selection.of_block(block, launcher)
+    return space_file.of_block(block, launcher)

@@ -25,7 +25,7 @@ from hvlab.lab import inventory, slurm_job
 from hvlab.lab.inventory import Host, Lab
 from hvlab.lab.slurm_job import Installed, SlurmJob
 from hvlab.remote.facts import first_facts
-from hvlab.workloads.launchers import pyxis
+from hvlab.workloads.launchers import srun
 
 _ANSWER_S = 30.0
 # Hosts start Python from a shared folder, which may be slow at the first time, or load an image first.
@@ -78,7 +78,7 @@ def lab(
         inside: tuple[str, ...] = ()
         if image:
             read = [str(workloads.PROGRAMS)]
-            inside = pyxis.options(image, home=str(Path.home()), read=read, more=options)
+            inside = srun.container_options(image, home=str(Path.home()), read=read, more=options)
         installed = _installed(job, order, version, python, Path(folder), inside=inside)
         connections = {
             host: {

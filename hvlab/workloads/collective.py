@@ -11,20 +11,13 @@ from typing import Any
 from hvlab.statistics import interval
 from hvlab.workloads import answered, samples
 from hvlab.workloads.case import Case
+from hvlab.workloads.metrics import TABLES
 from hvlab.workloads.operations import OPERATIONS
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
-from hvlab.workloads.parameters import Parameter
-from hvlab.workloads.sizes import DTYPES
+from hvlab.workloads.parameters import from_table
 
 _PROGRAM = "collective.py"
-_SIZES = Parameter(
-    "sizes", "sizes", "1K:64M:4", "Buffer sizes in bytes (S of nccl-tests), as min:max:factor or a list."
-)
-_COMMON = (
-    _SIZES,
-    Parameter("iterations", "int", 25, "Timed iterations of each size; the warm-up among them is detected."),
-    Parameter("dtype", "text", "float32", "Element type.", tuple(DTYPES)),
-)
+_COMMON = from_table(TABLES["collective"])
 
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:

@@ -18,9 +18,9 @@ from hvlab.base.answers import AnswerError
 from hvlab.base.errors import UsageError
 from hvlab.workloads import answered
 from hvlab.workloads.case import Case
-from hvlab.workloads.metrics import METRICS
+from hvlab.workloads.metrics import METRICS, TABLES
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened, output, read_text
-from hvlab.workloads.parameters import Parameter
+from hvlab.workloads.parameters import from_table
 
 OUTPUT = "output.txt"
 _UNITS = r"(?:images|imgs?|samples|examples|sequences|tokens)"
@@ -133,15 +133,4 @@ def _failure(folder: Path) -> str | None:
     return first[:_LIMIT] + (_COPY if _MISSING_FILE.search(first) else "")
 
 
-COMMAND = Workload(
-    "command",
-    "command.py",
-    (
-        Parameter("command", "line", "", "What every rank runs, as one line of a shell: what follows --."),
-        Parameter("copy", "files", "", "The files it needs, with the key of their content: set by --copy."),
-        Parameter("pattern", "note", "", "Regular expression of the line with the throughput: --pattern."),
-        Parameter("unit", "note", "samples/s", "Unit of that throughput: --unit."),
-    ),
-    parse,
-    "real",
-)
+COMMAND = Workload("command", "command.py", from_table(TABLES["command"]), parse, "real")

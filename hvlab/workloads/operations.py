@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from hvlab.lab.backends import DDP, HOROVOD
-from hvlab.workloads.parameters import Parameter
+from hvlab.workloads.metrics import TABLES
+from hvlab.workloads.parameters import Parameter, from_table
 
 
 def _whole(_: int) -> float:
@@ -48,80 +49,18 @@ class Operation:
     settings: tuple[Parameter, ...] = ()
 
 
-_IN_PLACE = Parameter("in_place", "flag", True, "Whether the result overwrites the buffer.")
+_BUSBW = {"but_own": _but_own, "there_and_back": _there_and_back}
 
 
-def _reduced(*names: str) -> Parameter:
-    return Parameter("op", "text", "sum", "How elements are reduced.", names)
+def _operation(name: str, row: Mapping[str, Any]) -> Operation:
+    busbw = _BUSBW[row["busbw"]] if "busbw" in row else _whole
+    settings = from_table(row.get("settings", ()))
+    return Operation(
+        **{**row, "name": name, "busbw": busbw, "settings": settings, "shown": tuple(row.get("shown", ()))}
+    )
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    operation.name: operation
-    for operation in (
-        Operation(
-            "allreduce",
-            "all_reduce",
-            "Allreduce Latency",
-            _there_and_back,
-            reduces=True,
-            shown=("ALLREDUCE", "ADASUM_ALLREDUCE", "all_reduce"),
-            mpi={HOROVOD: "allreduce", DDP: "allreduce"},
-            settings=(
-                _reduced("sum", "average", "adasum"),
-                Parameter(
-                    "form",
-                    "text",
-                    "single",
-                    "One call, one grouped call, or several calls that Horovod fuses.",
-                    ("single", "grouped", "fused"),
-                ),
-                Parameter("tensors", "int", 1, "How many tensors share the buffer (grouped, fused)."),
-                _IN_PLACE,
-            ),
-        ),
-        Operation(
-            "broadcast",
-            "broadcast",
-            "Broadcast Latency",
-            shown=("BCAST", "broadcast"),
-            mpi={HOROVOD: "bcast", DDP: "bcast"},
-            settings=(_IN_PLACE,),
-        ),
-        Operation(
-            "allgather",
-            "all_gather",
-            "Allgather Latency",
-            _but_own,
-            shared=True,
-            shown=("ALLGATHER", "CROSS_ALLGATHER", "all_gather", "_all_gather_base"),
-            mpi={HOROVOD: "allgatherv", DDP: "allgather"},
-        ),
-        Operation(
-            "alltoall",
-            "alltoall",
-            "All-to-All Personalized Exchange Latency",
-            _but_own,
-            shared=True,
-            shown=("ALLTOALL", "all_to_all"),
-            mpi={HOROVOD: "alltoallv", DDP: "alltoall"},
-        ),
-        Operation(
-            "reducescatter",
-            "reduce_scatter",
-            "Reduce_scatter Latency",
-            _but_own,
-            shared=True,
-            reduces=True,
-            shown=("REDUCESCATTER", "reduce_scatter", "_reduce_scatter_base"),
-            mpi={HOROVOD: "reduce_scatter", DDP: "reduce_scatter_block"},
-            settings=(_reduced("sum", "average"),),
-        ),
-        # hvlab only reads figures of these.
-        Operation("reduce", "reduce", "Reduce Latency", reduces=True),
-        Operation("gather", "gather", "Gather Latency", _but_own, shared=True),
-        Operation("scatter", "scatter", "Scatter Latency", _but_own, shared=True),
-        Operation("sendrecv", "sendrecv"),
-        Operation("hypercube", "hypercube"),
-    )
+    name: _operation(name, row) for name, row in TABLES["operations"].items()
 }
 COLLECTIVES = tuple(name for name, operation in OPERATIONS.items() if operation.mpi)

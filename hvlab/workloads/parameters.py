@@ -13,6 +13,7 @@ from typing import Any, Literal
 from hvlab.base.errors import UsageError, unknown
 from hvlab.base.masking import masked
 from hvlab.lab.backends import BACKENDS, HOROVOD, Backend
+from hvlab.workloads.metrics import TABLES
 from hvlab.workloads.sizes import parse_size, parse_sizes, shown
 
 Kind = Literal[
@@ -150,41 +151,20 @@ class Parameter:
 _EXAMPLE = "NCCL_ALGO=Ring"
 OWN_STACK = "lab"
 _STACK_NAME = re.compile(r"([a-z0-9][a-z0-9_.-]{0,40})?")
-# Where the tensors are. A case has cpu or cuda, as its backend needs it on its hosts.
-DEVICE = Parameter(
-    "device", "text", "auto", "auto: GPUs, if the backend handles GPU memory.", ("auto", "cpu")
-)
 
-# Horovod's own, with its defaults (horovod 0.28.1, common/operations.cc and common/global_state.h).
-TUNING = (
-    Parameter("fusion_threshold", "bytes", 128 * 2**20, "Most bytes Horovod puts into one message.", least=0),
-    Parameter("cycle_time", "float", 1.0, "Milliseconds between Horovod's checks for tensors.", least=0),
-    Parameter("cache_capacity", "int", 1024, "Entries in Horovod's response cache; 0: none.", least=0),
-    Parameter("hierarchical_allreduce", "flag", False, "NCCL within a host, MPI between hosts."),
-    Parameter("threads", "int", 1, "Threads per rank (OMP_NUM_THREADS)."),
-)
+
+def from_table(rows: Iterable[Mapping[str, Any]]) -> tuple[Parameter, ...]:
+    """Return the parameters that a list of ``tables.yml`` holds."""
+    return tuple(Parameter(**{**row, "choices": tuple(row.get("choices", ()))}) for row in rows)
+
+
+(DEVICE,) = from_table(TABLES["device"])
+TUNING = from_table(TABLES["tuning"])
 # Each by the environment variable that sets it.
 BY_VARIABLE: Mapping[str, Parameter] = {
     "OMP_NUM_THREADS" if item.name == "threads" else f"HOROVOD_{item.name.upper()}": item for item in TUNING
 }
-ENV = Parameter("env", "env", "", "Environment variables of the ranks: NAME=VALUE, separated by spaces.")
-MPIRUN = Parameter(
-    "mpirun",
-    "line",
-    "",
-    "Options of mpirun in place of --bind-to none --map-by slot, such as --bind-to core.",
-)
-RULES = Parameter(
-    "rules", "line", "", "The numbers of a dynamic rules file of Open MPI's coll_tuned, separated by spaces."
-)
-STACK = Parameter(
-    "stack",
-    "stack",
-    "",
-    f"A stack that `hvlab bisect` installed beside the lab's own; {OWN_STACK}: that in use.",
-)
-# A case without any of these has no such parameter.
-OPTIONAL = (ENV, MPIRUN, RULES, STACK)
+ENV, MPIRUN, RULES, STACK = OPTIONAL = from_table(TABLES["optional"])
 COMMON = (DEVICE, *TUNING, *OPTIONAL)
 # What a step does: with another model, neither setting is faster.
 WORK = ("model", "image", "hidden", "layers", "length")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,11 @@ from hvlab.base.answers import AnswerError
 from hvlab.statistics import interval
 from hvlab.workloads import answered, samples
 from hvlab.workloads.case import Case
+from hvlab.workloads.metrics import TABLES
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, host_names, opened
-from hvlab.workloads.parameters import Parameter
+from hvlab.workloads.parameters import from_table
 
 _PROGRAM = "train.py"
-_COMMON = (
-    Parameter(
-        "compression", "text", "none", "Compression of gradients before they are sent.",
-        ("none", "fp16", "bf16", "8bit", "naive8"),
-    ),
-    Parameter(
-        "scaling", "text", "weak", "weak: batch is per rank; strong: batch is the total over all ranks.",
-        ("weak", "strong"),
-    ),
-)  # fmt: skip
 
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
@@ -131,55 +122,18 @@ def _lstm(params: Mapping[str, Any]) -> tuple[float, float]:
     return (layers + ends) * params["length"], layers + 2 * ends
 
 
-def _workload(
-    name: str,
-    model: Callable[[Mapping[str, Any]], tuple[float, float]],
-    *own: Parameter,
-    frameworks: tuple[str, ...] = ("torch",),
-) -> Workload:
-    framework = Parameter("framework", "text", "torch", "Framework that trains.", frameworks)
-    return Workload(name, _PROGRAM, (*own, *_COMMON, framework), parse, "step_time", model=model)
+# What each training costs, by its parameters.
+_COSTS: Mapping[str, Callable[[Mapping[str, Any]], tuple[float, float]]] = {
+    "mnist": lambda _: (0.5e6, 22e3),
+    "synthetic": _images,
+    "rnn": _lstm,
+}
 
 
-TRAININGS = (
-    _workload(
-        "mnist",
-        lambda _: (0.5e6, 22e3),
-        Parameter("data", "data", "digits", "digits, mnist, synthetic, or a folder of IDX files."),
-        Parameter("batch", "int", 64, "Samples per step."),
-        Parameter("epochs", "int", 2, "Passes over the data."),
-        Parameter("lr", "float", 0.05, "Learning rate per rank.", least=0),
-        Parameter(
-            "seed",
-            "seed",
-            42,
-            "Seed of weights and sample order in the first repeat; each further repeat adds one.",
-            least=0,
-        ),
-        frameworks=("torch", "tensorflow"),
-    ),
-    _workload(
-        "synthetic",
-        _images,
-        Parameter(
-            "model",
-            "text",
-            "resnet50",
-            "Network to train.",
-            ("resnet18", "resnet50", "vgg16"),
-            cpu="resnet18",
-        ),
-        Parameter("image", "int", 224, "Width and height of an image in pixels.", cpu=64),
-        Parameter("batch", "int", 32, "Samples per step.", cpu=8),
-        Parameter("steps", "int", 30, "Timed steps; the warm-up among them is detected."),
-    ),
-    _workload(
-        "rnn",
-        _lstm,
-        Parameter("hidden", "int", 256, "Width of the LSTM."),
-        Parameter("layers", "int", 2, "Layers of the LSTM."),
-        Parameter("length", "int", 64, "Sequence length."),
-        Parameter("batch", "int", 32, "Samples per step."),
-        Parameter("steps", "int", 30, "Timed steps; the warm-up among them is detected."),
-    ),
-)
+def _workload(name: str, rows: Sequence[Mapping[str, Any]]) -> Workload:
+    *own, framework = from_table(rows)
+    parameters = (*own, *from_table(TABLES["training"]), framework)
+    return Workload(name, _PROGRAM, parameters, parse, "step_time", model=_COSTS[name])
+
+
+TRAININGS = tuple(_workload(name, rows) for name, rows in TABLES["trainings"].items())

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from hvlab.base.errors import CheckError, UnreachableError, UsageError
-from hvlab.bench import allocation, losses, measure
+from hvlab.bench import allocation, measure
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.remote import shell
@@ -43,7 +43,6 @@ def slurm(monkeypatch):
     """Replace Slurm; return the class that stands for it."""
     FakeShell.salloc, FakeShell.answers, FakeShell.asked = "echo 'Granted job allocation 7' >&2", {}, []
     monkeypatch.setattr(allocation, "Shell", FakeShell)
-    monkeypatch.setattr(losses, "Shell", FakeShell)
     monkeypatch.setattr(allocation, "_LOOK_S", 0.2)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     return FakeShell

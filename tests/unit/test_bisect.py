@@ -23,9 +23,8 @@ from hvlab.lab.inventory import Host, Lab
 from hvlab.results.store import Store
 from hvlab.searches.bisect import ends, install
 from hvlab.searches.bisect.judge import Effect
-from hvlab.searches.bisect.result import BisectResult, TriedStack
-from hvlab.searches.bisect.search import Culprit, Judge
-from hvlab.searches.bisect.search import search as search_without
+from hvlab.searches.bisect.result import BisectResult, Culprit, Judge, TriedStack
+from hvlab.searches.bisect.result import search as search_without
 from hvlab.searches.bisect.stack import Stack, StackChange, chain, from_settings, without
 from hvlab.statistics.interval import Interval
 

@@ -61,7 +61,7 @@ def test_digits_are_split_in_proportion(tmp_path):
 
 def test_digits_are_written_once(tmp_path, monkeypatch):
     made = datasets.prepare("digits", cache=tmp_path)
-    monkeypatch.setattr(datasets.digits, "write", lambda folder: pytest.fail("written again"))
+    monkeypatch.setattr(datasets.idx, "write_digits", lambda folder: pytest.fail("written again"))
     assert datasets.prepare("digits", cache=tmp_path) == made
 
 

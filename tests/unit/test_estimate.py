@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.bench.estimate import estimate
+from hvlab.bench.estimate import estimate, rough
 from hvlab.bench.matrix import Spec, expand
 from hvlab.bench.suite import Overrides, blocks, load, plain
 from hvlab.cli import run
 from hvlab.results.store import Store
-from hvlab.workloads import duration
 from tests.unit.labs import VARIANTS, case, lab
 from tests.unit.test_results import RECORD
 
@@ -51,7 +50,7 @@ def test_a_suite_that_names_its_sizes_keeps_them():
 
 
 def seconds(workload="synthetic", **params):
-    return duration.rough(replace(case("mpi", workload=workload, hosts=(1,), **params), timeout=10**6))
+    return rough(replace(case("mpi", workload=workload, hosts=(1,), **params), timeout=10**6))
 
 
 def test_rough_times_are_those_of_the_example_within_a_factor_of_three():
@@ -63,7 +62,7 @@ def test_rough_times_are_those_of_the_example_within_a_factor_of_three():
 
 
 def test_a_case_takes_no_longer_than_its_limit():
-    assert duration.rough(replace(case("mpi", workload="synthetic", device="cpu"), timeout=30)) == 30
+    assert rough(replace(case("mpi", workload="synthetic", device="cpu"), timeout=30)) == 30
 
 
 @pytest.fixture

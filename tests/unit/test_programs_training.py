@@ -28,7 +28,7 @@ class Several:
         pass
 
 
-def task(world, *, scaling="linear", learns=True, losses=LOSSES):
+def task(world, *, learns=True, losses=LOSSES):
     """Return two epochs of three steps over 8 samples each, of which this rank has 4."""
     shares = [4] * world.size
 
@@ -39,7 +39,7 @@ def task(world, *, scaling="linear", learns=True, losses=LOSSES):
 
     made = SimpleNamespace(
         world=world,
-        options=SimpleNamespace(batch=4, lr_scaling=scaling),
+        options=SimpleNamespace(batch=4),
         epochs=2,
         steps=3,
         shares=shares,
@@ -105,12 +105,11 @@ def test_the_slowest_rank_is_told_beside_the_mean(run):
     assert made.results()["steps"]["max_s"] == [3.0] * 6
 
 
-@pytest.mark.parametrize(("scaling", "peak"), [("linear", 0.2), ("none", 0.1)])
-def test_the_rate_rises_to_its_peak_and_falls_to_nothing(training, run, scaling, peak):
-    made = run(task(Several(2), scaling=scaling))
+def test_the_rate_rises_to_its_peak_and_falls_to_nothing(training, run):
+    made = run(task(Several(2)))
     assert made.rates[0] == pytest.approx(0.1)
-    assert made.rates[1:] == [pytest.approx(peak * (1 - step / 6)) for step in range(1, 6)]
-    assert made.scheduled(training.WARM_UP / 2) == pytest.approx((0.1 + peak) / 2 * 0.95)
+    assert made.rates[1:] == [pytest.approx(0.2 * (1 - step / 6)) for step in range(1, 6)]
+    assert made.scheduled(training.WARM_UP / 2) == pytest.approx((0.1 + 0.2) / 2 * 0.95)
 
 
 def test_where_nothing_is_learnt_the_rate_stays(run):
@@ -166,4 +165,6 @@ def test_compute_alone_is_the_median_of_each_host(training, monkeypatch):
     steps = iter([9.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     monkeypatch.setattr(training.ranks_of, "timed", lambda step, world, device: next(steps))
     world = Several(2, compute=[10.0, 10.0, 10.0, 10.0, 10.0])
-    assert training.compute_alone(lambda: None, world, "cpu", ["a", "b"]) == {"a": 3.0, "b": 10.0}
+    result = {"device": "cpu", "world": {"placement": [(0, 0, "a", 2), (1, 0, "b", 2)]}}
+    alone = training.compute_alone(lambda: None, world, result)
+    assert alone == {"by_host_s": {"a": 3.0, "b": 10.0}}

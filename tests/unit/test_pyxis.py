@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.bench import stack
+from hvlab.bench import containers
 from hvlab.bench.matrix import expand
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import run
-from hvlab.workloads.launchers import command, pyxis
+from hvlab.workloads.launchers import command, srun
 from tests.unit.labs import lab, spec
 from tests.unit.test_launchers import PROGRAM, STEP
 
@@ -80,7 +80,7 @@ def test_what_ranks_over_gloo_meet_at_is_inside_too():
 
 def test_the_users_options_are_added_and_outrank_these():
     more = ("--container-mounts=/data:/data", "--container-workdir=/data", "--no-container-remap-root")
-    assert pyxis.options("i", home="/h", read=["/p"], more=more) == (
+    assert srun.container_options("i", home="/h", read=["/p"], more=more) == (
         *("--container-image=i", "--container-mounts=/h/.hvlab:/h/.hvlab,/p:/p:ro,/data:/data"),
         *("--container-workdir=/data", "--no-container-remap-root"),
     )
@@ -107,8 +107,8 @@ def test_records_name_the_image_and_not_what_is_outside(tmp_path):
     facts = {"kernel": "6.1", "distribution": "Rocky", "hvlab": {"cuda": "12.4", "driver": "570.1"}}
     (tmp_path / "facts.json").write_text(json.dumps({"n1": facts, "n2": facts}))
     (case,) = expand(spec("mpi", container=IMAGE, launcher="srun"), lab(**HERE))[0]
-    assert stack.of_case(tmp_path, case) == {"kernel": "6.1", "driver": "570.1", "image": IMAGE}
-    bare = stack.of_case(tmp_path, replace(case, container=""))
+    assert containers.stack(tmp_path, case) == {"kernel": "6.1", "driver": "570.1", "image": IMAGE}
+    bare = containers.stack(tmp_path, replace(case, container=""))
     assert (bare["cuda"], bare["os"].split()[0]) == ("12.4", "Rocky")
 
 

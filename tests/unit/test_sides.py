@@ -11,8 +11,8 @@ from hvlab.analysis.compare.decisions import decide, questions
 from hvlab.analysis.compare.measurements import Measurements
 from hvlab.base.errors import UsageError
 from hvlab.bench import sides
-from hvlab.bench.against import against
 from hvlab.bench.matrix import Spec, expand
+from hvlab.bench.resume import against
 from hvlab.cli import run
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.results.store import Store

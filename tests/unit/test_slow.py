@@ -15,12 +15,10 @@ from benchmarks.bench_find_slow import NOISES, UNLIKE, SimulatedLab
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.searches.slow import advice, steps, trials
 from hvlab.searches.slow import suspects as suspects_module
-from hvlab.searches.slow.groups import far_groups
-from hvlab.searches.slow.judge import judge
 from hvlab.searches.slow.search import LOOKS, search
 from hvlab.searches.slow.steps import ProbeStep
-from hvlab.searches.slow.suspects import Suspect, relative, suspects
-from hvlab.searches.slow.trials import TrialOutcome
+from hvlab.searches.slow.suspects import Suspect, far_groups, relative, suspects
+from hvlab.searches.slow.trials import TrialOutcome, judge
 
 UP, DOWN, HOST, PAIR = (
     ("up", (2, 2)),

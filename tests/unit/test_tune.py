@@ -17,12 +17,10 @@ from hvlab.lab.backends import BACKENDS
 from hvlab.searches.tune import confirmation, space_file
 from hvlab.searches.tune import space as spaces
 from hvlab.searches.tune.autotune import best_of
-from hvlab.searches.tune.importance import importance
-from hvlab.searches.tune.result import TuneResult
+from hvlab.searches.tune.result import TuneResult, importance
 from hvlab.searches.tune.search import Board, SearchResult, search
-from hvlab.searches.tune.selection import of_block
 from hvlab.searches.tune.space import Candidate, Space
-from hvlab.searches.tune.space_file import SpaceParameter
+from hvlab.searches.tune.space_file import SpaceParameter, of_block
 from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.sequential import compare_in_looks
 from hvlab.statistics.verdict import Pair

@@ -22,7 +22,7 @@ from hvlab.lab.inventory import Lab
 from hvlab.results.store import Store
 from hvlab.searches.tune import host_session, host_space, host_state, session, space_file, trials
 from hvlab.searches.tune import space as spaces
-from hvlab.searches.tune.host_result import HostTuneResult, lines
+from hvlab.searches.tune.host_session import HostTuneResult, lines
 from hvlab.searches.tune.host_state import BEFORE, State
 from hvlab.searches.tune.session import TuneRequest
 from hvlab.workloads.case import Case

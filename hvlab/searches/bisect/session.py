@@ -20,8 +20,7 @@ from hvlab.results.searches import RESULT
 from hvlab.results.store import Store
 from hvlab.searches.bisect import install
 from hvlab.searches.bisect.judge import Effect, InstalledStack, Judge, StackFailsError
-from hvlab.searches.bisect.result import BisectResult, TriedStack
-from hvlab.searches.bisect.search import search
+from hvlab.searches.bisect.result import BisectResult, TriedStack, search
 from hvlab.searches.bisect.stack import COMPONENTS, Stack, StackChange, chain, without
 from hvlab.stack.resolver import HostRequest, Resolution, catalogue, plan
 from hvlab.stack.resolver.pins import Pin

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.searches.slow import groups
-from hvlab.searches.slow.judge import Judgement
+from hvlab.searches.slow import suspects
 from hvlab.searches.slow.search import SlowSearch
 from hvlab.searches.slow.steps import STILL
+from hvlab.searches.slow.trials import Judgement
 
 # Below this part of the processor time of the others, it is time that the host lacks, not speed.
 _LESS_TIME = 0.85
@@ -132,7 +132,7 @@ def far(result: SlowSearch, names: Sequence[str]) -> str:
 
 
 def _times_between(result: SlowSearch) -> float:
-    between = set(groups.crossing(result.groups))
+    between = set(suspects.crossing(result.groups))
     within = [value for cell, value in result.links.items() if cell not in between]
     return statistics.median(result.links[cell] for cell in between) / statistics.median(within)
 

@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvlab.base.errors import CheckError, UsageError
-from hvlab.searches.slow import groups, steps, suspects, trials
-from hvlab.searches.slow.groups import Groups
-from hvlab.searches.slow.judge import Judgement, judge
+from hvlab.searches.slow import steps, suspects, trials
 from hvlab.searches.slow.steps import Cell, ProbeStep, Rates
-from hvlab.searches.slow.suspects import MOST, Suspect
-from hvlab.searches.slow.trials import TrialOutcome
+from hvlab.searches.slow.suspects import MOST, Groups, Suspect
+from hvlab.searches.slow.trials import Judgement, TrialOutcome, judge
 
 ALPHA = 0.01
 RATIO = 1.2
@@ -94,7 +92,7 @@ def search(
     if (len(shown.suspects) > MOST or shown.crowded) and count <= MOST_ALONE:
         shown = _each_alone(shown, count, launches, draw, ratio=ratio)
     tried = shown.suspects[:MOST]
-    between = set(groups.crossing(shown.groups))
+    between = set(suspects.crossing(shown.groups))
     judgements = _judgements(tried, between, count, launches, draw=draw, ratio=ratio, alpha=alpha)
     middle = {cell: math.exp(statistics.fmean(each)) for cell, each in shown.values.items()}
     return SlowSearch(
@@ -167,11 +165,11 @@ def _each_alone(
     planned = steps.each_link(count, draw)
     readings = launches.measured(planned)
     values = {**before.values, **suspects.relative_alone(readings)}
-    far = groups.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
+    far = suspects.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
     return _Overview(
         _by_link(planned, readings),
         values,
-        suspects.suspects(values, count, ratio=ratio, between=set(groups.crossing(far))),
+        suspects.suspects(values, count, ratio=ratio, between=set(suspects.crossing(far))),
         together=max(before.crowded, sum(suspect.kind != "host" for suspect in before.suspects)),
         groups=far,
     )

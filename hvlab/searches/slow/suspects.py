@@ -1,11 +1,13 @@
-"""What the first launch points at. Pure.
+"""What the first launches point at: suspects, and groups of hosts that are far from each other. Pure.
 
-A suspect is not slow yet: it is measured again, alone, by a launch that knows nothing of the first one.
-So nothing here has to be strict, and what is missed here is missed for good.
+A suspect is not slow yet: it is measured again, alone, by a launch that knows nothing of the first one. So
+nothing here has to be strict, and what is missed here is missed for good. A rack behind a narrow uplink is a
+group: no host of it is slow, and no pair, but the way between.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -142,3 +144,37 @@ def _deviation(values: Iterable[float]) -> float:
     listed = list(values)
     middle = statistics.median(listed)
     return 1.4826 * statistics.median(abs(value - middle) for value in listed)
+
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+def far_groups(pairs: Mapping[Cell, float], count: int, *, ratio: float) -> Groups:
+    """Return the groups of ``count`` hosts, largest first; none unless two hold several hosts each.
+
+    ``pairs`` is how slow each link is beyond its ends, a logarithm, where each was measured alone. The two
+    groups with the least median between them are put together, until that is what a suspect would be
+    (hierarchical clustering; by the median, neither outliers nor a host that is near to all join two groups).
+    """
+    groups: list[tuple[int, ...]] = [(host,) for host in range(count)]
+    while len(groups) > 1:
+        distances = {
+            (one, other): statistics.median(pairs[cell] for cell in _between(one, other))
+            for one, other in itertools.combinations(groups, 2)
+        }
+        nearest = min(distances, key=lambda both: distances[both])
+        if distances[nearest] > SHARE * math.log(ratio):
+            break
+        groups = [group for group in groups if group not in nearest] + [tuple(sorted(sum(nearest, ())))]
+    several = sum(len(group) > 1 for group in groups)
+    return tuple(sorted(groups, key=lambda group: (-len(group), group))) if several > 1 else ()
+
+
+def crossing(groups: Groups) -> list[Cell]:
+    """Return all links from one group to another."""
+    return [cell for one, other in itertools.combinations(groups, 2) for cell in _between(one, other)]
+
+
+def _between(one: Sequence[int], other: Sequence[int]) -> list[Cell]:
+    pairs = list(itertools.product(one, other))
+    return pairs + [(there, here) for here, there in pairs]

@@ -1,19 +1,127 @@
 """The search: settings are proposed, and raced against today's in rounds. Pure.
 
-A round measures each setting that is still in the race once, in turn with today's; what counts is the ratio
-to today's of the same round. A setting that is clearly worse than the best leaves the race.
+Two ways propose: Optuna's TPE, and coordinate descent. A round measures each setting that is still in the
+race once, in turn with today's; what counts is the ratio to today's of the same round. A setting that is
+clearly worse than the best leaves the race.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.trial import FrozenTrial
+
 from hvlab.base.errors import CheckError
-from hvlab.searches.tune.proposals import SEARCHES
 from hvlab.searches.tune.space import Candidate, Space
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+# Random trials before the model takes over; failed proposals before the search counts as exhausted.
+_RANDOM, _ASKED = 8, 30
+
+
+class Tpe:
+    """The tree-structured Parzen estimator of Optuna.
+
+    Told are logarithms: how much longer a candidate took than today's settings.
+    """
+
+    def __init__(self, space: Space, *, seed: int) -> None:
+        self.distributions = distributions(space)
+        self.start = space.start
+        with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
+            sampler = optuna.samplers.TPESampler(
+                seed=seed, n_startup_trials=_RANDOM, multivariate=True, constant_liar=True
+            )
+        self.study = optuna.create_study(sampler=sampler)
+        self.known: dict[Candidate, float] = {}
+        self.asked: dict[Candidate, optuna.Trial] = {}
+        self.study.add_trial(frozen(self.start, 0.0, self.distributions))
+        self.known[self.start] = 0.0
+
+    def ask(self, most: int) -> list[Candidate]:
+        """Return new candidates."""
+        for _ in range(_ASKED):
+            if len(self.asked) >= most:
+                break
+            trial = self.study.ask(self.distributions)
+            candidate = tuple(trial.params[name] for name in self.distributions)
+            if candidate in self.known:
+                self.study.tell(trial, self.known[candidate])
+            elif candidate in self.asked:
+                self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            else:
+                self.asked[candidate] = trial
+        return list(self.asked)
+
+    def tell(self, results: Mapping[Candidate, float]) -> None:
+        """Take results, also of what others proposed."""
+        for candidate, value in results.items():
+            self.known[candidate] = value
+            if trial := self.asked.pop(candidate, None):
+                self.study.tell(trial, value)
+            else:
+                self.study.add_trial(frozen(candidate, value, self.distributions))
+
+
+class Coordinate:
+    """One parameter after another: each of its values, with the best so far of the others."""
+
+    def __init__(self, space: Space, *, seed: int) -> None:
+        self.space = space
+        self.order = list(range(len(space.parameters)))
+        # Which comes first is arbitrary.
+        self.next = seed % len(self.order)
+        self.best, self.value = space.start, 0.0
+        self.known: dict[Candidate, float] = {space.start: 0.0}
+        self.unchanged = 0
+        self.asked: list[Candidate] = []
+
+    def ask(self, most: int) -> list[Candidate]:
+        """Return the values of the next parameter that were not tried; none where no parameter helps."""
+        while self.unchanged < len(self.order):
+            place = self.order[self.next]
+            values = range(len(self.space.parameters[place].values))
+            row = [(*self.best[:place], value, *self.best[place + 1 :]) for value in values]
+            self.asked = [candidate for candidate in row if candidate not in self.known][:most]
+            if self.asked:
+                return self.asked
+            self.next = (self.next + 1) % len(self.order)
+            self.unchanged += 1
+        return []
+
+    def tell(self, results: Mapping[Candidate, float]) -> None:
+        """Take the results of what was asked; the best of them is where the next parameter starts."""
+        self.known |= results
+        better = min(results, key=lambda candidate: results[candidate], default=self.best)
+        if results and results[better] < self.value:
+            self.best, self.value = better, results[better]
+            self.unchanged = 0
+
+
+SEARCHES: Mapping[str, Callable[..., Tpe | Coordinate]] = {"tpe": Tpe, "coordinate": Coordinate}
+
+
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """Return what Optuna has to know of a space; a value is its place in the list of values."""
+    return {
+        item.name: IntDistribution(0, len(item.values) - 1)
+        if item.ordered
+        else CategoricalDistribution(tuple(range(len(item.values))))
+        for item in space.parameters
+    }
+
+
+def frozen(candidate: Candidate, value: float, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
+    """Return a candidate with its value as Optuna keeps it."""
+    params = dict(zip(known, candidate, strict=True))
+    return optuna.trial.create_trial(params=params, distributions=dict(known), value=value)
+
 
 # A race has so many settings, and so many rounds; the best of all races meet once more.
 _SETTINGS, _ROUNDS = 6, 3

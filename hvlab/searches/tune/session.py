@@ -20,10 +20,9 @@ from hvlab.results.lock import measuring
 from hvlab.results.searches import RESULT
 from hvlab.results.store import Store
 from hvlab.searches.tune import autotune
+from hvlab.searches.tune.autotune import TrainingLength, balanced, length_of, trains
 from hvlab.searches.tune.confirmation import Confirmation, confirm
-from hvlab.searches.tune.importance import importance
-from hvlab.searches.tune.length import TrainingLength, balanced, length_of, trains
-from hvlab.searches.tune.result import TuneResult
+from hvlab.searches.tune.result import TuneResult, importance
 from hvlab.searches.tune.search import SearchResult, search
 from hvlab.searches.tune.space import Candidate, Space, including
 from hvlab.searches.tune.trials import Launches, Trials

@@ -1,10 +1,10 @@
 """The data sets of the training workloads, prepared on the controller.
 
-In: the name of a data set, or a folder of the user's. Out: a ``Dataset``, four IDX files in the cache under
-a key that stands for their content, and its compressed ``archive`` for the hosts. Read ``prepare`` below
-first, then ``shelf``, the cache. ``digits``, ``mirrors`` (MNIST) and ``own_folder`` bring the files, ``idx``
-reads and writes their format; ``sets.yml`` holds checksums and mirrors. ``own_files`` are no data set, but go
-to the hosts in the same way: what a user's own training needs there.
+In: the name of a data set, or a folder of the user's. Out: a ``Dataset``, four IDX files in the cache under a
+key that stands for their content, and its compressed ``archive`` for the hosts. Read ``prepare`` below first,
+then ``shelf``, the cache. ``mirrors`` (MNIST) and ``idx`` bring the files, and ``idx`` reads and writes their
+format; ``sets.yml`` holds checksums and mirrors. ``own_files`` are no data set, but go to the hosts in the
+same way: what a user's own training needs there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.base.paths import cache_dir
 from hvlab.base.yaml_files import read_shipped
-from hvlab.workloads.datasets import digits, idx, own_folder
+from hvlab.workloads.datasets import idx
 from hvlab.workloads.datasets.mirrors import Patience, RemoteFile, fetch
 from hvlab.workloads.datasets.shelf import Shelf, archive, key_of
 
@@ -73,7 +73,7 @@ def prepare(
                 return Dataset(name_or_dir, folder, key)
             with shelf.new_folder(name_or_dir) as new:
                 if name_or_dir == "digits":
-                    digits.write(new)
+                    idx.write_digits(new)
                 else:
                     _mnist(shelf, new, _mirrors(mirrors), patience or Patience())
                 return Dataset(name_or_dir, *shelf.take(new))
@@ -102,7 +102,7 @@ def _from_folder(name: str, shelf: Shelf) -> Dataset:
             remedy=f"{hint}give {', '.join(NAMES)} or a folder with MNIST's four files",
         )
     with shelf.locked("given"), shelf.new_folder("given") as new:
-        own_folder.copy(source, new)
+        idx.copy_files(source, new)
         return Dataset(name, *shelf.take(new))
 
 

@@ -1,10 +1,23 @@
-"""The IDX format of MNIST: a big-endian header, then one byte a pixel or a label."""
+"""Four IDX files, MNIST's format: hvlab's handwritten digits, or a folder of the user's.
+
+An IDX file is a big-endian header, then one byte a pixel or a label. digits.xz holds the values of the four
+files of digits, one after another. Their source: E. Alpaydin and C. Kaynak, Optical Recognition of
+Handwritten Digits, UCI Machine Learning Repository, doi:10.24432/C50P49, CC BY 4.0; its test part of 1797
+images of 8x8 pixels, with values 0 to 16 scaled to 255. Both parts hold the ten digits in the same
+proportion.
+"""
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import math
+import shutil
 import struct
+import zlib
 from pathlib import Path
+
+from hvlab.base.errors import UsageError
 
 FILES = (
     "train-images-idx3-ubyte",
@@ -71,3 +84,62 @@ def write(path: Path, dimensions: tuple[int, ...], values: bytes) -> None:
     """Write an IDX file of unsigned bytes, ``values`` in row-major order."""
     kind = next(kind for kind in _MAGIC if kind in path.name)
     path.write_bytes(struct.pack(f">{len(dimensions) + 1}I", _MAGIC[kind], *dimensions) + values)
+
+
+_IMAGES = {"train": 1297, "test": 500}
+_PIXELS = (8, 8)
+
+
+def write_digits(folder: Path) -> None:
+    """Write the four files: 1297 images to train with and 500 to test with, values 0 to 255."""
+    content = lzma.decompress(Path(__file__).with_name("digits.xz").read_bytes())
+    shapes = [shape for count in _IMAGES.values() for shape in ((count, *_PIXELS), (count,))]
+    for name, shape in zip(FILES, shapes, strict=True):
+        size = math.prod(shape)
+        write(folder / name, shape, content[:size])
+        content = content[size:]
+
+
+_NAMES = (
+    f"the four files are {', '.join(FILES)}, plain or with .gz, also written like train-images.idx3-ubyte"
+)
+
+
+def copy_files(source: Path, folder: Path) -> None:
+    """Copy the four files of ``source`` to ``folder``, unpacked and under their usual names.
+
+    Raises UsageError that names the file that is missing, unreadable or not an IDX file.
+    """
+    files = {name: _find(source, name) for name in FILES}
+    missing = [name for name, path in files.items() if path is None]
+    if missing:
+        raise UsageError(f"{source} has no {', no '.join(missing)}", remedy=_NAMES)
+    for name, path in files.items():
+        if path is not None:
+            _unpack(path, folder / name)
+    try:
+        check(folder)
+    except FormatError as error:
+        raise UsageError(f"{source}: {error}", remedy="use IDX files in MNIST's format") from error
+
+
+def _find(source: Path, name: str) -> Path | None:
+    """Return the file, the plain one where there are several."""
+    names = (name, name.replace("-idx", ".idx"))
+    paths = [source / f"{each}{suffix}" for suffix in ("", ".gz") for each in names]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _unpack(path: Path, target: Path) -> None:
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        source = opened(path, "rb")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", remedy="correct its permissions"
+        ) from error
+    with source, target.open("wb") as file:
+        try:
+            shutil.copyfileobj(source, file)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise UsageError(f"{path} is damaged: {error}", remedy="download it again") from error

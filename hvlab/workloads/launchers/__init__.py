@@ -19,7 +19,7 @@ from hvlab.lab.inventory import Host, Lab
 from hvlab.workloads import DATA_FOLDER
 from hvlab.workloads.case import Case
 from hvlab.workloads.datasets import rules
-from hvlab.workloads.launchers import pyxis, srun
+from hvlab.workloads.launchers import srun
 from hvlab.workloads.launchers.command import LAUNCHERS, RECIPES, Command, Job, deadline
 from hvlab.workloads.parameters import RULES, STACK, environment, variables
 
@@ -82,7 +82,7 @@ def job(
     if case.container and case.launcher == srun.NAME:
         # What the roles install is on the hosts; in a job of somebody else's cluster it is in the image.
         read = (where.workloads,) if lab.step else ("/opt/hvlab",)
-        options += pyxis.options(case.container, home=home, read=read, more=container_options)
+        options += srun.container_options(case.container, home=home, read=read, more=container_options)
     argv = (
         *deadline(case),
         *(python, f"{where.workloads}/{program[0]}", *program[1:]),

@@ -1,11 +1,14 @@
-"""Slurm's srun: a step of an allocation that the environment names (SLURM_JOB_ID)."""
+"""Slurm's srun: a step of an allocation that the environment names (SLURM_JOB_ID), inside a container or not.
+
+Pyxis adds options for containers: github.com/NVIDIA/pyxis, README.md and args.c."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 
+from hvlab.base.masking import hides
 from hvlab.lab.backends import BACKENDS
-from hvlab.workloads.launchers import pyxis
 from hvlab.workloads.launchers.command import Command, Job, launcher, recipe
 from hvlab.workloads.launchers.mpirun import transport
 
@@ -46,7 +49,7 @@ def command(job: Job) -> Command:
         *job.srun,
     ]
     env = _environment(job)
-    program = pyxis.inside(job.program, env, job.home) if case.container else job.program
+    program = _inside(job.program, env, job.home) if case.container else job.program
     if not backend.meeting:
         return Command((*argv, *program), env, step)
     meeting, python, rank_python = f"{job.workloads}/meeting.py", shlex.quote(job.python), job.host_python
@@ -79,3 +82,32 @@ def _environment(job: Job) -> dict[str, str]:
         return dict(job.env)
     pmix = _PMIX if job.foreign else _OWN_PMIX
     return {**pmix, **{f"OMPI_MCA_{name}": value for name, value in transport(job).items()}, **job.env}
+
+
+_MOUNTS = "--container-mounts"
+
+
+def container_options(
+    image: str, *, home: str, read: Sequence[str], more: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return srun's options for a step inside ``image``; ``more`` are the user's, which outrank these.
+
+    hvlab's folder in ``home`` and the folders to ``read`` are where they are on the host. Mounts of the user
+    are added to these, for pyxis takes one list.
+    """
+    mounts = [f"{home}/.hvlab:{home}/.hvlab", *(f"{path}:{path}:ro" for path in read)]
+    own = (f"--container-image={image}", f"{_MOUNTS}={','.join(mounts)}", "--container-workdir=/tmp")
+    chosen: dict[str, str] = {}
+    for option in (*own, *more):
+        name, _, value = option.partition("=")
+        chosen[name] = f"{chosen[name]},{value}" if name == _MOUNTS and name in chosen else option
+    return tuple(chosen.values())
+
+
+def _inside(program: Sequence[str], env: Mapping[str, str], home: str) -> tuple[str, ...]:
+    """Return the argv of a rank inside: pyxis keeps what the image itself sets, and root's home.
+
+    Secrets come with srun's environment alone, unless the image sets them: every user can read arguments.
+    """
+    given = (f"{name}={value}" for name, value in env.items() if not hides(name))
+    return ("env", f"HOME={home}", *given, *program)

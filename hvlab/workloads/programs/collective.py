@@ -28,7 +28,6 @@ Tensors = Sequence[torch.Tensor]
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options."""
     parser = ranks_of.parser(__doc__)
     parser.add_argument("--sizes", type=lambda text: [int(x) for x in text.split(",")], required=True)
     parser.add_argument("--iterations", type=int, default=25)
@@ -48,7 +47,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -> None:
-    """Measure every size, and prove who carried it."""
     result["sizes"] = []
     try:
         refuse(options, world)
@@ -163,7 +161,6 @@ class Exchange:
         return patterns.summed(tables)
 
     def allreduce(self) -> tuple[Tensors, Tensors]:
-        """Return what this rank gives, and what it must get."""
         every = [self.tables(number, self.options.tensors) for number in range(self.options.tensors)]
         own = [self.tiled(tables[self.rank], self.count) for tables in every]
         return own, [self.tiled(self.reduced(tables, self.count), self.count) for tables in every]

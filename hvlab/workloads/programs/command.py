@@ -39,7 +39,6 @@ NO_COMMAND = 127
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", choices=("command",), required=True)
     parser.add_argument("--world-size", type=int, required=True)
@@ -145,7 +144,6 @@ def unpack(archive: str, place: str) -> None:
 
 
 def environment(options: argparse.Namespace, work: str, ranks: tuple[int, int, int]) -> dict[str, str]:
-    """Return the environment of the command."""
     env = dict(os.environ)
     # Not resolved: the variant's python is a link to the system's.
     folder = os.path.dirname(os.path.abspath(sys.executable))

@@ -12,7 +12,6 @@ import time
 from importlib import import_module
 from typing import Any, Sequence
 
-import loaded
 import wire
 
 TIMELINE_WAIT_S = 5.0
@@ -40,7 +39,7 @@ def activities(path: str, shown: Sequence[str]) -> list[str]:
 def loaded_nccl(world: Any) -> str:
     """Return the NCCL that the ranks have loaded, with its hosts where it is not the same on all."""
     hosts: dict[str, list[str]] = {}
-    for host, release in world.gather((platform.node(), loaded.nccl()), "nccl"):
+    for host, release in world.gather((platform.node(), wire.nccl()), "nccl"):
         if host not in hosts.setdefault(release, []):
             hosts[release].append(host)
     if len(hosts) == 1:

@@ -1,7 +1,12 @@
 """Averaging gradients over all ranks, in each of the ways they can be sent.
 
 none, fp16      Horovod's DistributedOptimizer, which sends each gradient as soon as it is there.
-8bit            After the backward pass: the maxima in one allreduce, all gradients in another.
+8bit            After the backward pass: the maxima in one allreduce, all gradients in another. One scale for
+                each tensor, the same on all ranks, from the largest gradient anywhere; whole numbers so
+                small that their sum over all ranks fits into 8 bits; what rounding took away is added to the
+                next step's gradient (error feedback: Seide et al. 2014, Interspeech; Karimireddy et al.
+                2019, arXiv:1901.09847). Four numbers make one 32 bit word, and words are summed up: as no
+                number's sum leaves its 8 bits, none runs into another.
 bf16, naive8    After the backward pass. Horovod 0.28 sums up neither bfloat16 nor, for torch, 8 bit integers;
                 so bytes go to the rank that averages them with an alltoall, and from there to all with an
                 allgather. That sends as many bytes as a ring allreduce does. naive8 casts gradients to
@@ -11,7 +16,7 @@ bf16, naive8    After the backward pass. Horovod 0.28 sums up neither bfloat16 n
 With --ddp, none and fp16 are what torch's DistributedDataParallel does by itself, with torch's own hook for
 fp16 gradients.
 
-Needs Python 3.8+.
+``EightBit`` and ``Shares`` are one rank's side, and send nothing. Needs Python 3.8+ and torch 1.10+.
 """
 
 from __future__ import annotations
@@ -21,12 +26,90 @@ from typing import Any, Sequence
 
 import torch
 
-from gradients import NUMBERS, EightBit, Shares
 from ranks import Alone
 
 NAMES = ("none", "fp16", "bf16", "8bit", "naive8")
+LARGEST = 127
+NUMBERS = 4
 MAXIMUM_BYTES = 4
 SHARED = {"bf16": torch.bfloat16, "naive8": torch.int8}
+
+
+class EightBit:
+    """One rank's side of the 8 bit exchange. Raises ValueError for more ranks than 8 bits have levels."""
+
+    def __init__(self, ranks: int) -> None:
+        if ranks > LARGEST:
+            raise ValueError("8 bits hold the sums of at most {} ranks, not of {}".format(LARGEST, ranks))
+        self.ranks = ranks
+        self.levels = LARGEST // ranks
+        self.residuals: list[torch.Tensor] = []
+
+    def take(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Take this step's gradients, and return the largest magnitude in each: one number a tensor."""
+        if not self.residuals:
+            self.residuals = [torch.zeros_like(gradient) for gradient in gradients]
+        for residual, gradient in zip(self.residuals, gradients):
+            residual.add_(gradient)
+        return torch.stack([residual.abs().max() for residual in self.residuals])
+
+    def pack(self, maxima: torch.Tensor) -> torch.Tensor:
+        """Return all gradients as 32 bit words, scaled by the maxima over all ranks; keep the rest."""
+        parts = []
+        for residual, largest in zip(self.residuals, maxima):
+            part = quantised(residual, largest, self.levels)
+            residual.sub_(part * (largest / self.levels))
+            parts.append((part + self.levels).to(torch.uint8).flatten())
+        numbers = torch.cat(parts)
+        return torch.nn.functional.pad(numbers, (0, -numbers.numel() % NUMBERS)).view(torch.int32)
+
+    def unpack(self, total: torch.Tensor, maxima: torch.Tensor) -> list[torch.Tensor]:
+        """Return the averaged gradients from the sum of what all ranks packed."""
+        offset, steps = self.levels * self.ranks, self.levels * self.ranks
+        parts = split(total.view(torch.uint8), [residual.shape for residual in self.residuals])
+        return [(part.to(largest.dtype) - offset) * (largest / steps) for part, largest in zip(parts, maxima)]
+
+
+def quantised(values: torch.Tensor, largest: torch.Tensor, levels: int) -> torch.Tensor:
+    """Return whole numbers from -levels to levels, in steps of largest / levels."""
+    scale = levels / torch.where(largest > 0, largest, torch.ones_like(largest))
+    return (values * scale).round().clamp(-levels, levels)
+
+
+def split(flat: torch.Tensor, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
+    """Return tensors of these shapes that lie one after the other in ``flat``."""
+    sizes = [shape.numel() for shape in shapes]
+    return [part.reshape(shape) for part, shape in zip(torch.split(flat[: sum(sizes)], sizes), shapes)]
+
+
+class Shares:
+    """One rank's side of the exchange of shares; the gradients are sent as ``dtype``, in bytes."""
+
+    def __init__(self, ranks: int, dtype: torch.dtype) -> None:
+        self.ranks, self.dtype = ranks, dtype
+        self.shapes: list[torch.Size] = []
+
+    def pack(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the bytes of all gradients, with so many zeros that all ranks' shares are equal."""
+        self.shapes = [gradient.shape for gradient in gradients]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        return self.small(torch.nn.functional.pad(flat, (0, -flat.numel() % self.ranks)))
+
+    def reduce(self, received: torch.Tensor) -> torch.Tensor:
+        """Return the average of this rank's share, of which ``received`` holds every rank's."""
+        return self.small(self.large(received).reshape(self.ranks, -1).mean(dim=0))
+
+    def unpack(self, gathered: torch.Tensor) -> list[torch.Tensor]:
+        """Return the averaged gradients from all ranks' shares."""
+        return split(self.large(gathered), self.shapes)
+
+    def small(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the bytes that stand for the values. Cast to integers, all below 1 is lost."""
+        return values.to(self.dtype).view(torch.uint8)
+
+    def large(self, small: torch.Tensor) -> torch.Tensor:
+        """Return the values that the bytes stand for."""
+        return small.view(self.dtype).to(torch.float32)
 
 
 class Nothing:
@@ -59,19 +142,16 @@ class ByHorovod(Nothing):
         self.hvd, self.ranks, self.compression = world.hvd, world.size, compression
 
     def wrap(self, optimizer: Any, model: torch.nn.Module) -> Any:
-        """Return an optimizer whose steps average the gradients first."""
         named = model.named_parameters()
         return self.hvd.DistributedOptimizer(
             optimizer, named_parameters=named, compression=self.compression, op=self.hvd.Average
         )
 
     def sent(self, numbers: int, tensors: int) -> int:
-        """Return the bytes a rank hands to Horovod for gradients of so many numbers in so many tensors."""
         small, _ = self.compression.compress(torch.zeros(1))
         return numbers * small.element_size() if self.ranks > 1 else 0
 
     def once(self, gradient: torch.Tensor, name: str) -> None:
-        """Send a gradient that nobody needs, as others are sent, under a name of its own."""
         small, _ = self.compression.compress(gradient)
         self.hvd.allreduce(small, op=self.hvd.Average, name=name)
 
@@ -85,7 +165,6 @@ class ByDdp(Nothing):
         self.group, self.ranks, self.name = world.hvd, world.size, name
 
     def forward(self, model: torch.nn.Module) -> Any:
-        """Return the model as it is called in training."""
         device = next(model.parameters()).device
         own = [device.index] if device.type == "cuda" else None
         parallel = torch.nn.parallel.DistributedDataParallel(model, device_ids=own)
@@ -95,15 +174,12 @@ class ByDdp(Nothing):
         return parallel
 
     def sent(self, numbers: int, tensors: int) -> int:
-        """Return the bytes a rank hands to torch.distributed for gradients of so many numbers."""
         return numbers * self.small(torch.zeros(1)).element_size() if self.ranks > 1 else 0
 
     def once(self, gradient: torch.Tensor, name: str) -> None:
-        """Send a gradient that nobody needs, as others are sent, under a name of its own."""
         self.group.allreduce(self.small(gradient), op=self.group.Average, name=name)
 
     def small(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Return a gradient as it is sent."""
         return gradient.to(torch.float16) if self.name == "fp16" else gradient
 
 
@@ -131,11 +207,9 @@ class AveragingOptimizer:
         self.param_groups = optimizer.param_groups
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
         self.optimizer.zero_grad()
 
     def step(self) -> None:
-        """Average the gradients, and make the step."""
         averages = self.exchange.average([parameter.grad for parameter in self.parameters])
         for parameter, average in zip(self.parameters, averages):
             parameter.grad = average
@@ -152,17 +226,14 @@ class ByEightBit(Averaging):
         self.side = EightBit(world.size)
 
     def average(self, gradients: Sequence[torch.Tensor], name: str = "gradients") -> list[torch.Tensor]:
-        """Return the averages of the gradients over all ranks."""
         maxima = self.hvd.allreduce(self.side.take(gradients), op=self.hvd.Max, name=name + ".maxima")
         total = self.hvd.allreduce(self.side.pack(maxima), op=self.hvd.Sum, name=name)
         return self.side.unpack(total, maxima)
 
     def sent(self, numbers: int, tensors: int) -> int:
-        """Return the bytes a rank hands to Horovod for gradients of so many numbers in so many tensors."""
         return numbers + -numbers % NUMBERS + tensors * MAXIMUM_BYTES if self.ranks > 1 else 0
 
     def once(self, gradient: torch.Tensor, name: str) -> None:
-        """Send a gradient that nobody needs, as others are sent, under a name of its own."""
         ByEightBit(self.world).average([gradient], name)
 
 
@@ -176,17 +247,14 @@ class ByShares(Averaging):
         self.side = Shares(world.size, dtype)
 
     def average(self, gradients: Sequence[torch.Tensor], name: str = "gradients") -> list[torch.Tensor]:
-        """Return the averages of the gradients over all ranks."""
         received = self.hvd.alltoall(self.side.pack(gradients), name=name + ".shares")
         return self.side.unpack(self.hvd.allgather(self.side.reduce(received), name=name))
 
     def sent(self, numbers: int, tensors: int) -> int:
-        """Return the bytes a rank hands to Horovod, counted once as an allreduce of them would be."""
         width = self.side.small(torch.zeros(1)).numel()
         return (numbers + -numbers % self.ranks) * width if self.ranks > 1 else 0
 
     def once(self, gradient: torch.Tensor, name: str) -> None:
-        """Send a gradient that nobody needs, as others are sent, under a name of its own."""
         self.average([gradient], name)
 
 

@@ -22,7 +22,6 @@ _ANSWER_S = 180
 
 
 def main() -> int:
-    """Return 0."""
     host = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     path = os.path.join(sys.argv[1], host + ".json")
     with open(path + ".part", "w") as file:
@@ -80,7 +79,6 @@ def tensorflow() -> dict[str, str | None] | None:
 
 
 def version(package: str) -> str | None:
-    """Return the installed version of a package; None without it."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

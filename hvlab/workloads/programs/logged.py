@@ -23,7 +23,6 @@ FILES = (("result.json", None), ("output.txt", 256 * 1024))
 
 
 def main() -> int:
-    """Return the program's exit status."""
     case, folder, *argv = sys.argv[1:]
     # `timeout` above this ends both.
     status = subprocess.Popen(argv).wait()

@@ -27,7 +27,6 @@ _SIOCGIFADDR = 0x8915
 
 
 def main() -> int:
-    """Return the exit status of what was started."""
     kind, *words = sys.argv[1:]
     if kind == "rank":
         os.environ.update(rank(os.environ))
@@ -91,7 +90,6 @@ def start(python: str, hosts: str, interface: str, argv: Sequence[str]) -> int:
 
 
 def address(interface: str) -> str:
-    """Return the IPv4 address of an interface of this host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
     return socket.inet_ntoa(answer[20:24])

@@ -52,7 +52,6 @@ class Block(nn.Module):
         self.shortcut = nn.Identity() if same else normed(channels, out, 1, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the block's output."""
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
@@ -114,7 +113,6 @@ IMAGE_MODELS: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def gradient_bytes(model: nn.Module) -> int:
-    """Return the bytes of all gradients."""
     return sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
 
 

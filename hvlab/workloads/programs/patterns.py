@@ -32,12 +32,10 @@ def table(label: int, labels: int, base: int) -> list[int]:
 
 
 def summed(tables: Sequence[Sequence[float]]) -> list[float]:
-    """Return the sums over all ranks."""
     return [sum(column) for column in zip(*tables)]
 
 
 def averaged(tables: Sequence[Sequence[float]]) -> list[float]:
-    """Return the averages over all ranks."""
     return [value / len(tables) for value in summed(tables)]
 
 

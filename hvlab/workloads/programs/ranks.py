@@ -61,7 +61,6 @@ class Alone:
         return "{}:{}".format(kind, index)
 
     def versions(self) -> dict[str, str]:
-        """Return the framework's version."""
         return {"torch": torch.__version__}
 
     def state(self) -> dict[str, Any]:
@@ -81,7 +80,6 @@ class Ranks(Alone):
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
 
     def gather(self, data: Any, name: str) -> list[Any]:
-        """Return the data of every rank, in the order of the ranks; any JSON value."""
         text = json.dumps(data).encode()
         lengths = self.hvd.allgather(torch.tensor([len(text)]), name=name + ".lengths").tolist()
         bytes_ = self.hvd.allgather(
@@ -91,15 +89,12 @@ class Ranks(Alone):
         return [json.loads(bytes(bytes_[end - length : end])) for end, length in zip(ends, lengths)]
 
     def total(self, values: Sequence[float], name: str) -> list[float]:
-        """Return the sums of the values over all ranks."""
         own = torch.tensor([float(value) for value in values], dtype=torch.float64)
         return [float(value) for value in self.hvd.allreduce(own, op=self.hvd.Sum, name=name)]
 
     def barrier(self) -> None:
-        """Return when all ranks are here."""
         self.hvd.barrier()
 
     def leave(self) -> None:
-        """Leave the process group."""
         self.hvd.barrier()
         self.hvd.shutdown()

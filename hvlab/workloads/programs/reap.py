@@ -75,7 +75,6 @@ def belongs(pid: int, case: str) -> bool:
 
 
 def ours(pid: int) -> bool:
-    """Whether a process runs as we do."""
     try:
         return os.stat("/proc/{}".format(pid)).st_uid == os.getuid()
     except OSError:
@@ -101,7 +100,6 @@ def alive(pid: int) -> bool:
 
 
 def name(pid: int) -> str:
-    """Return the name of a process's program."""
     try:
         with open("/proc/{}/comm".format(pid), errors="replace") as file:
             return file.read().strip()
@@ -119,7 +117,6 @@ def lineage(pid: int) -> list[int]:
 
 
 def arguments(pid: int) -> list[str]:
-    """Return the first words of a process's argv."""
     try:
         with open("/proc/{}/cmdline".format(pid), "rb") as file:
             return [part.decode(errors="replace") for part in file.read().split(b"\0")[:-1]][:8]

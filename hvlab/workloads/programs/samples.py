@@ -1,15 +1,18 @@
 """Images with their labels: read from IDX files as MNIST has them, or synthetic; and which rank gets which.
 
-Needs Python 3.8+ and numpy.
+What a training needs of them, whatever its framework. Needs Python 3.8+ and numpy.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import os
-from typing import NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy
+
+from ranks import Alone
 
 FILES = (
     "train-images-idx3-ubyte",
@@ -93,3 +96,82 @@ def own(step: int, among: list[int], rank: int) -> slice:
     """Return where in the order a rank's samples of a step stand."""
     start = step * sum(among) + sum(among[:rank])
     return slice(start, start + among[rank])
+
+
+class Task:
+    """A training of ``epochs`` times ``steps`` steps; ``shares`` are the ranks' samples of each.
+
+    ``rate`` is the learning rate of one rank's batch; where ``learns``, it is scaled with the global batch,
+    and follows a schedule. ``seed`` is the framework's. Raises ValueError where a rank would have no sample.
+    """
+
+    model: Any
+    data: dict[str, Any] | None = None
+    epochs = 1
+    # As in Horovod's own synthetic benchmark: what is learnt there does not matter.
+    rate = 0.01
+    momentum = 0.0
+    learns = False
+
+    def __init__(self, options: argparse.Namespace, world: Alone, seed: Callable[[int], Any]) -> None:
+        self.options, self.world = options, world
+        self.shares = shares(options.batch, world.size, options.scaling)
+        if not min(self.shares):
+            raise ValueError("a batch of {} is too small for {} ranks".format(options.batch, world.size))
+        self.batch, self.share = sum(self.shares), self.shares[world.rank]
+        # Weights differ, so that ranks that were never given those of rank 0 are noticed.
+        seed(options.seed + world.rank)
+        # Sum of the numbers of all samples used, and of their squares.
+        self.used = [0, 0]
+        self.expected = [0, 0]
+
+    def accuracy(self) -> float | None:
+        """Return the share of test samples classified correctly, in percent; None where there are none."""
+        return None
+
+
+class Digits(Task):
+    """Handwritten digits for the labs' CNN. Raises ValueError where there are too few for one step.
+
+    ``images`` and ``test_images``, a rank's part of all, are as the files have them.
+    """
+
+    momentum = 0.9
+    learns = True
+
+    def __init__(self, options: argparse.Namespace, world: Alone, seed: Callable[[int], Any]) -> None:
+        super().__init__(options, world, seed)
+        digits = make(options.seed) if options.data == "synthetic" else load(options.data)
+        train, test = len(digits.train_labels), len(digits.test_labels)
+        self.data = {"name": os.path.basename(options.data), "train": train, "test": test}
+        self.epochs, self.rate, self.steps = options.epochs, options.lr, train // self.batch
+        if not self.steps:
+            raise ValueError("{} training samples are less than the {} of a step".format(train, self.batch))
+        mine = slice(world.rank, None, world.size)
+        self.images: Any = digits.train_images
+        self.labels: Any = digits.train_labels.astype(numpy.int64)
+        self.test_images: Any = digits.test_images[mine]
+        self.test_labels: Any = digits.test_labels[mine].astype(numpy.int64)
+
+    def numbers(self, epoch: int) -> Iterator[numpy.ndarray]:
+        """Yield the numbers of this rank's samples of each step; none twice in an epoch on any rank."""
+        every = order(len(self.labels), self.options.seed, epoch)
+        note(self.expected, every[: self.steps * self.batch])
+        for step in range(self.steps):
+            numbers = every[own(step, self.shares, self.world.rank)]
+            note(self.used, numbers)
+            yield numbers
+
+    def accuracy(self) -> float | None:
+        correct, total = self.world.total([self.right(), len(self.test_labels)], "accuracy")
+        return 100 * correct / total if total else None
+
+    def right(self) -> int:
+        """Return how many of this rank's test samples are classified correctly."""
+        raise NotImplementedError
+
+
+def note(sums: list[int], numbers: numpy.ndarray) -> None:
+    """Add samples' numbers to the sum of numbers and to that of their squares."""
+    sums[0] += int(numbers.sum())
+    sums[1] += int((numbers.astype(numpy.int64) ** 2).sum())

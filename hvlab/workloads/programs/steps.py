@@ -22,7 +22,6 @@ _ANSWER_S = 15
 
 
 def main() -> int:
-    """Return 0."""
     job, cancelled = os.environ["SLURM_JOB_ID"], []
     deadline = time.monotonic() + GRACE_S
     while state(job) == "RUNNING" and time.monotonic() < deadline:
@@ -67,7 +66,6 @@ def state(job: str) -> str:
 
 
 def steps(job: str, name: str) -> list[str]:
-    """Return the steps of an allocation that have this name."""
     text = answer(["squeue", "--noheader", "--all", "--steps", "--jobs", job, "--format", "%i|%j"])[1]
     rows = [line.strip().partition("|") for line in text.splitlines()]
     return [step for step, _, named in rows if named == name]

@@ -27,29 +27,14 @@ PROOF_NUMBERS = 2**18
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options."""
-    parser = ranks_of.parser(__doc__)
-    parser.add_argument("--data", default="synthetic", help="synthetic, or a folder of four IDX files")
+    parser = training.parser(__doc__, exchanges.NAMES, "torch")
     parser.add_argument("--model", choices=sorted(models.IMAGE_MODELS), default="resnet50")
-    whole = {"image": 224, "hidden": 256, "layers": 2, "length": 64, "batch": 64, "epochs": 2, "steps": 30}
-    for name, default in whole.items():
+    for name, default in {"image": 224, "hidden": 256, "layers": 2, "length": 64, "steps": 30}.items():
         parser.add_argument("--" + name, type=int, default=default)
-    parser.add_argument("--lr", type=float, default=0.05, help="for one rank's batch")
-    parser.add_argument("--lr-scaling", choices=("linear", "none"), default="linear")
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--compression", choices=exchanges.NAMES, default="none")
-    parser.add_argument("--scaling", choices=("weak", "strong"), default="weak")
-    parser.add_argument("--framework", choices=("torch",), default="torch")
-    options = parser.parse_args(argv)
-    if options.workload not in tasks.TASKS:
-        parser.error("no training: {}".format(options.workload))
-    if options.serial and options.compression != "none":
-        parser.error("one process alone sends no gradients to compress")
-    return options
+    return training.checked(parser, tasks.TASKS, argv)
 
 
 def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -> None:
-    """Train, check, and tell everything about it."""
     device, checks = result["device"], result["checks"]
     task = training.ready(lambda: tasks.TASKS[options.workload](options, world, device), world, checks)
     exchange = training.ready(lambda: exchanges.create(options.compression, world), world, checks)
@@ -59,8 +44,7 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
     run.train()
     result.update(run.results())
     checks += run.checks()
-    hosts = [host for _, _, host, _ in result["world"]["placement"]]
-    result["compute"] = {"by_host_s": training.compute_alone(by_itself(task), world, device, hosts)}
+    result["compute"] = training.compute_alone(by_itself(task), world, result)
     sizes = [p.numel() for p in task.model.parameters() if p.requires_grad]
     result["sent_bytes"] = exchange.sent(sum(sizes), len(sizes))
     gradient = torch.full((min(max(sizes), PROOF_NUMBERS),), 1e-3, device=device)
@@ -78,7 +62,7 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
 class Run(training.Run):
     """A training with torch."""
 
-    def __init__(self, task: tasks.Task, exchange: exchanges.Nothing) -> None:
+    def __init__(self, task: Any, exchange: exchanges.Nothing) -> None:
         super().__init__(task)
         base = torch.optim.SGD(task.model.parameters(), lr=task.rate, momentum=task.momentum)
         if self.world.hvd:
@@ -90,7 +74,6 @@ class Run(training.Run):
         self.weight = task.share * task.world.size / task.batch
 
     def step(self, inputs: Any, targets: Any) -> float:
-        """Make one step, to its end, and return the loss."""
         self.optimizer.zero_grad()
         loss = cross_entropy(self.model(inputs), targets)
         (loss * self.weight).backward()
@@ -99,21 +82,18 @@ class Run(training.Run):
         return float(loss.detach())
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate of the next step."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
     def weights(self) -> Iterable[bytes]:
-        """Return all weights that are trained."""
         return (weight.detach().cpu().numpy().tobytes() for weight in self.task.model.parameters())
 
 
-def first(task: tasks.Task) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the inputs and targets of a first step."""
+def first(task: Any) -> Any:
     return next(iter(task.batches(0)))
 
 
-def by_itself(task: tasks.Task) -> Callable[[], Any]:
+def by_itself(task: Any) -> Callable[[], Any]:
     """Return a step that changes nothing of the training and sends nothing."""
     model = copy.deepcopy(task.model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=task.momentum)

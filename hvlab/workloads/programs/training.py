@@ -7,13 +7,14 @@ al. 2017, arXiv:1706.02677), and falls to nothing from there on. Needs Python 3.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import math
 import os
 import resource
 import statistics
 import time
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Container, Iterable, Sequence
 
 import world as ranks_of
 from ranks import Alone
@@ -21,6 +22,32 @@ from ranks import Alone
 WARM_UP = 0.1
 COMPUTE_STEPS = 5
 COMPUTE_WARM_UP = 1
+
+
+def parser(description: str | None, compressions: Sequence[str], framework: str) -> argparse.ArgumentParser:
+    """Return a parser of the options that all trainings have."""
+    parser = ranks_of.parser(description)
+    parser.add_argument("--data", default="synthetic", help="synthetic, or a folder of four IDX files")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--lr", type=float, default=0.05, help="for one rank's batch")
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--compression", choices=compressions, default="none")
+    parser.add_argument("--scaling", choices=("weak", "strong"), default="weak")
+    parser.add_argument("--framework", choices=(framework,), default=framework)
+    return parser
+
+
+def checked(
+    parser: argparse.ArgumentParser, known: Container[str], argv: Sequence[str] | None
+) -> argparse.Namespace:
+    """Return the options; end the program where they make no sense, or the workload is not ``known``."""
+    options = parser.parse_args(argv)
+    if options.workload not in known:
+        parser.error("no training with {}: {}".format(options.framework, options.workload))
+    if options.serial and options.compression != "none":
+        parser.error("one process alone sends no gradients to compress")
+    return options
 
 
 class Run:
@@ -32,9 +59,7 @@ class Run:
 
     def __init__(self, task: Any) -> None:
         self.task, self.world = task, task.world
-        self.peak = task.rate
-        if task.learns and task.options.lr_scaling == "linear":
-            self.peak *= task.batch / task.options.batch
+        self.peak = task.rate * (task.batch / task.options.batch if task.learns else 1)
         self.times: list[float] = []
         self.losses: list[float] = []
         self.epochs: list[dict[str, float | None]] = []
@@ -52,7 +77,6 @@ class Run:
         raise NotImplementedError
 
     def weights(self) -> Iterable[bytes]:
-        """Return all weights that are trained."""
         raise NotImplementedError
 
     def train(self) -> None:
@@ -141,15 +165,14 @@ def ready(make: Callable[[], Any], world: Alone, checks: list[str]) -> Any:
     return None if checks else instance
 
 
-def compute_alone(
-    step: Callable[[], Any], world: Alone, device: str, hosts: Sequence[str]
-) -> dict[str, float]:
+def compute_alone(step: Callable[[], Any], world: Alone, result: dict[str, Any]) -> dict[str, Any]:
     """Return each host's median seconds of a step without communication, all ranks at work at once."""
+    device, hosts = result["device"], [host for _, _, host, _ in result["world"]["placement"]]
     every = [ranks_of.timed(step, world, device) for _ in range(COMPUTE_WARM_UP + COMPUTE_STEPS)]
     by_host: dict[str, list[float]] = {}
     for host, times in zip(hosts, world.gather(every[COMPUTE_WARM_UP:], "compute")):
         by_host.setdefault(host, []).extend(times)
-    return {host: statistics.median(times) for host, times in by_host.items()}
+    return {"by_host_s": {host: statistics.median(times) for host, times in by_host.items()}}
 
 
 def age() -> float:
@@ -160,12 +183,10 @@ def age() -> float:
 
 
 def finite(value: float) -> float | None:
-    """Return the value where it is a number."""
     return value if math.isfinite(value) else None
 
 
 def fingerprint(weights: Iterable[bytes]) -> str:
-    """Return a hash of all weights."""
     digest = hashlib.sha256()
     for part in weights:
         digest.update(part)

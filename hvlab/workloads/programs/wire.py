@@ -1,4 +1,4 @@
-"""What went over a host's network devices, by the kernel's counters, and through which part of Open MPI.
+"""What went over a host's network devices, by the kernel's counters, and the libraries it went through.
 
 The counters are of the whole host: whatever else it sends is counted, too. RDMA passes the interface by, so
 a port that stands alone carried RDMA; one beside its interface (mlx5_0:1 and ib0), TCP over InfiniBand.
@@ -7,6 +7,7 @@ Needs Python 3.8+.
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import re
 
@@ -15,6 +16,10 @@ RDMA_WORD = 4
 # Less than this part of what a host sent is not what carried the case.
 MINOR = 0.1
 _PML = re.compile(r"/mca_pml_(\w+)\.so")
+_LIBRARY = re.compile(r"(/\S*/libnccl\.so\S*)")
+_HOROVOD = re.compile(r"(/\S*/horovod/\S*/mpi_lib\S*\.so)")
+# From 2.9 on a release is written with two digits more. Source: nccl.h, NCCL_VERSION.
+_LONG = 10000
 
 
 def sent(root: str = "") -> dict[str, int]:
@@ -47,16 +52,46 @@ def carriers(by_host: dict[str, dict[str, int]]) -> list[str]:
 
 def pml(maps: str = "/proc/self/maps") -> str:
     """Return which of Open MPI's point-to-point layers this process has loaded; "" outside MPI."""
+    return "+".join(sorted(set(_PML.findall(_text(maps)))))
+
+
+def nccl(maps: str = "/proc/self/maps") -> str:
+    """Return the release of the NCCL that Horovod's calls end in, "" where no NCCL is loaded.
+
+    torch brings one of its own, whatever Horovod was built with. Without Horovod, or with a build of it that
+    has no NCCL, it is the one that the framework has loaded.
+    """
+    text = _text(maps)
+    for path in [*_HOROVOD.findall(text), *_LIBRARY.findall(text)]:
+        release = _release(path)
+        if release:
+            return release
+    return ""
+
+
+def _release(path: str) -> str:
+    """Return what the NCCL says that calls from a loaded library end in."""
+    number = ctypes.c_int()
     try:
-        with open(maps) as file:
-            return "+".join(sorted(set(_PML.findall(file.read()))))
-    except OSError:
+        if ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number)):
+            return ""
+    except (OSError, AttributeError):
         return ""
+    unit = 10000 if number.value >= _LONG else 1000
+    first, rest = divmod(number.value, unit)
+    return "{}.{}.{}".format(first, *divmod(rest, 100))
 
 
 def _number(path: str) -> int:
     try:
-        with open(path) as file:
-            return int(file.read())
-    except (OSError, ValueError):
+        return int(_text(path))
+    except ValueError:
         return 0
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""

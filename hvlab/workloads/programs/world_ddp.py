@@ -144,7 +144,6 @@ class Ranks(ranks.Ranks):
         self.local_rank = self.group.own_local_rank
 
     def gather(self, data: Any, name: str) -> list[Any]:
-        """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
         # Tensors only: torch unpickles objects, and a stranger may have connected in a rank's place.
         text = list(json.dumps(data).encode())
         lengths = [length for (length,) in self._gather([len(text)], torch.int64)]
@@ -159,21 +158,17 @@ class Ranks(ranks.Ranks):
         return [tensor.tolist() for tensor in every]
 
     def total(self, values: Sequence[float], name: str) -> list[float]:
-        """Return the sums of the values over all ranks."""
         own = torch.tensor([float(value) for value in values], dtype=torch.float64)
         dist.all_reduce(own, group=self.group.control)
         return [float(value) for value in own]
 
     def barrier(self) -> None:
-        """Return when all ranks are here."""
         dist.barrier(group=self.group.control)
 
     def state(self) -> dict[str, Any]:
-        """Return what torch.distributed says of itself."""
         return {"ddp": {"backend": dist.get_backend(), "size": dist.get_world_size()}}
 
     def versions(self) -> dict[str, str]:
-        """Return the framework's version."""
         return {"torch": torch.__version__}
 
     def leave(self) -> None:

@@ -32,11 +32,9 @@ class Alone(ranks.Alone):
     """One process without Horovod, whose tensors are TensorFlow's."""
 
     def versions(self) -> dict[str, str]:
-        """Return the framework's version."""
         return {"tensorflow": str(tf.__version__)}
 
     def place(self, kind: str) -> str:
-        """Return the device of this rank's tensors. Raises RuntimeError where TensorFlow can use no GPU."""
         usable = tf.config.list_physical_devices("GPU")
         if kind == "cpu":
             tf.config.set_visible_devices([], "GPU")
@@ -59,7 +57,6 @@ class Ranks(Alone):
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
 
     def gather(self, data: Any, name: str) -> list[Any]:
-        """Return what every rank gave, in the order of the ranks; anything that JSON holds."""
         text = json.dumps(data).encode()
         lengths = self.hvd.allgather(tf.constant([len(text)]), name=name + ".lengths").numpy().tolist()
         own = tf.constant(list(text), dtype=tf.uint8)
@@ -68,15 +65,12 @@ class Ranks(Alone):
         return [json.loads(joined[end - length : end]) for end, length in zip(ends, lengths)]
 
     def total(self, values: Sequence[float], name: str) -> list[float]:
-        """Return the sums of the values over all ranks."""
         own = tf.constant([float(value) for value in values], dtype=tf.float64)
         return [float(value) for value in self.hvd.allreduce(own, op=self.hvd.Sum, name=name).numpy()]
 
     def barrier(self) -> None:
-        """Return when all ranks are here."""
         self.total([1], "barrier")
 
     def leave(self) -> None:
-        """Leave the process group."""
         self.barrier()
         self.hvd.shutdown()
