@@ -12,8 +12,7 @@ from hvlab.report.data import ReportData
 from hvlab.report.verdicts import BackendVerdict, times
 from hvlab.report.words import Words
 from hvlab.statistics.looks import LOOKS
-from hvlab.statistics.power import repeats_to_decide
-from hvlab.statistics.sequential import decided, holds, narrow
+from hvlab.statistics.sequential import decided, holds, narrow, repeats_to_decide
 from hvlab.statistics.verdict import Pair, Verdict
 
 # Most labs ask about the first.

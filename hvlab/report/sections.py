@@ -18,13 +18,13 @@ from hvlab.report import (
     conditions,
     labels,
     prediction,
-    spread,
     trainings,
     tuning,
     verdicts,
 )
 from hvlab.report.labels import Names, Value
 from hvlab.report.page import Document, Opening
+from hvlab.report.plots import spread_of
 from hvlab.report.report import Report
 from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration
@@ -150,7 +150,12 @@ def _compression(report: Report, words: Words) -> Shown:
             "lost": [text for verdict, text in remarks if verdict == "lost"],
             "remarks": [text for verdict, text in remarks if verdict != "lost"],
         })  # fmt: skip
-    return {"studies": studies, "several": len(studies) > 1, "compression": compression, "spread": spread.of}
+    return {
+        "studies": studies,
+        "several": len(studies) > 1,
+        "compression": compression,
+        "spread": spread_of,
+    }
 
 
 def _sweeps(report: Report, words: Words) -> Shown:
@@ -183,7 +188,7 @@ def _others(report: Report, _: Words) -> Shown:
             "name": names.name(one.workload, one.without("size_bytes")),
             "configuration": one,
             "size": one.get("size_bytes"),
-            "figures": [(name, spread.of(repeats, name), METRICS[name].unit) for name in metrics],
+            "figures": [(name, spread_of(repeats, name), METRICS[name].unit) for name in metrics],
             "repeats": repeats,
         }
         for one, repeats in own.items()

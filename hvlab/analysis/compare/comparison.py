@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hvlab.analysis.compare.matching import Match, differences, match
-from hvlab.analysis.compare.measurements import Measurements, primary, whole
+from hvlab.analysis.compare.matching import Match, Measurements, differences, match, primary, whole
 from hvlab.base.errors import UsageError, unknown
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import interval, verdict

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvlab.analysis.compare.comparison import ComparisonRow, check, figures, side_of
-from hvlab.analysis.compare.measurements import Measurements, primary, whole
+from hvlab.analysis.compare.matching import Measurements, primary, whole
 from hvlab.lab.backends import BACKENDS
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import verdict
 from hvlab.statistics.looks import LOOKS, Look
-from hvlab.statistics.power import repeats_to_decide
-from hvlab.statistics.sequential import answered, compare_in_looks
+from hvlab.statistics.sequential import answered, compare_in_looks, repeats_to_decide
 from hvlab.statistics.verdict import Pair
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.metrics import METRICS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.step import Basis
 from hvlab.analysis.model.training import Training

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hvlab.analysis.model.explanation import Explanation
-from hvlab.analysis.model.fit import Fit
-from hvlab.analysis.model.noise import Values
+from hvlab.analysis.model import Explanation
+from hvlab.analysis.model.fit import GOOD, NEEDED, Fit
 from hvlab.analysis.model.prediction import PredictedStep, PredictionCheck
+from hvlab.analysis.model.problem import Values
 from hvlab.analysis.model.step import Basis, basis
 from hvlab.analysis.model.training import Scaling, Training
-from hvlab.analysis.model.warnings import GOOD, NEEDED
 
 # How many times the ranks measured a model is believed at. With strong scaling a rank's work shrinks until
 # little is left of what was measured; in simulations bands held the truth up to 8 times.
@@ -83,7 +82,7 @@ def _of_fit(training: Training, fitted: Fit | None) -> Explanation | None:
     if len(fitted.sweep.ranks) < NEEDED:
         return Explanation("few_counts", {"points": len(fitted.sweep.ranks), "needed": NEEDED})
     message = basis(training, training.base, training.sent_bytes or 0).message_bytes
-    low, high = fitted.sizes
+    low, *_, high = fitted.sweep.sizes
     if not low <= message <= high:
         sizes = {"message_bytes": message, "least_bytes": low, "most_bytes": high}
         return Explanation("size_outside", sizes)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hvlab.analysis.compare.decisions import Decisions, decide
-from hvlab.analysis.compare.measurements import Measurements, folded
+from hvlab.analysis.compare.matching import Measurements, folded
 from hvlab.bench.sides import A, B
 from hvlab.results.configurations import gather
 from hvlab.results.store import Record
