@@ -12,7 +12,7 @@ import click
 import yaml
 
 from hvlab.cli import cli
-from hvlab.cli.groups import WHOLE
+from hvlab.cli.options import WHOLE
 from hvlab.health.node import xids
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -242,7 +242,6 @@ def _hosts(text: str | None) -> tuple[str, ...] | None:
 
 
 def _seconds(store: Store, run_id: str) -> dict[str, float]:
-    """Return how long each case ran, as far as its files say."""
     seconds = {}
     for path in store.run_folder(run_id).glob("*/case.json"):
         try:

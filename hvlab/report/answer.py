@@ -193,7 +193,6 @@ def _usual(cells: Sequence[Pair], *, auto: bool) -> list[Pair]:
 
 
 def _means(cells: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """Return the geometric mean of each repeat that has all figures, all above zero."""
     complete = set.intersection(*(set(cell) for cell in cells))
     return {
         repeat: statistics.geometric_mean(cell[repeat] for cell in cells)

@@ -170,7 +170,6 @@ def proofs(data: ReportData) -> list[tuple[str, str, int, str]]:
 
 
 def _proof(requested: str, shown: str) -> str:
-    """Return whether the requested backend carried the data."""
     if requested == SERIAL:
         return SERIAL
     return "missing" if not shown else "yes" if requested == shown else "no"

@@ -114,7 +114,6 @@ def _figures(history: History, words: Words) -> dict[str, Any]:
 
 
 def _table(history: History, words: Words) -> dict[str, Any]:
-    """Return the runs with what changed before each."""
     changed = history.changes(words)
     return {"runs": [(number + 1, one, changed.get(number)) for number, one in enumerate(history.runs)]}
 

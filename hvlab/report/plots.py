@@ -197,7 +197,6 @@ def dodged(plot: Plot) -> list[tuple[float, ...]]:
 
 
 def _ends(series: Series, plot: Plot) -> tuple[float, ...]:
-    """Return the ends of the intervals that lie along the x axis."""
     return (*series.low, *series.high) if plot.categories else ()
 
 
@@ -238,7 +237,6 @@ def _line(series: Series, places: tuple[float, ...], plot: Plot) -> list[dict[st
 
 
 def _band(series: Series, colour: str) -> list[dict[str, Any]]:
-    """Return the area between low and high."""
     if not series.low:
         return []
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))

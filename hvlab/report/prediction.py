@@ -41,7 +41,6 @@ def _key(one: Training) -> tuple[str | None, ...]:
 
 
 def _model(one: Explanation, training: Training | None) -> dict[str, Any]:
-    """Return a model with gradient, work and compute from the training's largest number of ranks."""
     steps = [step for step in (training.base, *training.steps) if step] if training else []
     return {
         "name": " · ".join(one.names[name] for name in ("workload", "model") if one.names.get(name)),
@@ -178,7 +177,6 @@ def _line(one: Prediction, words: Words) -> Series:
 
 
 def _measured(training: Training, studied: Sequence[Study], words: Words) -> Series | None:
-    """Return the measured efficiencies of a training; None where there is none."""
     points = [
         (float(row.ranks), row.efficiency.times(100))
         for study in studied

@@ -161,7 +161,6 @@ def _category(one: BackendVerdict, words: Words, pairs: int) -> str:
 
 
 def _ticks(ends: Sequence[float]) -> list[float]:
-    """Return round ratios on both sides of 1, as far as the intervals reach."""
     low, high = min(ends), max(ends)
     steps = (1.1, 1.2, 1.5) if max(high, 1 / low) < _NEAR else (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
     below = [1 / step for step in steps if 1 / step >= low]

@@ -119,7 +119,6 @@ class _Resamples:
 
 
 def _first(size: int, holds: Callable[[int], bool]) -> int:
-    """Return the first rank for which ``holds``, which once true stays true; the last if there is none."""
     low, high = 0, size - 1
     while low < high:
         middle = (low + high) // 2

@@ -103,7 +103,6 @@ def _kept(old: Verdict, new: Verdict, pair: Pair, before: Look) -> Verdict:
 
 
 def _until(pair: Pair, look: Look) -> Pair:
-    """Return a pair with the repeats that a look has."""
     a, b = ({number: side[number] for number in side if number <= look.repeats} for side in (pair.a, pair.b))
     return dataclasses.replace(pair, a=a, b=b)
 
@@ -156,6 +155,5 @@ def repeats_to_decide(
 
 
 def _variance(sides: Sequence[permutation.Floats]) -> float:
-    """Return the variance of the sides together, each about its own mean."""
     squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
     return squares / sum(len(side) - 1 for side in sides)

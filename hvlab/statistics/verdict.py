@@ -175,7 +175,6 @@ def compare_two_runs(
 
 
 def _of_runs(judged: Verdict) -> Verdict:
-    """Return a verdict on repeats as one on runs."""
     if judged.kind not in ("faster", "slower", "same"):
         return judged
     kind: Kind = "same" if judged.kind == "same" else "differs"

@@ -147,6 +147,5 @@ def shared(a: Floats, b: Floats, launches: NDArray[np.int_]) -> Floats:
 
 
 def _middles(values: Floats) -> Floats:
-    """Return the median of each column; each has a figure."""
     middles: Floats = np.nanmedian(values, axis=0) if np.isnan(values).any() else np.median(values, axis=0)
     return middles

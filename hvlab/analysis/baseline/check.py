@@ -112,7 +112,6 @@ def _status(row: ComparisonRow) -> Status:
 
 
 def _fails(now: Side, before: Side) -> bool:
-    """Return whether launches fail now that succeeded before."""
     if not now.failed or not before.ok:
         return False
     mostly = now.ok < _SUCCEEDS * now.tried and before.ok > _SUCCEEDED * before.tried

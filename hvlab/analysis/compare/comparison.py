@@ -112,7 +112,6 @@ def check(metric: str) -> None:
 
 
 def _measured(pair: Match, metric: str) -> bool:
-    """Return whether a side has the metric, or failed before it could."""
     sides = (pair.a, pair.b)
     return any(figures(side, metric) for side in sides) or not any(side.ok for side in sides)
 

@@ -191,7 +191,6 @@ def _order(configuration: Configuration) -> tuple[int, str]:
 
 
 def _common(configuration: Configuration, switched: set[str]) -> Configuration:
-    """Return what the two sides of a question have in common."""
     return replace(
         configuration,
         backend="" if "backend" in switched else configuration.backend,
@@ -219,7 +218,6 @@ def _settings(configuration: Configuration) -> dict[str, Any]:
 
 
 def _named(a: Configuration, b: Configuration, switched: Sequence[str] = ()) -> tuple[str, str]:
-    """Return what is switched between A and B or else differs, as each has it."""
     differ = list(switched) or _different(a, b)
     return _words(a.workload, _settings(a), differ), _words(b.workload, _settings(b), differ)
 

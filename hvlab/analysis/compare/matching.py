@@ -166,7 +166,6 @@ def _keyed(run: Measurements, other: Measurements) -> dict[Configuration, Config
 
 
 def _named_params(run: Measurements) -> dict[str, set[str]]:
-    """Return the names of the parameters that a run records, by workload."""
     names: dict[str, set[str]] = {}
     for configuration in run.configurations:
         names.setdefault(configuration.workload, set()).update(

@@ -6,8 +6,8 @@ into words. A prediction is a type of its own, never a configuration: nothing in
 
 Read `costs` first: what a message costs, and what each algorithm sends. `sweep` and `training` pick the
 measurements, `problem` says how far they scatter, and with `fit` finds alpha and beta; `step` says what a
-training step is made of, `predict` puts both together, and `refusal` says where a prediction ends. `dominant`
-and `versus` explain.
+training step is made of, `predict` puts both together, and `prediction` says where it ends. `dominant` and
+`versus` explain.
 """
 
 from __future__ import annotations

@@ -153,7 +153,6 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS) -> Fit | NoF
 
 
 def _warnings(fitted: Fit, *, virtual: bool) -> Iterator[Explanation]:
-    """Yield what a fit cannot tell."""
     sweep, share, checked = fitted.sweep, fitted.votes[fitted.algorithm], fitted.left_out
     span = sweep.sizes[-1] / sweep.sizes[0]
     if len(sweep.ranks) < NEEDED:

@@ -11,9 +11,15 @@ import numpy as np
 from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost
 from hvlab.analysis.model.fit import GOOD, Fit, NoFit, fit
-from hvlab.analysis.model.prediction import NoPrediction, PredictedStep, Prediction, PredictionCheck
+from hvlab.analysis.model.prediction import (
+    NoPrediction,
+    PredictedStep,
+    Prediction,
+    PredictionCheck,
+    beyond,
+    refusal,
+)
 from hvlab.analysis.model.problem import LAYOUT, Scatter, Values, pooled
-from hvlab.analysis.model.refusal import beyond, refusal
 from hvlab.analysis.model.step import DRIFT, Basis, Exposure, basis, exposed, exposure, totals
 from hvlab.analysis.model.training import Step, Training, trainings
 from hvlab.results.configurations import Configuration, Repeats
@@ -47,7 +53,7 @@ def predict(
 
     The band holds what the draws of the fit and the repeats of the steps say. The largest measured step,
     held out, is predicted from the smaller ones: the signed error shifts the band. Predictions end
-    where :func:`hvlab.analysis.model.refusal.beyond` says so.
+    where :func:`hvlab.analysis.model.prediction.beyond` says so.
     """
     reason = refusal(training, fitted)
     if reason or fitted is None or training.base is None:
@@ -81,7 +87,6 @@ def predict(
 def _warnings(
     model: _Model, training: Training, checked: PredictionCheck, *, virtual: bool
 ) -> Iterator[Explanation]:
-    """Yield what a prediction cannot tell."""
     overhead_s, error = float(model.exposure.constant_s[0]), abs(checked.error)
     if training.serial_base:
         yield Explanation("serial_base")
