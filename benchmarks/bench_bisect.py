@@ -18,8 +18,7 @@ import numpy as np
 
 from hvlab.searches.bisect.judge import REPEATS, Effect
 from hvlab.searches.bisect.result import search
-from hvlab.statistics.interval import Interval
-from hvlab.statistics.ratio import medians
+from hvlab.statistics.interval import Interval, medians
 from hvlab.statistics.verdict import Pair, compare_all
 
 

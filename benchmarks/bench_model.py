@@ -32,9 +32,9 @@ from scipy import special
 
 from hvlab.analysis.model.costs import Cost
 from hvlab.analysis.model.fit import Fit, fit
-from hvlab.analysis.model.noise import Values, expected_maximum
 from hvlab.analysis.model.predict import predict
 from hvlab.analysis.model.prediction import NoPrediction, Prediction
+from hvlab.analysis.model.problem import Values, expected_maximum
 from hvlab.analysis.model.step import BACKWARD
 from hvlab.analysis.model.sweep import Sweep, SweepPoint, Topology
 from hvlab.analysis.model.training import Scaling, Step, Training

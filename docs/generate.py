@@ -13,7 +13,7 @@ import yaml
 
 from hvlab.checks.node import xids
 from hvlab.cli import cli
-from hvlab.cli.groups import WHOLE
+from hvlab.cli.options import WHOLE
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 100

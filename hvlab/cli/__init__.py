@@ -145,7 +145,6 @@ def run(arguments: list[str]) -> int:
 
 
 def _of_system(error: OSError) -> tuple[str, str]:
-    """Return what the system refused, and what to do about it."""
     words = error.strerror or str(error) or type(error).__name__
     if error.errno in _DISK:
         place = error.filename or "standard output or a temporary file"

@@ -12,7 +12,7 @@ from hvlab.analysis.baseline import output
 from hvlab.analysis.compare import Measurements, measurements, rows
 from hvlab.base.errors import UsageError
 from hvlab.base.paths import results_dir
-from hvlab.cli import candidates, options, verdicts
+from hvlab.cli import candidates, decisions, options
 from hvlab.results.store import Store
 from hvlab.statistics.between import FEWEST
 
@@ -75,8 +75,8 @@ def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
 @command.command("check", short_help="Check a run against the baseline; exit code 1 if worse.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @_name
-@verdicts.metric
-@verdicts.matters
+@decisions.metric
+@decisions.matters
 @click.option(
     "--strict",
     is_flag=True,

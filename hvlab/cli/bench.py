@@ -22,8 +22,8 @@ from hvlab.bench.placement import most_slots
 from hvlab.bench.request import BenchRequest, specify
 from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import bench_export, bench_output, candidates, options
-from hvlab.cli.groups import GroupedCommand
+from hvlab.cli import bench_output, candidates, options
+from hvlab.cli.options import GroupedCommand
 from hvlab.lab import slurm_job
 from hvlab.lab.backends import BACKENDS, LAUNCHERS, LIBRARIES
 from hvlab.lab.inventory import Lab, load
@@ -35,33 +35,12 @@ from hvlab.workloads import WORKLOADS
 # Every one of them is a value in a mapping of its own: `--set sizes=1M`.
 SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data", "framework")
 # What --resume can be combined with: where the run is, and the output format.
-_WITH_RESUME = (
-    "inventory",
-    "limit",
-    "here",
-    "python",
-    "resume",
-    "folder",
-    "output_format",
-    "dry_run",
-    "verbose",
-)
+_ANYWAY = ("inventory", "limit", "here", "python", "folder", "output_format", "dry_run", "verbose")
+_WITH_RESUME = (*_ANYWAY, "resume")
 # And --against: what B changes, and how much is measured.
 _WITH_AGAINST = (
-    *(
-        "inventory",
-        "limit",
-        "here",
-        "python",
-        "against",
-        "folder",
-        "output_format",
-        "dry_run",
-        "verbose",
-        "restart",
-    ),
-    "queue_limit",
-    *("sets", "settings", *SHORT, "no_cuda", "backend", "launcher", "repeats", "time_limit"),
+    *(*_ANYWAY, "against", "restart", "queue_limit", "sets", "settings", *SHORT, "no_cuda", "backend"),
+    *("launcher", "repeats", "time_limit"),
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -351,7 +330,7 @@ def command(
     if not schedule.cases:
         raise UsageError("every case is infeasible", remedy=_advice(lab))
     if export:
-        bench_export.write(schedule, output)
+        bench_output.write(schedule, output)
         return 0
     if dry_run:
         _dry_run(schedule, store, output_format, verbose=verbose)
@@ -419,7 +398,6 @@ def _options(context: click.Context, given: set[str]) -> str:
 
 
 def _dry_run(schedule: Schedule, store: Store, output_format: str, *, verbose: bool) -> None:
-    """Print how long it takes and the cases; with auto those that are needed whatever comes."""
     text = estimate(schedule.cases, store).text
     if schedule.spec.auto:
         from hvlab.bench import looks, measure  # noqa: PLC0415 - they load slowly

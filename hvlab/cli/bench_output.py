@@ -10,14 +10,17 @@ from pathlib import Path
 
 import click
 
+from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.files import write_file
 from hvlab.base.masking import masked, masked_argv
+from hvlab.bench import manifests
 from hvlab.bench.estimate import estimates, shown
 from hvlab.bench.schedule import Schedule
-from hvlab.cli.groups import Rows
+from hvlab.cli.options import Rows
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.results import tables
-from hvlab.results.store import FIELDS, Record, Store
+from hvlab.results.store import FIELDS, Record, Store, new_run_id
 from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.case import Case, InfeasibleCase
@@ -97,7 +100,6 @@ def plan(schedule: Schedule, store: Store) -> None:
 
 
 def _settings(cases: Sequence[Case]) -> Iterator[str]:
-    """Yield the parameters that are not at their default, with all values."""
     for item in parameters(cases[0].workload):
         if item.name != DEVICE.name and item.kind not in ("sizes", "files"):
             values = {case.params.get(item.name, item.default) for case in cases}
@@ -189,3 +191,23 @@ def _parameter_row(item: Parameter, whose: str) -> tuple[str, str]:
     choices = f" [{', '.join(item.choices)}]" if item.choices else ""
     smaller = f" On hosts without GPUs: {item.shown(item.cpu)}." if item.cpu is not None else ""
     return f"{item.name}={item.shown(item.default)}", f"{whose}{item.help}{choices}{smaller}"
+
+
+def write(schedule: Schedule, folder: Path) -> None:
+    """Write the files of a schedule for Kubernetes into a new folder. Raises UsageError."""
+    schedule, others = manifests.exportable(schedule)
+    if others:
+        click.echo(f"left out, as they need no launcher: {', '.join(others)}", err=True)
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(
+            f"{folder} has files in it", remedy="remove it, or name another folder with --output"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in manifests.files(schedule, new_run_id()):
+            # They hold the ranks' environment as it is.
+            write_file(folder / name, text, mode=0o600)
+    except OSError as error:
+        raise HvlabError(f"{folder} cannot be written: {error}", remedy="choose another --output") from error
+    click.echo(f"{len(schedule.cases)} jobs in {folder}")
+    click.echo(f"next: `sh {folder / manifests.SCRIPT}`, then `hvlab results import {folder}/logs/*.log`")

@@ -11,8 +11,8 @@ import click
 from hvlab.base.paths import results_dir
 from hvlab.bench.request import specify
 from hvlab.cli import candidates, options
-from hvlab.cli.groups import GroupedCommand
 from hvlab.cli.one_configuration import one, one_options
+from hvlab.cli.options import GroupedCommand
 from hvlab.lab.inventory import load
 from hvlab.results.store import Store
 

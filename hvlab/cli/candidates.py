@@ -71,7 +71,6 @@ def runs(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[st
 
 
 def _runs(context: click.Context) -> Iterator[CompletionItem[str]]:
-    """Yield the runs of the store, the newest first."""
     from hvlab.results.store import Store  # noqa: PLC0415 - it loads slowly, and --help needs none of it
 
     for run in reversed(Store(_results(context)).runs()):
@@ -105,7 +104,6 @@ def baselines(context: click.Context, _incomplete: str) -> Iterator[CompletionIt
 
 
 def _baselines(context: click.Context) -> Iterator[CompletionItem[str]]:
-    """Yield the baselines of all labs."""
     from hvlab.analysis.baseline import names  # noqa: PLC0415 - as above
 
     return _plain(names(_results(context)))

@@ -7,21 +7,26 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from pydantic import ByteSize
 
 from hvlab.base import cache
-from hvlab.base.cache import Kept
-from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.cache import DAY_S, Kept
+from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableError, UsageError, unusable
 from hvlab.base.paths import results_dir
 from hvlab.cli import options
-from hvlab.cli.clean_hosts import CleanedPlace, OnHosts, size_of
-from hvlab.lab.inventory import load
+from hvlab.lab.inventory import Lab, load
 from hvlab.results import searches, tables
+from hvlab.results.lock import measuring
 
+if TYPE_CHECKING:
+    from hvlab.remote.unused import HostsAnswer
 _COLUMNS = ("what", "number", "size", "last used", "goes", "frees")
 
 
@@ -83,7 +88,9 @@ def command(
     if limit and not hosts:
         raise UsageError("--limit names hosts", remedy="add --on-hosts to look at them, or leave --limit out")
     cache.limit()  # A wrong one is named here, too.
-    place: CleanedPlace = OnHosts(load(inventory, limit=limit), results) if hosts else _ThisMachine(results)
+    place: _ThisMachine | _OnHosts = (
+        _OnHosts(load(inventory, limit=limit), results) if hosts else _ThisMachine(results)
+    )
     each = place.listed()
     chosen = cache.chosen(each, seconds=older_than, size=most, now=time.time())
     if output_format == "json":
@@ -92,12 +99,12 @@ def command(
         click.echo(place.table(each, chosen))
     if any(one.kind == "image" and not os.access(one.paths[0], os.R_OK, effective_ids=True) for one in each):
         click.echo("`sudo hvlab clean` shows the sizes of images, which are root's alone", err=True)
-    total = size_of(chosen)
+    total = _size_of(chosen)
     if chosen and (
         yes or (sys.stdin.isatty() and click.confirm(f"Remove {len(chosen)} of these, {total}?", err=True))
     ):
         gone = place.remove(chosen)
-        click.echo(f"removed {len(gone)}, {size_of(gone)}", err=True)
+        click.echo(f"removed {len(gone)}, {_size_of(gone)}", err=True)
     elif chosen:
         click.echo(f"nothing was removed; --yes removes {len(chosen)} of these, {total}", err=True)
     elif not place.problem:
@@ -107,8 +114,6 @@ def command(
 
 
 class _ThisMachine:
-    """What hvlab keeps on this machine."""
-
     def __init__(self, results: Path) -> None:
         self._results = results
         self.problem: HvlabError | None = None
@@ -153,10 +158,10 @@ def _rows(each: Sequence[Kept], chosen: Sequence[Kept]) -> list[dict[str, object
             {
                 "what": kind,
                 "number": len(kept),
-                "size": size_of(kept),
+                "size": _size_of(kept),
                 "last used": _day(max(one.used_at for one in kept)),
                 "goes": len(goes),
-                "frees": size_of(goes) if goes else None,
+                "frees": _size_of(goes) if goes else None,
             }
         )
     return rows
@@ -164,3 +169,63 @@ def _rows(each: Sequence[Kept], chosen: Sequence[Kept]) -> list[dict[str, object
 
 def _day(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+
+
+_HOST_COLUMNS = ("host", "what", "path", "size", "days unused", "goes")
+
+
+class _OnHosts:
+    def __init__(self, lab: Lab, results: Path) -> None:
+        self._lab, self._results = lab, results
+        self.problem: HvlabError | None = None
+
+    def listed(self) -> list[Kept]:
+        """Ask the hosts; who does not answer is the ``problem``."""
+        from hvlab.remote import unused  # noqa: PLC0415 - it loads slowly, and this machine needs none of it
+
+        return self._answered(unused.listed(self._lab))
+
+    def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
+        """Remove what is chosen while nothing else measures the lab; return what went."""
+        from hvlab.remote import unused  # noqa: PLC0415 - as above
+        from hvlab.searches.bisect import install  # noqa: PLC0415 - as above
+
+        with measuring(self._results, self._lab.name):
+            stacks = [one for one in chosen if one.kind == "stacks"]
+            gone = self._answered(unused.remove(self._lab, [one for one in chosen if one not in stacks]))
+            having = {one.host for one in stacks}
+            if hosts := tuple(host for host in self._lab.hosts if host.name in having):
+                install.remove(replace(self._lab, hosts=hosts))
+        return [*gone, *stacks]
+
+    def table(self, each: Sequence[Kept], chosen: Sequence[Kept]) -> str:
+        """Return a row for each folder."""
+        now = time.time()
+        rows = [
+            {
+                "host": one.host,
+                "what": one.kind,
+                "path": str(one.paths[0]),
+                "size": _size_of([one]),
+                "days unused": "in use" if one.busy else int((now - one.used_at) / DAY_S),
+                "goes": "yes" if one in chosen else None,
+            }
+            for one in each
+        ]
+        return tables.render(rows, _HOST_COLUMNS, "table")
+
+    def _answered(self, answer: HostsAnswer) -> list[Kept]:
+        if answer.failures:
+            lines = "\n".join(f"  {each.host}: {each.message.strip()}" for each in answer.failures)
+            if gone := [each.host for each in answer.failures if each.unreachable]:
+                words = unusable(gone, len(self._lab.hosts))
+                self.problem = UnreachableError(f"{words}:\n{lines}", remedy=LEAVE_OUT)
+            else:
+                self.problem = CheckError(
+                    f"not all hosts could be asked:\n{lines}", remedy="correct that on the hosts"
+                )
+        return list(answer.kept)
+
+
+def _size_of(each: Sequence[Kept]) -> str:
+    return ByteSize(sum(one.size for one in each)).human_readable(separator=" ")

@@ -9,7 +9,7 @@ import click
 
 from hvlab.analysis.compare import compare, measurements, rows
 from hvlab.base.paths import results_dir
-from hvlab.cli import candidates, decisions, options, verdicts
+from hvlab.cli import candidates, decisions, options
 from hvlab.results import tables
 from hvlab.results.store import Store
 
@@ -17,8 +17,8 @@ from hvlab.results.store import Store
 @click.command("compare")
 @click.argument("run_a", required=False, shell_complete=candidates.runs)
 @click.argument("run_b", required=False, shell_complete=candidates.runs)
-@verdicts.metric
-@verdicts.matters
+@decisions.metric
+@decisions.matters
 @options.results
 @options.output_format
 def command(

@@ -14,6 +14,18 @@ from hvlab.results import tables
 from hvlab.results.store import Run, Store
 from hvlab.statistics import verdict
 
+metric = click.option(
+    "--metric", help="Metric to compare. Default: step_time for trainings, time for collectives."
+)
+matters = click.option(
+    "--matters",
+    type=click.FloatRange(0),
+    default=100 * verdict.MATTERS,
+    show_default=True,
+    metavar="PERCENT",
+    help="Smallest difference that matters, in percent.",
+)
+
 
 def of_run(
     store: Store, run: Run, *, metric: str | None = None, matters: float = verdict.MATTERS

@@ -90,7 +90,6 @@ def _ask(lab: Lab) -> tuple[list[HostFault], dict[str, str]]:
 
 
 def _groups(faults: Sequence[HostFault]) -> list[tuple[HostFault, list[str]]]:
-    """Return faults of several hosts that were seen alike as one, with the hosts."""
     hosts: dict[tuple[str, str], list[HostFault]] = {}
     for fault in faults:
         hosts.setdefault((fault.id, fault.observed), []).append(fault)

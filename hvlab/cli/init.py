@@ -181,7 +181,6 @@ def _ask_for_keys(hosts: Sequence[Host], trusted: TrustedFingerprints | None) ->
 
 
 def _record(new: Sequence[ShownKeys], target: Path, *, sure: bool, silent: Sequence[Problem]) -> None:
-    """Show the new keys, and record them if that is right."""
     if not new:
         return
     if silent:
@@ -201,7 +200,6 @@ def _record(new: Sequence[ShownKeys], target: Path, *, sure: bool, silent: Seque
 
 
 def _confirm(target: Path) -> None:
-    """Return only if a person says yes."""
     if not _at_terminal():
         raise UsageError(
             "these host keys are new, and there is no terminal to ask at; nothing was recorded or written",

@@ -105,7 +105,6 @@ def command(
 
 
 def _signature(signed: Sequence[str]) -> dict[str, str]:
-    """Return who signs, in the order of a report's head."""
     given = dict(one.partition("=")[::2] for one in signed)
     for name, value in given.items():
         if name not in SIGNATURE:

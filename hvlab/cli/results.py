@@ -78,7 +78,7 @@ def show_samples(*, run: str | None, folder: Path | None, output_format: str) ->
     after the warm-up; each is the mean over the ranks. p95 takes 20 iterations, p99 takes 100. The last bar
     holds everything beyond. JSON has the edges and counts of the histogram.
     """
-    from hvlab.analysis.compare.names import case_names  # noqa: PLC0415 - it takes long, and `list` must not
+    from hvlab.analysis.compare.rows import case_names  # noqa: PLC0415 - it takes long, and `list` must not
 
     store = Store(results_dir(folder))
     chosen = store.run(run)
@@ -242,7 +242,6 @@ def _hosts(text: str | None) -> tuple[str, ...] | None:
 
 
 def _seconds(store: Store, run_id: str) -> dict[str, float]:
-    """Return how long each case ran, as far as its files say."""
     seconds = {}
     for path in store.run_folder(run_id).glob("*/case.json"):
         try:

@@ -13,8 +13,8 @@ from hvlab.base.errors import UsageError
 from hvlab.base.paths import results_dir
 from hvlab.bench.request import specify
 from hvlab.cli import options
-from hvlab.cli.groups import GroupedCommand
 from hvlab.cli.one_configuration import one, one_options
+from hvlab.cli.options import GroupedCommand
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
 from hvlab.results.lock import measuring
@@ -160,7 +160,6 @@ def _note(text: str) -> None:
 def _request(
     lab: Lab, store: Store, values: Any, settings: Path | None, space_file: Path | None, **search: Any
 ) -> TuneRequest:
-    """Return what the options ask for."""
     from hvlab.bench import settings as files  # noqa: PLC0415 - they load slowly
     from hvlab.searches.tune import space as spaces  # noqa: PLC0415
     from hvlab.searches.tune.session import TuneRequest  # noqa: PLC0415
@@ -174,7 +173,6 @@ def _request(
 
 
 def _print(result: TuneResult, store: Store, place: Path, output_format: str) -> None:
-    """Print how the search in a folder ended, and where its pages are."""
     from hvlab.report.write import write_page  # noqa: PLC0415 - they load slowly
     from hvlab.searches.tune.session import REPORT  # noqa: PLC0415
 
@@ -199,7 +197,6 @@ def _put_back(inventory: Path, lab: Lab, store: Store) -> bool:
 
 
 def _space(file: Path | None, block: Any, launcher: str | None, lab: Lab) -> Any:
-    """Return the parameters to search. Raises UsageError where there are none."""
     from hvlab.searches.tune import space_file  # noqa: PLC0415 - it loads slowly
 
     if file is not None:

@@ -126,8 +126,6 @@ def _print_head(view: View) -> None:
 
 
 class _Page:
-    """What a terminal shows: as many cases and verdicts as have room."""
-
     def __init__(self, console: Console) -> None:
         self.console = console
         self._judged: tuple[Record, ...] | None = None
@@ -196,7 +194,6 @@ def _clock(seconds: float) -> str:
 
 
 def _cases(view: View, most: int, console: Console) -> Iterator[RenderableType]:
-    """Yield the last cases, at most so many."""
     wide = console.width >= _NARROW
     if view.cases:
         table = Table(box=None, header_style="bold", pad_edge=False)
@@ -221,7 +218,6 @@ def _line(text: str) -> str:
 
 
 def _verdicts(view: View, most: int) -> Iterator[RenderableType]:
-    """Yield the verdicts of the last look, at most so many."""
     if view.judged is None or not (view.judged or view.going):
         return
     yield Text()

@@ -96,7 +96,6 @@ def suspects(raw: Sequence[str], diagnosis: Diagnosis) -> list[tuple[int, str]]:
 def _matched(
     entries: Sequence[Cause], log: LogText, end: float
 ) -> tuple[list[tuple[Cause, list[WrittenLine]]], int]:
-    """Return the entries that match a log, and the number left when time was up."""
     matched: list[tuple[Cause, list[WrittenLine]]] = []
     for at, entry in enumerate(entries):
         lines = _lines(entry, log, end)

@@ -12,8 +12,7 @@ from hvlab.report.data import ReportData
 from hvlab.report.verdicts import BackendVerdict, times
 from hvlab.report.words import Words
 from hvlab.statistics.looks import LOOKS
-from hvlab.statistics.power import repeats_to_decide
-from hvlab.statistics.sequential import decided, holds, narrow
+from hvlab.statistics.sequential import decided, holds, narrow, repeats_to_decide
 from hvlab.statistics.verdict import Pair, Verdict
 
 # Most labs ask about the first.
@@ -194,7 +193,6 @@ def _usual(cells: Sequence[Pair], *, auto: bool) -> list[Pair]:
 
 
 def _means(cells: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """Return the geometric mean of each repeat that has all figures, all above zero."""
     complete = set.intersection(*(set(cell) for cell in cells))
     return {
         repeat: statistics.geometric_mean(cell[repeat] for cell in cells)

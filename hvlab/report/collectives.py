@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hvlab.analysis.compare.measurements import folded
-from hvlab.report import labels, spread
+from hvlab.analysis.compare.matching import folded
+from hvlab.report import labels
 from hvlab.report.data import ReportData
 from hvlab.report.labels import Value
-from hvlab.report.plots import Axis, Plot, Series
+from hvlab.report.plots import Axis, Plot, Series, spread_of
 from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration, Repeats
 
@@ -95,9 +95,9 @@ def rows(group: SweepGroup, words: Words) -> list[tuple[Layout, int, list[tuple[
 def _cell(repeats: Repeats | None, words: Words) -> tuple[Value, str]:
     if repeats is None:
         return words.both(None, "us"), words.middle(None, "GB/s")
-    time = words.both(spread.of(repeats, "time"), "us")
+    time = words.both(spread_of(repeats, "time"), "us")
     failed = len(repeats.ok) < repeats.tried
-    width = words.middle(spread.of(repeats, "busbw"), "GB/s")
+    width = words.middle(spread_of(repeats, "busbw"), "GB/s")
     return (time, words.count(repeats)) if failed else time, width
 
 
@@ -108,7 +108,7 @@ def widest(swept: Sequence[SweepGroup]) -> tuple[float, str, str, Layout] | None
         for group in swept
         for (backend, layout), line in group.lines.items()
         for repeats in line.values()
-        if (width := spread.of(repeats, "busbw"))
+        if (width := spread_of(repeats, "busbw"))
     ]
     return max(widths, default=None)
 
@@ -142,12 +142,12 @@ def plots(group: SweepGroup, number: int, words: Words) -> list[Plot]:
 def _series(group: SweepGroup, metric: str, words: Words) -> Iterator[Series]:
     for backend, layout in itertools.product(group.backends, group.layouts):
         line = group.lines.get((backend, layout), {})
-        spreads = [(float(size), spread.of(line[size], metric)) for size in sorted(line)]
+        spreads = [(float(size), spread_of(line[size], metric)) for size in sorted(line)]
         points = [(size, each) for size, each in spreads if each and each.mid > 0]
         if points:
             name = words.say("sweeps.line", backend=words.backend(backend), layout=words.short(*layout))
             style = "dot" if layout[0] == 1 else "solid"
-            yield spread.series(
+            yield Series.through(
                 name, labels.tone(backend), points, line=style, folded=layout not in group.telling
             )
 
@@ -186,7 +186,7 @@ def pairs(data: ReportData) -> list[PairMap]:
     """
     collected: dict[_Key, dict[int, dict[_Pair, float]]] = {}
     for configuration, repeats in folded(data.collectives).items():
-        size, time = configuration.get("size_bytes"), spread.of(repeats, "time")
+        size, time = configuration.get("size_bytes"), spread_of(repeats, "time")
         if len(configuration.hosts) == _TWO and isinstance(size, int) and time:
             plane = labels.plane(configuration)
             key = (configuration.workload, configuration.without("size_bytes"), plane, configuration.slots)

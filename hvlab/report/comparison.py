@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hvlab.analysis.model import dominant
-from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model import Explanation, dominant
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.predict import matching
 from hvlab.analysis.model.sweep import ALLREDUCE
@@ -171,7 +170,6 @@ def proofs(data: ReportData) -> list[tuple[str, str, int, str]]:
 
 
 def _proof(requested: str, shown: str) -> str:
-    """Return whether the requested backend carried the data."""
     if requested == SERIAL:
         return SERIAL
     return "missing" if not shown else "yes" if requested == shown else "no"

@@ -90,7 +90,6 @@ _HALF_A_POINT = 0.5
 
 
 def _verdict(change: Interval) -> str:
-    """Return lost or gained only where the interval of the change excludes 0."""
     if abs(change.mid) <= _HALF_A_POINT:
         return "kept"
     return "lost" if change.high < 0 else "gained" if change.low > 0 else "open"

@@ -129,7 +129,6 @@ def workloads(data: ReportData, words: Words) -> list[dict[str, Any]]:
 
 
 def _params(configurations: Iterable[Configuration]) -> tuple[tuple[Code, ...], tuple[Code, ...]]:
-    """Return the parameters that are the same in all configurations, and those that are not."""
     values: dict[str, dict[str, None]] = {}
     for configuration in configurations:
         for name, value in configuration.params:

@@ -149,8 +149,6 @@ class ReportData:
 
 
 class _LeftOut(HostAnswer):
-    """An infeasible case as its file has it."""
-
     case: str
     reason: str
 
@@ -189,8 +187,6 @@ def _head(run: Run, records: Sequence[Record]) -> Head:
 
 
 class _Files:
-    """The files of a run, and which of them cannot be read."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.unreadable: list[str] = []

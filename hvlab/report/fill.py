@@ -88,13 +88,11 @@ def _content(report: Report, words: Words, pictures: str) -> Content:
 
 
 def _name(workload: str, params: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
-    """Return the names of a training: its workload, and its model."""
     return tuple(str(name) for name in (workload, dict(params).get("model")) if name)
 
 
 @cache
 def _template(lang: str) -> Any:
-    """Return the answers in a language: macros by name."""
     words = load(lang)
     jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_dir() / "templates/sheet"),
@@ -115,7 +113,6 @@ def _template(lang: str) -> Any:
 
 
 def _paragraphs(text: str, lang: str) -> list[str]:
-    """Return the paragraphs of an answer, a line each."""
     lines = ([line.strip() for line in part.splitlines()] for part in text.split("\n\n"))
     return [part for own in lines if (part := ("" if lang == "zh" else " ").join(filter(None, own)))]
 
@@ -129,7 +126,6 @@ def _figure(value: float, unit: str, words: Words, text: str = "") -> Figure:
 
 
 def _speedups(study: Study | None, words: Words) -> dict[str, list[Values]]:
-    """Return a row for each backend, number of servers and of ranks; those of one server are of one host."""
     rows = [row for row in study.rows if row.step or row.throughput] if study else []
     alone = Counter(row.configuration.hosts for row in rows if row.configuration.inside).most_common(1)
     usual = [row for row in rows if row.configuration.across or row.configuration.hosts == alone[0][0]]
@@ -164,7 +160,6 @@ def _compressed(study: compression.CompressionStudy | None, words: Words) -> lis
 
 
 def _analysis(report: Report, study: Study, words: Words, pictures: str) -> str:
-    """Return how backends compare, what a step consists of, and the curves."""
     places = [
         {
             "across": place == "across",
@@ -182,7 +177,6 @@ def _analysis(report: Report, study: Study, words: Words, pictures: str) -> str:
 
 
 def _largest(study: Study, place: str) -> list[StudyRow]:
-    """Return the row with the most ranks of each backend, inside one server or across."""
     rows = sorted(
         (row for row in study.rows if row.ranks > 1 and row.step and row.compression == "none"),
         key=lambda row: row.ranks,
@@ -191,7 +185,6 @@ def _largest(study: Study, place: str) -> list[StudyRow]:
 
 
 def _fastest(report: Report, study: Study, rows: Sequence[StudyRow], words: Words) -> str:
-    """Return the report's verdict on the two fastest backends; empty where it has none."""
     order = sorted((row.step.mid, row.configuration.backend) for row in rows if row.step)[:2]
     return next((
         verdicts.sentence(one, words)
@@ -203,7 +196,6 @@ def _fastest(report: Report, study: Study, rows: Sequence[StudyRow], words: Word
 
 
 def _parts(report: Report, study: Study, place: str) -> list[comparison.Split]:
-    """Return the parts of the largest step over each backend."""
     plain = {"compression": "none"}
     splits = sorted(comparison.steps(report.trainings, report.fits), key=lambda one: one.number("ranks"))
     return [*{
@@ -217,7 +209,6 @@ def _parts(report: Report, study: Study, place: str) -> list[comparison.Split]:
 
 
 def _models(report: Report) -> tuple[Any, list[Any]]:
-    """Return whether models with more FLOP per byte scale better, and these, where most were compared."""
     ratios = report.explanations("ratio")
     models = [one for one in ratios if one.key == "ratio.model"]
     groups = [
@@ -229,7 +220,6 @@ def _models(report: Report) -> tuple[Any, list[Any]]:
 
 
 def _why(report: Report, kind: str, group: str | None, place: Mapping[str, str]) -> str:
-    """Return why a row has no figures: in English, for the terminal."""
     data, compressed = report.data, kind == "compression"
     what = "algorithm" if compressed else "backend"
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.base.errors import UsageError
-from hvlab.report import labels, spread
+from hvlab.report import labels
 from hvlab.report.labels import Code, Names
 from hvlab.report.page import Document, Opening
-from hvlab.report.plots import Axis, Plot, Series
+from hvlab.report.plots import Axis, Plot, Series, spread_of
 from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import Record, Run, Store
+from hvlab.statistics.interval import Interval
 
 _SEVERAL = 2
 # Maximum number of dates under a plot.
@@ -113,7 +114,6 @@ def _figures(history: History, words: Words) -> dict[str, Any]:
 
 
 def _table(history: History, words: Words) -> dict[str, Any]:
-    """Return the runs with what changed before each."""
     changed = history.changes(words)
     return {"runs": [(number + 1, one, changed.get(number)) for number, one in enumerate(history.runs)]}
 
@@ -121,10 +121,10 @@ def _table(history: History, words: Words) -> dict[str, Any]:
 def _plots(history: History, words: Words) -> Iterator[Plot]:
     """Yield a plot for each workload, and for each size of a collective: the smallest and the largest."""
     runs, metric = history.runs, history.metric
-    groups: dict[tuple[str, labels.Params], dict[Configuration, list[tuple[int, spread.Spread]]]] = {}
+    groups: dict[tuple[str, labels.Params], dict[Configuration, list[tuple[int, Interval]]]] = {}
     for place, one in enumerate(runs, 1):
         for configuration, repeats in one.configurations.items():
-            figure = spread.of(repeats, metric)
+            figure = spread_of(repeats, metric)
             if figure:
                 key = (configuration.workload, configuration.params)
                 groups.setdefault(key, {}).setdefault(configuration, []).append((place, figure))
@@ -164,7 +164,7 @@ def _unsized(params: labels.Params) -> labels.Params:
 
 
 def _series(
-    figures: Mapping[Configuration, Sequence[tuple[int, spread.Spread]]], words: Words
+    figures: Mapping[Configuration, Sequence[tuple[int, Interval]]], words: Words
 ) -> Iterator[Series]:
     """Yield a line for each backend and layout that several runs measured; the largest layouts unfolded."""
     several = {one: points for one, points in figures.items() if len(points) >= _SEVERAL}
@@ -174,7 +174,7 @@ def _series(
         name = words.say("sweeps.line", backend=words.variant(one), layout=words.shape(one))
         style = "dot" if one.inside else "solid"
         tone = labels.tone(one.backend)
-        yield spread.series(
+        yield Series.through(
             name, tone, [(float(place), each) for place, each in points], line=style, folded=not shown
         )
 

@@ -145,8 +145,6 @@ def _merged(table: Sequence[Sequence[Cell]], number: int, place: int) -> Cell:
 
 @dataclass(frozen=True)
 class _Html:
-    """How values are set in HTML."""
-
     words: Words
     macros = "html.j2"
 
@@ -237,7 +235,6 @@ def _environment() -> jinja2.Environment:
 
 
 def _render(edition: Edition, skin: _Skin, pictures: str = "") -> str:
-    """Return an edition; ``pictures`` is the folder of a page that has its plots as files."""
     words = skin.words
     said = {name: getattr(words, name) for name in vars(Words) if not name.startswith("_")}
     functions: dict[str, Any] = {

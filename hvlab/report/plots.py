@@ -8,11 +8,13 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvlab.lab.backends import DDP_BACKENDS, PARALLEL, SERIAL
+from hvlab.results.configurations import Repeats
+from hvlab.statistics.interval import Interval, median
 
 Line: TypeAlias = Literal["solid", "dash", "dot", "dashdot", "none"]
 
@@ -47,6 +49,8 @@ _OTHERS = ("#56B4E9", "#E69F00", "#B8A900", "#8C564B", "#6A51A3")
 _MARKS = ("star", "hexagon", "triangle-down", "pentagon", "cross")
 _DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dashdot", "none": "solid"}
 _ROOM = 0.04
+# Low, mid, high.
+_BOUNDS = 3
 # The distance between the intervals of two series at the same place, as a share of the axis; the largest
 # share of the gap between two places that all of them take.
 _APART, _OF_GAP = 0.018, 0.3
@@ -85,6 +89,15 @@ class Series:
     marks: bool = True
     folded: bool = False
     predicted: bool = False
+
+    @classmethod
+    def through(
+        cls, name: str, tone: str, points: Sequence[tuple[float, Interval]], **options: Any
+    ) -> Series:
+        """Return a line through figures over ``x``."""
+        xs, ys = zip(*points, strict=True)
+        low, mid, high = (tuple(getattr(one, part) for one in ys) for part in ("low", "mid", "high"))
+        return cls(name, tone, xs, mid, low, high, **options)
 
 
 @dataclass(frozen=True)
@@ -184,7 +197,6 @@ def dodged(plot: Plot) -> list[tuple[float, ...]]:
 
 
 def _ends(series: Series, plot: Plot) -> tuple[float, ...]:
-    """Return the ends of the intervals that lie along the x axis."""
     return (*series.low, *series.high) if plot.categories else ()
 
 
@@ -225,7 +237,6 @@ def _line(series: Series, places: tuple[float, ...], plot: Plot) -> list[dict[st
 
 
 def _band(series: Series, colour: str) -> list[dict[str, Any]]:
-    """Return the area between low and high."""
     if not series.low:
         return []
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
@@ -269,3 +280,17 @@ def _axis(axis: Axis, values: list[float]) -> dict[str, Any]:
         room = max(_ROOM * (high - low), _ROOM)
         options["range"] = [low - room, high + room]
     return options
+
+
+def spread_of(repeats: Repeats, metric: str) -> Interval | None:
+    """Return a metric's median and interval over the repeats; of one repeat, over its own steps.
+
+    None where the metric was not measured.
+    """
+    values = tuple(value for value in repeats.of(metric) if math.isfinite(value))
+    if not values:
+        return None
+    within = [part for name in ("low", "median", "high") for part in repeats.of(f"{metric}_{name}")[:1]]
+    if len(values) == 1 and len(within) == _BOUNDS:
+        return Interval(*within)
+    return median(values)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.prediction import NoPrediction, PredictedStep, Prediction
 from hvlab.analysis.model.sweep import ALLREDUCE, slots, topologies
 from hvlab.analysis.model.training import Training
-from hvlab.report import labels, spread
+from hvlab.report import labels
 from hvlab.report.labels import Names, Value
 from hvlab.report.plots import Axis, Plot, Series
-from hvlab.report.spread import Spread
 from hvlab.report.trainings import Study
 from hvlab.report.words import Words
+from hvlab.statistics.interval import Interval
 
 _SEVERAL = 2
 _NAMED = ("workload", "model", "backend", "topology", "scaling", "compression", "batch")
@@ -41,7 +41,6 @@ def _key(one: Training) -> tuple[str | None, ...]:
 
 
 def _model(one: Explanation, training: Training | None) -> dict[str, Any]:
-    """Return a model with gradient, work and compute from the training's largest number of ranks."""
     steps = [step for step in (training.base, *training.steps) if step] if training else []
     return {
         "name": " · ".join(one.names[name] for name in ("workload", "model") if one.names.get(name)),
@@ -82,14 +81,14 @@ def refused(
     return [(reason, list(subjects)) for reason, subjects in reasons.values()]
 
 
-def step_spread(step: PredictedStep) -> Spread:
+def step_spread(step: PredictedStep) -> Interval:
     """Return a step with its band."""
-    return Spread(step.low_s, step.step_s, step.high_s)
+    return Interval(step.low_s, step.step_s, step.high_s)
 
 
-def speedup_spread(step: PredictedStep) -> Spread:
+def speedup_spread(step: PredictedStep) -> Interval:
     """Return a speed-up with its band."""
-    return Spread(step.speedup_low, step.speedup, step.speedup_high)
+    return Interval(step.speedup_low, step.speedup, step.speedup_high)
 
 
 def common(doubts: Sequence[Sequence[Explanation]]) -> list[Explanation]:
@@ -169,16 +168,15 @@ def _name(kind: str, training: Training, words: Words) -> str:
 
 def _line(one: Prediction, words: Words) -> Series:
     points = [
-        (float(step.ranks), Spread(low, step.efficiency, high).times(100))
+        (float(step.ranks), Interval(low, step.efficiency, high).times(100))
         for step in one.steps
         for low, high in [step.efficiency_band]
     ]
     name, tone = _name("line", one.training, words), one.training.backend
-    return spread.series(name, tone, points, line="dash", marks=False, predicted=True)
+    return Series.through(name, tone, points, line="dash", marks=False, predicted=True)
 
 
 def _measured(training: Training, studied: Sequence[Study], words: Words) -> Series | None:
-    """Return the measured efficiencies of a training; None where there is none."""
     points = [
         (float(row.ranks), row.efficiency.times(100))
         for study in studied
@@ -190,4 +188,4 @@ def _measured(training: Training, studied: Sequence[Study], words: Words) -> Ser
         and row.configuration.without("scaling") == training.params
     ]  # fmt: skip
     name = _name("marks", training, words)
-    return spread.series(name, training.backend, points, line="none") if points else None
+    return Series.through(name, training.backend, points, line="none") if points else None

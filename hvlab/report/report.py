@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.dominant import explain
-from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit, fits
 from hvlab.analysis.model.predict import predictions
 from hvlab.analysis.model.prediction import NoPrediction, Prediction

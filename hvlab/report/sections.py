@@ -18,13 +18,13 @@ from hvlab.report import (
     conditions,
     labels,
     prediction,
-    spread,
     trainings,
     tuning,
     verdicts,
 )
 from hvlab.report.labels import Names, Value
 from hvlab.report.page import Document, Opening
+from hvlab.report.plots import spread_of
 from hvlab.report.report import Report
 from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration
@@ -111,7 +111,6 @@ def _speedup(report: Report, words: Words) -> Shown:
 
 
 def _faint(study: trainings.Study) -> list[int]:
-    """Return the rows without figures."""
     good = [row.repeats.ok if study.launched else row.step for row in study.shown]
     return [place for place, figure in enumerate(good) if not figure]
 
@@ -150,7 +149,12 @@ def _compression(report: Report, words: Words) -> Shown:
             "lost": [text for verdict, text in remarks if verdict == "lost"],
             "remarks": [text for verdict, text in remarks if verdict != "lost"],
         })  # fmt: skip
-    return {"studies": studies, "several": len(studies) > 1, "compression": compression, "spread": spread.of}
+    return {
+        "studies": studies,
+        "several": len(studies) > 1,
+        "compression": compression,
+        "spread": spread_of,
+    }
 
 
 def _sweeps(report: Report, words: Words) -> Shown:
@@ -183,7 +187,7 @@ def _others(report: Report, _: Words) -> Shown:
             "name": names.name(one.workload, one.without("size_bytes")),
             "configuration": one,
             "size": one.get("size_bytes"),
-            "figures": [(name, spread.of(repeats, name), METRICS[name].unit) for name in metrics],
+            "figures": [(name, spread_of(repeats, name), METRICS[name].unit) for name in metrics],
             "repeats": repeats,
         }
         for one, repeats in own.items()
@@ -241,7 +245,6 @@ def _failures(report: Report, _: Words) -> Shown:
 
 
 def _reasons(records: Iterable[Record], status: str) -> list[tuple[str, str, str, list[labels.Code]]]:
-    """Return the cases of a status, those with the same workload, backend and reason together."""
     cases: dict[tuple[str, str, str], dict[str, None]] = {}
     for record in records:
         if record.status == status:
@@ -312,7 +315,6 @@ def _head(report: Report, words: Words) -> list[tuple[str, Value]]:
 
 
 def _cards(report: Report, words: Words) -> list[tuple[str, str, str]]:
-    """Return the answer and the key figures of the run: name, figure, and where it comes from."""
     if not report.data.head.ok:
         return []
     cards = [one.card(words) for one in report.answers]
@@ -335,7 +337,6 @@ def _where(workload: str, backend: str, layout: tuple[int, int], words: Words) -
 
 
 def _findings(report: Report, words: Words) -> list[str]:
-    """Return the findings, a sentence each: the answer first."""
     run, only = report.data.head, answer.alone(report.data)
     texts = [one.sentence(words) for one in report.answers]
     texts += [text for one in report.compressed for _, text in compression.remarks(one, words)]

@@ -97,8 +97,6 @@ class Filled:
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of a table: its cells as they are written, and what stands around them."""
-
     before: str
     cells: tuple[str, ...]
     after: str
@@ -280,7 +278,6 @@ def _delimits(line: str) -> bool:
 
 
 def _code(page: Sequence[str]) -> set[int]:
-    """Return the numbers of the lines in fenced code blocks."""
     code: set[int] = set()
     mark = ""
     for number, line in enumerate(page):
@@ -293,7 +290,6 @@ def _code(page: Sequence[str]) -> set[int]:
 
 
 def _find_heads(rows: Sequence[_Row]) -> _Heads | None:
-    """Return the heads of a table of figures; None where it is none."""
     for (name, layout), (number, row) in itertools.product(known()["tables"].items(), enumerate(rows)):
         named = [(_first(layout["heads"], word), place) for place, word in enumerate(row.words)]
         columns = {head: place for head, place in reversed(named) if head}
@@ -448,7 +444,6 @@ class _Filling:
         return groups
 
     def _given(self, row: _Row) -> dict[str, str]:
-        """Return the numbers of the place that a row gives."""
         given = {
             name: _number(plain(row.shown(self.heads.columns.get(name, -1)))) for name in self.heads.place
         }
@@ -479,7 +474,6 @@ class _Filling:
         self._add(row, row.put(cells), {} if new else self.figures if below else {})
 
     def _append(self, pattern: _Row, name: str, values: Values, above: str | None) -> str | None:
-        """Add a row that the table does not ask for."""
         if not _belongs(self.kind, values):
             return above
         blank = replace(pattern, cells=tuple(" " * max(len(cell), 1) for cell in pattern.cells))
@@ -518,7 +512,6 @@ def _number(text: str) -> str:
 
 
 def _without_answers(text: str) -> str:
-    """Return a sheet without the answers of earlier fillings."""
     marks = [*_MARK.finditer(text)]
     for mark, after in itertools.zip_longest(marks, marks[1:]):
         if mark[1] and (after is None or after[1]):
@@ -554,7 +547,6 @@ def _tasks(page: Sequence[str], epochs: str) -> dict[int, tuple[int, str]]:
 
 
 def _paragraphs(page: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of the first and the last line of each paragraph, item or heading."""
     first = last = -1
     for number in (*numbers, len(page)):
         line = page[number] if number < len(page) else ""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from hvlab.analysis import scaling
 from hvlab.analysis.model.sweep import Topology, topologies
 from hvlab.analysis.scaling import Curve, CurvePoint, HostCheck, slowdowns
-from hvlab.report import labels, spread
+from hvlab.report import labels
 from hvlab.report.data import ReportData
 from hvlab.report.labels import Value
-from hvlab.report.plots import Axis, Line, Plot, Series
-from hvlab.report.spread import Spread
+from hvlab.report.plots import Axis, Line, Plot, Series, spread_of
 from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration, Repeats
-from hvlab.statistics import ratio
+from hvlab.statistics import interval
+from hvlab.statistics.interval import Interval
 from hvlab.statistics.straggler import Straggler
 
 _LINES: Mapping[Topology, Line] = {"across": "solid", "inside": "dot", "both": "dashdot"}
@@ -31,16 +31,22 @@ class StudyRow:
 
     configuration: Configuration
     repeats: Repeats
-    step: Spread | None
-    throughput: Spread | None
-    speedup: Spread | None
-    efficiency: Spread | None
+    step: Interval | None
+    throughput: Interval | None
+    speedup: Interval | None
+    efficiency: Interval | None
     named: bool = False
 
     @property
-    def launch(self) -> Spread | None:
+    def launch(self) -> Interval | None:
         """Return the time of a launch."""
-        return spread.of(self.repeats, "real")
+        return spread_of(self.repeats, "real")
+
+    @property
+    def within(self) -> bool:
+        """Return whether the interval of the step is over one repeat's own steps."""
+        one = len(self.repeats.of("step_time")) == 1
+        return one and self.step is not None and self.step.low < self.step.high
 
     @property
     def ranks(self) -> int:
@@ -123,20 +129,20 @@ def _place(configuration: Configuration) -> _Place:
 
 
 def _row(point: CurvePoint, base: Configuration | None, repeats: Repeats, *, named: bool) -> StudyRow:
-    throughput = spread.of(repeats, "throughput")
+    throughput = spread_of(repeats, "throughput")
     own = _relative(throughput) if point.configuration == base else None
     return StudyRow(
         point.configuration,
         repeats,
-        step=spread.of(repeats, "step_time"),
+        step=spread_of(repeats, "step_time"),
         throughput=throughput,
-        speedup=own or spread.from_interval(point.speedup),
-        efficiency=own or spread.from_interval(point.efficiency),
+        speedup=own or point.speedup,
+        efficiency=own or point.efficiency,
         named=named,
     )
 
 
-def _relative(figure: Spread | None) -> Spread | None:
+def _relative(figure: Interval | None) -> Interval | None:
     """Return a figure over its own median: 1, with its interval. That of the base is otherwise not shown."""
     return figure.times(1 / figure.mid) if figure and figure.mid > 0 else None
 
@@ -189,7 +195,7 @@ def _lines(data: ReportData, study: Study, words: Words) -> Iterator[Series]:
                 backend = words.variant(row.configuration)
                 name = words.say(f"scaling.line_{kind}", backend=backend, slots=slots)
                 tone = row.configuration.backend if row.compression == "none" else row.compression
-                yield spread.series(name, tone, points, line=_LINES[kind])
+                yield Series.through(name, tone, points, line=_LINES[kind])
 
 
 def _places(rows: Sequence[StudyRow]) -> list[tuple[Topology, int]]:
@@ -203,11 +209,11 @@ def _stands(configuration: Configuration, kind: Topology, slots: int) -> bool:
     return configuration.slots == slots if kind == "both" else kind in topologies(configuration)
 
 
-def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tuple[float, Spread]]:
+def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tuple[float, Interval]]:
     """Return speed-up over ranks; at one rank it is 1, with the interval of whatever that was measured on."""
     points = sorted(((float(row.ranks), row.speedup) for row in rows if row.speedup), key=lambda one: one[0])
     if points and points[0][0] > 1 and one.base is not None:
-        start = _relative(spread.of(data.configurations[one.base], "throughput"))
+        start = _relative(spread_of(data.configurations[one.base], "throughput"))
         return [*([(1.0, start)] if start else []), *points]
     return points
 
@@ -225,7 +231,7 @@ def remarks(data: ReportData, studied: Sequence[Study], words: Words) -> list[st
     texts = []
     for study, one, slowdown in found:
         inside, between = slowdown.inside, slowdown.between
-        if slowdown.repeats < ratio.ENOUGH or not inside or not between:
+        if slowdown.repeats < interval.ENOUGH or not inside or not between:
             continue
         if inside.low > between.high or between.low > inside.high:
             larger = "inside" if inside.mid > between.mid else "between"
@@ -251,7 +257,7 @@ def stragglers(checks: Sequence[HostCheck], words: Words) -> list[str]:
 
 def slower(straggler: Straggler, words: Words) -> str:
     """Return the time of a host over that of the others."""
-    return words.both(spread.from_interval(straggler.slower), "times")
+    return words.both(straggler.slower, "times")
 
 
 def outcome(check: HostCheck) -> str:

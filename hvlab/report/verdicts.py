@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from hvlab.analysis.compare.comparison import figures
 from hvlab.analysis.compare.decisions import deciding, questions
-from hvlab.analysis.compare.measurements import whole
-from hvlab.report import labels, spread
+from hvlab.analysis.compare.matching import whole
+from hvlab.report import labels
 from hvlab.report.collectives import Layout, SweepGroup
 from hvlab.report.data import ReportData
 from hvlab.report.labels import Value
@@ -65,9 +65,9 @@ class BackendVerdict:
         return self.verdict.kind in ("faster", "slower")
 
     @property
-    def ratio(self) -> spread.Spread | None:
+    def ratio(self) -> Interval | None:
         """Return the ratio of their times."""
-        return spread.from_interval(self.verdict.ratio)
+        return self.verdict.ratio
 
     @property
     def winner(self) -> str:
@@ -111,9 +111,9 @@ def sentence(judged: BackendVerdict, words: Words) -> str:
     )  # fmt: skip
 
 
-def times(ratio: Interval | None) -> spread.Spread | None:
+def times(ratio: Interval | None) -> Interval | None:
     """Return how many times as fast the first is: the inverse of a verdict's ratio of times."""
-    return spread.Spread(1 / ratio.high, 1 / ratio.mid, 1 / ratio.low) if ratio else None
+    return Interval(1 / ratio.high, 1 / ratio.mid, 1 / ratio.low) if ratio else None
 
 
 def told(judged: BackendVerdict, words: Words) -> str:
@@ -161,7 +161,6 @@ def _category(one: BackendVerdict, words: Words, pairs: int) -> str:
 
 
 def _ticks(ends: Sequence[float]) -> list[float]:
-    """Return round ratios on both sides of 1, as far as the intervals reach."""
     low, high = min(ends), max(ends)
     steps = (1.1, 1.2, 1.5) if max(high, 1 / low) < _NEAR else (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
     below = [1 / step for step in steps if 1 / step >= low]

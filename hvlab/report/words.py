@@ -14,9 +14,9 @@ from hvlab.lab.backends import BACKENDS, SERIAL
 from hvlab.report.labels import Lines, Value, plane
 
 if TYPE_CHECKING:
-    from hvlab.analysis.model.explanation import Explanation
-    from hvlab.report.spread import Spread
+    from hvlab.analysis.model import Explanation
     from hvlab.results.configurations import Configuration, Repeats
+    from hvlab.statistics.interval import Interval
 
 LANGUAGES = ("en", "zh")
 # Maximum number of hosts or cases named.
@@ -103,17 +103,17 @@ class Words:
         )
         return self._with(f"{first} \N{EN DASH} {last}", called)
 
-    def middle(self, spread: Spread | None, unit: str) -> str:
+    def middle(self, spread: Interval | None, unit: str) -> str:
         """Return the median."""
         return self.number(spread.mid if spread else None, unit)
 
-    def ends(self, spread: Spread | None, unit: str) -> str:
+    def ends(self, spread: Interval | None, unit: str) -> str:
         """Return the interval; a dash for a single value."""
         if spread is None or spread.low == spread.high:
             return self.phrases["nothing"]
         return self.span(spread.low, spread.high, unit)
 
-    def both(self, spread: Spread | None, unit: str) -> str:
+    def both(self, spread: Interval | None, unit: str) -> str:
         """Return the median with its interval in brackets."""
         if spread is None or spread.low == spread.high:
             return self.middle(spread, unit)

@@ -123,7 +123,6 @@ def _order(record: Record) -> tuple[Any, ...]:
 
 
 def _varied(records: Sequence[Record]) -> list[str]:
-    """Return the parameters that tell rows of one workload apart."""
     values: dict[tuple[str, str], set[str]] = {}
     for record in records:
         for name, value in record.params.items():

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hvlab.statistics import permutation, ratio, rounds, welch
+from hvlab.statistics import interval, permutation, welch
 from hvlab.statistics.interval import Interval
 
 Kind = Literal["faster", "slower", "same", "unclear", "too_few", "differs"]
@@ -59,7 +59,7 @@ def compare_all(pairs: Sequence[Pair], *, matters: float = MATTERS, alpha: float
 
     Repeats are independent of each other, and are compared by their logarithms. Figures of one number on
     both sides are of one round; what a round does to all launches alike is taken out, where it has 16 or more
-    (:func:`hvlab.statistics.rounds.shared`). ``faster`` and ``slower`` take all of these:
+    (:func:`hvlab.statistics.welch.shared`). ``faster`` and ``slower`` take all of these:
 
     - the chance by :func:`hvlab.statistics.permutation.chances` is at most ``alpha``: if nothing differs, at
       most that share of families holds any such verdict, for noise that is alike on both sides. Where what
@@ -85,7 +85,7 @@ def _untestable(pair: Pair, alpha: float) -> Verdict | None:
     needed = permutation.needed(alpha)
     if min(len(a), len(b)) < min(_LEAST, needed) or permutation.least_chance(len(a), len(b)) > alpha:
         reason = f"{_counts(pair)}, a verdict needs {needed}"
-        return Verdict("too_few", ratio.medians(a, b), reason, needed)
+        return Verdict("too_few", interval.medians(a, b), reason, needed)
     if min(*a, *b) <= 0:
         if len({*a, *b}) == 1:
             return Verdict("same", None, f"{_counts(pair)}, all equal")
@@ -104,7 +104,7 @@ def _without_rounds(pairs: Sequence[Pair]) -> list[Pair]:
         return []
     numbers = sorted({number for pair in pairs for side in (pair.a, pair.b) for number in side})
     a, b = (_table(side, numbers) for side in _sides(pairs))
-    effects = rounds.shared(a, b, _launches(pairs))
+    effects = welch.shared(a, b, _launches(pairs))
     usual = dict(zip(numbers, np.exp(effects).tolist(), strict=True))
     return [
         dataclasses.replace(
@@ -143,7 +143,7 @@ def _table(side: Sequence[Mapping[int, float]], numbers: Sequence[int]) -> permu
 
 
 def _verdict(pair: Pair, chance: float, *, matters: float, alpha: float) -> Verdict:
-    quotient = ratio.medians(tuple(pair.a.values()), tuple(pair.b.values()))
+    quotient = interval.medians(tuple(pair.a.values()), tuple(pair.b.values()))
     if quotient is None:
         raise ValueError("figures of zero or below have no ratio")
     counts = _counts(pair)
@@ -175,7 +175,6 @@ def compare_two_runs(
 
 
 def _of_runs(judged: Verdict) -> Verdict:
-    """Return a verdict on repeats as one on runs."""
     if judged.kind not in ("faster", "slower", "same"):
         return judged
     kind: Kind = "same" if judged.kind == "same" else "differs"

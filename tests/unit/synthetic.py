@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost
-from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit, fit
 from hvlab.analysis.model.sweep import Sweep, SweepPoint
 from hvlab.report.words import load

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hvlab.analysis.compare import compare, measurements, rows
-from hvlab.analysis.compare.names import case_names
+from hvlab.analysis.compare.rows import case_names
 from hvlab.base.errors import UsageError
 from hvlab.cli import run
 from hvlab.results.store import Record, Run, Store

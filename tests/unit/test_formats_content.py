@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.base.errors import UsageError
-from hvlab.results.formats import content, importing
+from hvlab.results.formats import importing, lines
 from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import Store
 
@@ -79,13 +79,13 @@ def test_a_log_says_the_same_however_it_was_kept(kept, tmp_path):
 
 def test_a_packed_file_that_is_damaged_is_named():
     with pytest.raises(UsageError, match=r"x\.log\.gz is damaged"):
-        content.text_of(gzip.compress(TEXT.encode())[:-20], "x.log.gz")
+        lines.text_of(gzip.compress(TEXT.encode())[:-20], "x.log.gz")
 
 
 def test_a_packed_file_may_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(content, "_LARGEST", 2**20)
+    monkeypatch.setattr(lines, "_LARGEST", 2**20)
     with pytest.raises(UsageError, match=r"x\.gz holds more than 1 MiB"):
-        content.text_of(gzip.compress(b"\0" * 2**21), "x.gz")
+        lines.text_of(gzip.compress(b"\0" * 2**21), "x.gz")
 
 
 def test_a_row_that_was_cut_does_not_say_which_operation_it_was(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.base.errors import CheckError
-from hvlab.results.formats import READERS, nccl_document, nccl_json, nccl_print, nccl_text
+from hvlab.results.formats import READERS, nccl_document, nccl_json, nccl_text
 from hvlab.results.formats.launch import launches
 from tests.unit.formats_run import PREFIXES, measured
 
@@ -402,7 +402,7 @@ def test_what_was_not_checked_is_not_said_to_be():
     assert config == {"nthreads": None, "ngpus": None, "warmup_iters": None, "iterations": None}
     assert (document["config"]["validation"], document["out_of_bounds"]) == (0, None)
     assert document["results"][0]["in_place"]["nwrong"] is None
-    written = nccl_print.write([one])
+    written = nccl_document.write([one])
     assert "nGpus" not in written
     assert "warmup" not in written
     assert "Out of bounds" not in written
@@ -486,7 +486,7 @@ HEAD = re.compile(r"# +(out-of-place|size|\(B\))")
 
 def test_the_text_is_that_of_the_tool():
     made = [one for one in launches(measured().records) if not one.error]
-    lines = [line.rstrip() for line in nccl_print.write(made).splitlines()]
+    lines = [line.rstrip() for line in nccl_document.write(made).splitlines()]
     assert lines[0].startswith('# hvlab: {"version": ')
     assert lines[1:] == [
         "# Collective test starting: all_reduce_perf",
@@ -513,7 +513,7 @@ def test_the_text_is_that_of_the_tool():
 
 def test_a_half_that_was_not_measured_is_not_available():
     records = [record for record in measured().records if record.case_id == "c1"]
-    rows = [line.split() for line in nccl_print.write(launches(records)).splitlines() if line[0] != "#"]
+    rows = [line.split() for line in nccl_document.write(launches(records)).splitlines() if line[0] != "#"]
     assert rows[1][5:] == ["N/A", "N/A", "N/A", "N/A", "4366.46", "0.24", "0.36", "0"]
     (found,) = nccl_json.read(nccl_json.write(launches(records)))
     assert {row.in_place for row in found.rows} == {True}
@@ -528,4 +528,4 @@ def test_a_half_that_was_not_measured_is_not_available():
     ],
 )  # fmt: skip
 def test_numbers_are_rounded_as_the_tool_rounds_them(value, width, wanted):
-    assert nccl_print.rounded(value, width) == wanted
+    assert nccl_document.rounded(value, width) == wanted

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost
 from hvlab.analysis.model.dominant import collective, explain, startup, step
-from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import fits
 from hvlab.analysis.model.training import trainings
 from hvlab.analysis.model.versus import backends, flop_per_byte, models, rivals

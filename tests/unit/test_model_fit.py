@@ -9,8 +9,7 @@ import pytest
 
 from hvlab.analysis.model.costs import ALGORITHMS, Cost
 from hvlab.analysis.model.fit import Fit, NoFit, fit, fits
-from hvlab.analysis.model.noise import expected_maximum
-from hvlab.analysis.model.problem import LinearProblem
+from hvlab.analysis.model.problem import LinearProblem, expected_maximum
 from hvlab.analysis.model.sweep import Sweep, SweepPoint, sweeps
 from tests.unit.synthetic import RING, SIZES, SWEPT, configuration, fitted, measured, phrase, sweep, swept
 
@@ -25,9 +24,9 @@ def test_without_noise_the_very_cost_is_found(algorithm, start):
     cost = Cost(algorithm, 20e-6, 1e-9, start)
     found = fitted(cost, ranks=(2, 4, 8))
     assert found.algorithm == algorithm
-    assert found.alpha_s == pytest.approx(20e-6, rel=1e-6)
-    assert found.beta_s_per_byte == pytest.approx(1e-9, rel=1e-6)
-    assert found.constant_s == pytest.approx(start, rel=1e-6, abs=1e-9)
+    assert found.cost.alpha_s == pytest.approx(20e-6, rel=1e-6)
+    assert found.cost.beta_s_per_byte == pytest.approx(1e-9, rel=1e-6)
+    assert found.cost.constant_s == pytest.approx(start, rel=1e-6, abs=1e-9)
     assert found.error.worst < 1e-6
     assert found.votes[algorithm] == max(found.votes.values())
 
@@ -40,8 +39,8 @@ def test_with_noise_it_is_found_within_its_error(algorithm, ranks):
         found = fitted(cost, ranks=ranks, noise=0.03, seed=seed)
         assert found.algorithm == algorithm
         assert found.error.median < 0.06
-        assert found.beta_s_per_byte == pytest.approx(1e-9, rel=0.05)
-        assert found.alpha_s == pytest.approx(50e-6, rel=0.25)
+        assert found.cost.beta_s_per_byte == pytest.approx(1e-9, rel=0.05)
+        assert found.cost.alpha_s == pytest.approx(50e-6, rel=0.25)
 
 
 def test_the_draws_hold_the_truth():
@@ -57,7 +56,7 @@ def test_the_draws_hold_the_truth():
 
 def test_noise_does_not_make_it_too_fast():
     found = [fit(sweep(RING, ranks=(2, 4, 8), noise=0.2, seed=seed), draws=0) for seed in range(40)]
-    assert statistics.fmean(one.beta_s_per_byte for one in found) == pytest.approx(1e-9, rel=0.03)
+    assert statistics.fmean(one.cost.beta_s_per_byte for one in found) == pytest.approx(1e-9, rel=0.03)
 
 
 def test_what_the_sizes_of_a_launch_share_makes_fits_less_sure():
@@ -156,7 +155,7 @@ def test_of_one_number_of_ranks_the_largest_size_is_left_out():
 
 def test_of_one_number_of_ranks_the_start_is_a_cycle_and_the_draws_hold_all_of_it():
     found = fitted(RING, ranks=(2,), noise=0.001)
-    assert found.constant_s == pytest.approx(1e-3)
+    assert found.cost.constant_s == pytest.approx(1e-3)
     assert {"start_or_latency", "algorithm_unsure"} <= keys(found)
     starts = [one.constant_s for one in found.draws]
     assert min(starts) < 0.1e-3
@@ -166,8 +165,8 @@ def test_of_one_number_of_ranks_the_start_is_a_cycle_and_the_draws_hold_all_of_i
 
 def test_a_shorter_cycle_bounds_the_start():
     found = fitted(RING, ranks=(2,), params=SWEPT | {"cycle_time": 0.5})
-    assert found.constant_s == pytest.approx(0.5e-3)
-    assert found.alpha_s == pytest.approx((1.04e-3 - 0.5e-3) / 2, rel=1e-3)
+    assert found.cost.constant_s == pytest.approx(0.5e-3)
+    assert found.cost.alpha_s == pytest.approx((1.04e-3 - 0.5e-3) / 2, rel=1e-3)
 
 
 def test_one_rank_tells_the_start():
@@ -176,10 +175,10 @@ def test_one_rank_tells_the_start():
     alone = sweep(RING, ranks=(2,))
     found = fit(replace(alone, points=(single, copied, *alone.points)))
     assert isinstance(found, Fit)
-    assert found.constant_s == pytest.approx(RING.constant_s)
-    assert found.alpha_s == pytest.approx(RING.alpha_s)
+    assert found.cost.constant_s == pytest.approx(RING.constant_s)
+    assert found.cost.alpha_s == pytest.approx(RING.alpha_s)
     assert "start_or_latency" not in keys(found)
-    assert found.ranks == (2, 2)
+    assert found.sweep.ranks == (2,)
 
 
 @pytest.mark.parametrize(
@@ -293,9 +292,9 @@ def test_the_figures_of_one_machine_give_a_plausible_bandwidth():
     measured_there = Sweep("mpi", "mpirun", "inside", (), tuple(SweepPoint(2, *one) for one in points))
     found = fit(measured_there)
     assert isinstance(found, Fit)
-    assert found.constant_s == pytest.approx(1e-3, rel=0.2)
+    assert found.cost.constant_s == pytest.approx(1e-3, rel=0.2)
     # Between what the middle and the largest size show by themselves: the cache makes two regimes of one.
-    slopes = [size / (time - found.constant_s) / 1e9 for size, time in points[1:]]
+    slopes = [size / (time - found.cost.constant_s) / 1e9 for size, time in points[1:]]
     assert min(slopes) < 1e-9 / found.cost.beta_s_per_byte < max(slopes)
     assert found.error.worst > 0.2
     assert {"few_counts", "start_or_latency"} <= keys(found)

@@ -11,9 +11,9 @@ from hypothesis import strategies as some
 from benchmarks import bench_model
 from hvlab.analysis.model.costs import Cost
 from hvlab.analysis.model.fit import fits
-from hvlab.analysis.model.noise import expected_maximum
 from hvlab.analysis.model.predict import RANKS, check, predict, predictions
 from hvlab.analysis.model.prediction import NoPrediction, Prediction, PredictionCheck
+from hvlab.analysis.model.problem import expected_maximum
 from hvlab.analysis.model.step import BACKWARD, basis
 from hvlab.analysis.model.training import trainings
 from hvlab.results.configurations import Configuration, Repeats
@@ -344,7 +344,7 @@ def test_a_compressed_training_takes_the_sweep_of_its_type():
     for compression, slope in (("none", 1e-9), ("fp16", 1.2e-9)):
         (found,) = predictions(steps(RING, compression=compression), known)
         assert isinstance(found, Prediction)
-        assert found.fit.beta_s_per_byte == pytest.approx(slope, rel=1e-3)
+        assert found.fit.cost.beta_s_per_byte == pytest.approx(slope, rel=1e-3)
 
 
 @settings(max_examples=30)

@@ -6,8 +6,7 @@ import pytest
 from benchmarks.bench_looks import looked_at, simulate
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.looks import LOOKS
-from hvlab.statistics.power import repeats_to_decide
-from hvlab.statistics.sequential import answered, compare_in_looks
+from hvlab.statistics.sequential import answered, compare_in_looks, repeats_to_decide
 from hvlab.statistics.verdict import Pair, Verdict, compare_all
 
 

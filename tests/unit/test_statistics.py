@@ -14,17 +14,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from hvlab.statistics import (
-    functions,
-    interval,
-    permutation,
-    ratio,
-    rounds,
-    straggler,
-    verdict,
-    warmup,
-    welch,
-)
+from hvlab.statistics import functions, interval, permutation, straggler, verdict, warmup, welch
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair
 from tests.unit.fuzzing import MANY
@@ -248,12 +238,12 @@ def test_as_many_quotients_are_left_out_as_mann_and_whitney_have(a, b, critical)
     # Tables of the two-sided test at 5 %: the largest U that is significant.
     one, other = [1.0 + i / 100 for i in range(a)], [1.003 + i / 70 for i in range(b)]
     quotients = sorted(x / y for x in one for y in other)
-    found = ratio.medians(one, other)
+    found = interval.medians(one, other)
     assert (found.low, found.high) == (quotients[critical], quotients[-1 - critical])
 
 
 def test_three_repeats_have_their_range():
-    assert ratio.medians([1.0, 2.0, 3.0], [1.0, 1.0, 2.0]) == Interval(0.5, 2.0, 3.0)
+    assert interval.medians([1.0, 2.0, 3.0], [1.0, 1.0, 2.0]) == Interval(0.5, 2.0, 3.0)
 
 
 @pytest.mark.parametrize("kind", NOISE)
@@ -262,14 +252,14 @@ def test_the_interval_covers_the_ratio(kind):
     covered = 0
     for _ in range(300):
         a, b = 0.8 * NOISE[kind](draw, (5, 1)), NOISE[kind](draw, (5, 1))
-        found = ratio.medians(a[:, 0].tolist(), b[:, 0].tolist())
+        found = interval.medians(a[:, 0].tolist(), b[:, 0].tolist())
         covered += found.low <= 0.8 <= found.high
     assert covered >= 0.93 * 300
 
 
 @pytest.mark.parametrize(("a", "b"), [([], [1.0]), ([1.0], []), ([0.0], [1.0]), ([1.0], [-1.0])])
 def test_no_ratio(a, b):
-    assert ratio.medians(a, b) is None
+    assert interval.medians(a, b) is None
 
 
 @pytest.mark.parametrize(
@@ -281,7 +271,7 @@ def test_no_ratio(a, b):
     ],
 )
 def test_a_ratio_in_words(found, told):
-    assert ratio.words(found) == told
+    assert interval.words(found) == told
 
 
 # Verdicts
@@ -425,10 +415,10 @@ def test_a_round_is_known_from_launches_not_from_their_sizes():
     rounds_by = 0.5 * draw.normal(size=(5, 1))
     a, b = (rounds_by + 0.01 * draw.normal(size=(5, 8)) for _ in "ab")
     shared = np.array([[0] * 8, [1] * 8])
-    assert rounds.shared(a, b, launched_alone(8)) == pytest.approx(
+    assert welch.shared(a, b, launched_alone(8)) == pytest.approx(
         (rounds_by - np.median(rounds_by)).ravel(), abs=0.03
     )
-    assert rounds.shared(a, b, shared).tolist() == [0.0] * 5
+    assert welch.shared(a, b, shared).tolist() == [0.0] * 5
 
 
 def test_sizes_of_a_launch_count_once_in_its_round():
@@ -436,7 +426,7 @@ def test_sizes_of_a_launch_count_once_in_its_round():
     a, b = np.zeros((3, 8 + 39)), np.zeros((3, 8 + 39))
     a[1, 7:] = 1.0
     launches = np.array([[*range(7), *[7] * 40], [*range(8, 15), *[15] * 40]])
-    assert rounds.shared(a, b, launches).tolist() == [0.0] * 3
+    assert welch.shared(a, b, launches).tolist() == [0.0] * 3
 
 
 @pytest.mark.parametrize(
@@ -608,17 +598,17 @@ def test_what_a_round_does_to_all_is_known():
     a, b = np.split(0.01 * draw.normal(size=(10, 20)) + draw.normal(size=20), 2)
     a, b = a + effects[:, None], b + effects[:, None]
     b[:, :15] += 2  # how far the sides are apart does not matter
-    assert rounds.shared(a, b, launched_alone(20)) == pytest.approx(effects, abs=0.02)
+    assert welch.shared(a, b, launched_alone(20)) == pytest.approx(effects, abs=0.02)
 
 
 def test_rounds_of_one_side_and_of_few_comparisons_are_left_alone():
     draw = np.random.default_rng(0)
     a, b = draw.normal(size=(2, 5, 10))
     a[0, :3] = b[1, :] = math.nan
-    effects = rounds.shared(a, b, launched_alone(10))
+    effects = welch.shared(a, b, launched_alone(10))
     assert effects[:2].tolist() == [0, 0]
     assert effects[2:].any()
-    assert not rounds.shared(a[:, 3:], b[:, 3:], launched_alone(7)).any()
+    assert not welch.shared(a[:, 3:], b[:, 3:], launched_alone(7)).any()
 
 
 def test_all_labellings_are_taken_while_they_are_few():

@@ -1,8 +1,8 @@
 """Baselines: runs kept as a measure for later ones.
 
 In: the `Measurements` of runs (`hvlab.analysis.compare`). Out: a file beside the store, and a check of a
-later run against it, as a table, JSON or JUnit. Read `check` first; `merging` makes one comparison of those
-with each run, `keeping` is the file, `output` the formats.
+later run against it, as a table, JSON or JUnit. Read `check` first;
+`keeping` is the file, `output` the formats.
 """
 
 from hvlab.analysis.baseline.check import BaselineCheck, Result, check

@@ -86,7 +86,6 @@ def names(results: Path, lab: str = "*") -> list[str]:
 
 
 def _of_version(content: Mapping[str, Any], version: int) -> list[Mapping[str, Any]]:
-    """Return the runs in a file of a version; none of an unknown version."""
     if version == _ONE_RUN:
         return [content]
     return list(content["runs"]) if version == SCHEMA else []
@@ -103,31 +102,19 @@ def _file(results: Path, lab: str, name: str) -> Path:
 
 
 def _plain(run: Measurements) -> dict[str, Any]:
-    configurations = [
+    cells = [
         {
-            "workload": configuration.workload,
-            "backend": configuration.backend,
-            "launcher": configuration.launcher,
-            "hosts": list(configuration.hosts),
-            "slots": configuration.slots,
+            **vars(configuration),
             "params": dict(configuration.params),
-            "values": repeats.values,
+            **vars(repeats),
+            "hosts": configuration.hosts,
             "by_host": repeats.hosts,
             "proved": sorted(repeats.proved, key=str),
             "ok": sorted(repeats.ok),
-            "errors": repeats.errors,
-            "skipped": repeats.skipped,
         }
         for configuration, repeats in run.configurations.items()
     ]
-    stack = {part: list(values) for part, values in run.stack.items()}
-    return {
-        "run_id": run.run_id,
-        "lab": run.lab,
-        "started_at": run.started_at,
-        "stack": stack,
-        "cells": configurations,
-    }
+    return {**{name: value for name, value in vars(run).items() if name != "configurations"}, "cells": cells}
 
 
 def _measurements(content: Mapping[str, Any]) -> Measurements:

@@ -9,7 +9,7 @@ from typing import Any
 from junitparser import TestCase
 
 from hvlab.analysis.baseline.check import BaselineCheck, Result, Status
-from hvlab.analysis.compare import names, rows
+from hvlab.analysis.compare import rows
 from hvlab.results import tables
 from hvlab.results.formats import junit
 from hvlab.statistics.between import FEWEST
@@ -112,7 +112,7 @@ def _row(result: Result) -> dict[str, Any]:
     row = result.row
     columns = {
         "status": result.status,
-        **names.place(result.configuration, {result.configuration: result.name}),
+        **rows.place(result.configuration, {result.configuration: result.name}),
         "why": result.reason,
     }
     if row is None:

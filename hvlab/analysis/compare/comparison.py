@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hvlab.analysis.compare.matching import Match, differences, match
-from hvlab.analysis.compare.measurements import Measurements, primary, whole
+from hvlab.analysis.compare.matching import Match, Measurements, differences, match, primary, whole
 from hvlab.base.errors import UsageError, unknown
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import interval, verdict
@@ -113,7 +112,6 @@ def check(metric: str) -> None:
 
 
 def _measured(pair: Match, metric: str) -> bool:
-    """Return whether a side has the metric, or failed before it could."""
     sides = (pair.a, pair.b)
     return any(figures(side, metric) for side in sides) or not any(side.ok for side in sides)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from hvlab.analysis.compare import rows
 from hvlab.analysis.compare.decisions import Decision, Decisions, Unmeasured
-from hvlab.analysis.compare.names import case_names, place
+from hvlab.analysis.compare.rows import case_names, place
 from hvlab.results.configurations import Configuration
-from hvlab.statistics.power import POWER
+from hvlab.statistics.sequential import POWER
 
 COLUMNS = (
     *("workload", "backend", "hosts", "slots", "case", "metric", "A", "B"),

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvlab.analysis.compare.comparison import ComparisonRow, check, figures, side_of
-from hvlab.analysis.compare.measurements import Measurements, primary, whole
+from hvlab.analysis.compare.matching import Measurements, primary, whole
 from hvlab.lab.backends import BACKENDS
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import verdict
 from hvlab.statistics.looks import LOOKS, Look
-from hvlab.statistics.power import repeats_to_decide
-from hvlab.statistics.sequential import answered, compare_in_looks
+from hvlab.statistics.sequential import answered, compare_in_looks, repeats_to_decide
 from hvlab.statistics.verdict import Pair
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.metrics import METRICS
@@ -192,7 +191,6 @@ def _order(configuration: Configuration) -> tuple[int, str]:
 
 
 def _common(configuration: Configuration, switched: set[str]) -> Configuration:
-    """Return what the two sides of a question have in common."""
     return replace(
         configuration,
         backend="" if "backend" in switched else configuration.backend,
@@ -220,7 +218,6 @@ def _settings(configuration: Configuration) -> dict[str, Any]:
 
 
 def _named(a: Configuration, b: Configuration, switched: Sequence[str] = ()) -> tuple[str, str]:
-    """Return what is switched between A and B or else differs, as each has it."""
     differ = list(switched) or _different(a, b)
     return _words(a.workload, _settings(a), differ), _words(b.workload, _settings(b), differ)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from hvlab.analysis.model.explanation import Explanation
+from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.fit import Fit, NoFit
 from hvlab.analysis.model.predict import matching
 from hvlab.analysis.model.step import basis

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost
-from hvlab.analysis.model.explanation import Explanation
-from hvlab.analysis.model.noise import Values
-from hvlab.analysis.model.problem import LinearProblem, Rows
+from hvlab.analysis.model.problem import LinearProblem, Rows, Values
 from hvlab.analysis.model.sweep import Sweep, SweepPoint, sweeps
-from hvlab.analysis.model.warnings import SURE, of_fit
 from hvlab.base.errors import UsageError
 from hvlab.results.configurations import Configuration, Repeats
 
 DRAWS = 200
 _BAND = (2.5, 97.5)
+# How many numbers of ranks a prediction needs beside one: a constant, a slope, and one that checks them.
+NEEDED = 3
+_WIDE_SIZES = 100
+# How likely an algorithm has to be to be called the one, and which relative error is too large.
+SURE = 0.9
+GOOD = 0.25
 
 
 @dataclass(frozen=True)
@@ -95,31 +99,6 @@ class Fit:
         return frozenset(known)
 
     @property
-    def alpha_s(self) -> float:
-        """Return the time of an empty message in seconds."""
-        return self.cost.alpha_s
-
-    @property
-    def beta_s_per_byte(self) -> float:
-        """Return the time of a byte in seconds."""
-        return self.cost.beta_s_per_byte
-
-    @property
-    def constant_s(self) -> float:
-        """Return the start of an operation in seconds."""
-        return self.cost.constant_s
-
-    @property
-    def ranks(self) -> tuple[int, int]:
-        """Return the smallest and the largest number of ranks fitted, single ranks left out."""
-        return self.sweep.ranks[0], self.sweep.ranks[-1]
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Return the smallest and the largest size fitted, in bytes."""
-        return self.sweep.sizes[0], self.sweep.sizes[-1]
-
-    @property
     def points(self) -> tuple[SweepPoint, ...]:
         """Return the points fitted, single ranks left out."""
         return tuple(point for point in self.sweep.points if point.ranks > 1)
@@ -170,17 +149,32 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS) -> Fit | NoF
     checked = _left_out(problem, cost.algorithm, rows)
     bootstrap = _drawn(problem, costs, votes, own=own, whiten=whiten, draws=draws)
     fitted = Fit(sweep, cost, error, checked, votes, bootstrap or (cost,), (), start_known)
-    doubts = of_fit(
-        sweep,
-        cost.algorithm,
-        error=error.median,
-        check=checked.error if checked else None,
-        share=votes[cost.algorithm],
-        identifiable=fitted.identifiable,
-        start_known=start_known,
-        virtual=virtual,
-    )
-    return replace(fitted, warnings=doubts)
+    return replace(fitted, warnings=tuple(_warnings(fitted, virtual=virtual)))
+
+
+def _warnings(fitted: Fit, *, virtual: bool) -> Iterator[Explanation]:
+    sweep, share, checked = fitted.sweep, fitted.votes[fitted.algorithm], fitted.left_out
+    span = sweep.sizes[-1] / sweep.sizes[0]
+    if len(sweep.ranks) < NEEDED:
+        yield Explanation("few_counts", {"points": len(sweep.ranks), "needed": NEEDED})
+    if span < _WIDE_SIZES:
+        yield Explanation("narrow_sizes", {"factor": span})
+    if not fitted.start_known:
+        yield Explanation("start_or_latency")
+    elif "alpha" not in fitted.identifiable:
+        yield Explanation("no_alpha")
+    if "bandwidth" not in fitted.identifiable:
+        yield Explanation("no_beta")
+    if share < SURE:
+        yield Explanation("algorithm_unsure", {"share": share}, {"algorithm": fitted.algorithm})
+    if fitted.error.median > GOOD:
+        yield Explanation("poor_fit", {"error": fitted.error.median})
+    if checked is None:
+        yield Explanation("not_checked")
+    elif checked.error > GOOD:
+        yield Explanation("poor_check", {"error": checked.error})
+    if virtual:
+        yield Explanation("virtual")
 
 
 def _unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:

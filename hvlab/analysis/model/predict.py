@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost
-from hvlab.analysis.model.explanation import Explanation
-from hvlab.analysis.model.fit import Fit, NoFit, fit
-from hvlab.analysis.model.noise import Scatter, Values, pooled
-from hvlab.analysis.model.prediction import NoPrediction, PredictedStep, Prediction, PredictionCheck
-from hvlab.analysis.model.problem import LAYOUT
-from hvlab.analysis.model.refusal import beyond, refusal
+from hvlab.analysis.model.fit import GOOD, Fit, NoFit, fit
+from hvlab.analysis.model.prediction import (
+    NoPrediction,
+    PredictedStep,
+    Prediction,
+    PredictionCheck,
+    beyond,
+    refusal,
+)
+from hvlab.analysis.model.problem import LAYOUT, Scatter, Values, pooled
 from hvlab.analysis.model.step import DRIFT, Basis, Exposure, basis, exposed, exposure, totals
 from hvlab.analysis.model.training import Step, Training, trainings
-from hvlab.analysis.model.warnings import of_prediction
 from hvlab.results.configurations import Configuration, Repeats
 
 RANKS = tuple(2**power for power in range(1, 11))
@@ -49,7 +53,7 @@ def predict(
 
     The band holds what the draws of the fit and the repeats of the steps say. The largest measured step,
     held out, is predicted from the smaller ones: the signed error shifts the band. Predictions end
-    where :func:`hvlab.analysis.model.refusal.beyond` says so.
+    where :func:`hvlab.analysis.model.prediction.beyond` says so.
     """
     reason = refusal(training, fitted)
     if reason or fitted is None or training.base is None:
@@ -76,14 +80,24 @@ def predict(
         steps=tuple(steps),
         check=checked,
         limit=limit,
-        warnings=of_prediction(
-            training,
-            overhead_s=float(model.exposure.constant_s[0]),
-            check=abs(checked.error),
-            jitter_known=training.base.jitter_s is not None,
-            virtual=virtual,
-        ),
+        warnings=tuple(_warnings(model, training, checked, virtual=virtual)),
     )
+
+
+def _warnings(
+    model: _Model, training: Training, checked: PredictionCheck, *, virtual: bool
+) -> Iterator[Explanation]:
+    overhead_s, error = float(model.exposure.constant_s[0]), abs(checked.error)
+    if training.serial_base:
+        yield Explanation("serial_base")
+    if training.base and training.base.jitter_s is None:
+        yield Explanation("no_jitter")
+    if overhead_s > 0:
+        yield Explanation("overhead", {"overhead_ms": overhead_s * 1e3})
+    if error > GOOD:
+        yield Explanation("poor_check", {"error": error})
+    if virtual:
+        yield Explanation("virtual")
 
 
 def check(training: Training, base: Step, fitted: Fit) -> PredictionCheck:

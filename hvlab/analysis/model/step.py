@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hvlab.analysis.model.costs import ALGORITHMS, Cost
-from hvlab.analysis.model.noise import Values, expected_maximum
+from hvlab.analysis.model.problem import Values, expected_maximum
 from hvlab.analysis.model.training import Scaling, Step, Training
 
 BACKWARD = 2 / 3

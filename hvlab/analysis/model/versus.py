@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost, crossing
-from hvlab.analysis.model.explanation import Explanation
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.sweep import TOPOLOGIES
 from hvlab.analysis.model.training import Training
@@ -74,8 +74,8 @@ def rivals(one: Fit, other: Fit) -> Explanation | None:
     numbers: dict[str, float] = {"ranks": ranks}
     numbers |= _oriented("fixed", fixed, ahead)
     numbers |= _oriented("bandwidth", slope, -ahead if key == "crossing" else ahead)
-    if one.alpha_s and other.alpha_s:
-        numbers["alpha_ratio"] = slower.alpha_s / faster.alpha_s
+    if one.cost.alpha_s and other.cost.alpha_s:
+        numbers["alpha_ratio"] = slower.cost.alpha_s / faster.cost.alpha_s
     if size is not None:
         numbers["crossing_bytes"] = size
     numbers |= _measured(faster, slower, ranks)

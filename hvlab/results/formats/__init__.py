@@ -4,16 +4,15 @@ Out: a `MeasuredRun` (a run with its records) is written by `export`, in one of 
 In: `importing.import_files` reads a benchmark's log with one of READERS and puts it into the store.
 
     launch         the shapes: MeasuredRun, and Launch with its Rows for benchmark logs. Read it first.
-    nccl_columns   nccl-tests' columns, in its text and its JSON, with hvlab's metrics
-    nccl_json      its JSON -> launches; nccl_document: launches -> its JSON
-    nccl_text      its text -> its JSON; nccl_rows: a row of it; nccl_print: its JSON -> its text
+    nccl_json      nccl-tests' JSON -> launches; nccl_document: launches -> its JSON and its text
+    nccl_text      its text -> its JSON; nccl_rows: a row of it
     osu            the OSU benchmarks' text -> launches, and launches -> their text
     training       what Horovod's synthetic benchmarks and tf_cnn_benchmarks print -> launches
-    content        a file's bytes -> text: unpacked, decoded, without what a collector put around lines
     records        launches -> records; importing: files -> launches -> the store
     pods           the logs of hvlab's own jobs on Kubernetes -> cases with their files
-    plain          records -> CSV, JSON lines, JUnit (junit); prometheus: records -> gauges
-    names, lines   the tools' words; a log's lines without what launchers put between
+    plain          records -> CSV, JSON lines, JUnit (junit), Prometheus' gauges
+    names          the tools' words and columns, with hvlab's
+    lines          a file's bytes -> lines, without what launchers and collectors put between
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hvlab.base.errors import UsageError, unknown
-from hvlab.results.formats import nccl_json, nccl_print, nccl_text, osu, training
+from hvlab.results.formats import nccl_document, nccl_json, nccl_text, osu, training
 from hvlab.results.formats.launch import Launch, MeasuredRun, launches
-from hvlab.results.formats.plain import as_csv, as_jsonl, as_junit
-from hvlab.results.formats.prometheus import as_prometheus
+from hvlab.results.formats.plain import as_csv, as_jsonl, as_junit, as_prometheus
 from hvlab.workloads.operations import COLLECTIVES
 
 __all__ = ["FORMATS", "READERS", "Format", "MeasuredRun", "Reader", "detect", "export", "left_out"]
@@ -52,7 +50,7 @@ class Reader:
 FORMATS: Mapping[str, Format] = {
     each.name: each
     for each in (
-        Format("nccl-tests", lambda run: nccl_print.write(launches(run.records)), COLLECTIVES),
+        Format("nccl-tests", lambda run: nccl_document.write(launches(run.records)), COLLECTIVES),
         Format("nccl-tests-json", lambda run: nccl_json.write(launches(run.records)), COLLECTIVES),
         Format("osu", lambda run: osu.write(launches(run.records, pair=False)), COLLECTIVES),
         Format("csv", as_csv),

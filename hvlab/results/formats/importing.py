@@ -14,8 +14,8 @@ from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.base.files import write_files
 from hvlab.results import journal, outcomes
 from hvlab.results.formats import READERS, detect, pods
-from hvlab.results.formats.content import text_of
 from hvlab.results.formats.launch import Launch
+from hvlab.results.formats.lines import text_of
 from hvlab.results.formats.pods import PodLaunch
 from hvlab.results.formats.records import LaunchOverrides, LogSource, records
 from hvlab.results.store import Record, Store, new_run_id, utc
@@ -98,7 +98,6 @@ def _name(path: Path) -> str:
 
 
 def _once(launched: Iterable[tuple[str, PodLaunch]]) -> None:
-    """Raise CheckError where two logs are of the same case."""
     names: dict[str, str] = {}
     for name, launch in launched:
         if launch.case.id in names:

@@ -17,8 +17,7 @@ from typing import Any
 from hvlab.results.formats import nccl_document
 from hvlab.results.formats.launch import Launch, LaunchRow, with_digits
 from hvlab.results.formats.lines import impossible, number, whole
-from hvlab.results.formats.names import DTYPES, OPS, PROGRAMS
-from hvlab.results.formats.nccl_columns import EITHER, HALF, HALVES, ITERATIONS
+from hvlab.results.formats.names import DTYPES, EITHER, HALF, HALVES, ITERATIONS, OPS, PROGRAMS
 from hvlab.workloads.operations import OPERATIONS
 
 _BLANKS = re.compile(r"\s*")
@@ -89,7 +88,6 @@ def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Laun
 
 
 def _settings(document: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the program was launched, as far as that is not as ever."""
     settings: dict[str, Any] = {
         ours: config[theirs]
         for theirs, (ours, usual) in _SETTINGS.items()
@@ -124,7 +122,6 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _operation(document: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
-    """Return the operation that a result is of, by the name of the program."""
     name = result.get("experiment_name") or next(iter(_list(document.get("args"))), None)
     program = str(name or "").rpartition("/")[2].removesuffix("_mpi").removesuffix("_perf")
     return PROGRAMS.get(program)
@@ -164,7 +161,6 @@ def _cells(result: Mapping[str, Any], half: str) -> dict[str, Any]:
 
 
 def _left_out(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what of a result no record can hold."""
     if whole(result.get("size")) == 0:
         yield "rows of 0 bytes"
     for half in (*HALVES, EITHER):
@@ -172,7 +168,6 @@ def _left_out(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stack(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the tool, the library and the GPUs of the first host, as far as they are known."""
     tool, code = document.get("nccl_tests_version"), whole(document.get("nccl_version"))
     started = document.get("start_time")
     gpus = Counter(

@@ -13,8 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.results.formats.lines import LogLine, number, whole
-from hvlab.results.formats.names import DTYPES, ITEM_BYTES, REDOPS
-from hvlab.results.formats.nccl_columns import EITHER, HALF, HALVES, ITERATIONS, OLD_HEADS, OTHERS, LogColumn
+from hvlab.results.formats.names import (
+    DTYPES,
+    EITHER,
+    HALF,
+    HALVES,
+    ITEM_BYTES,
+    ITERATIONS,
+    OLD_HEADS,
+    OTHERS,
+    REDOPS,
+    LogColumn,
+)
 
 _TIMESTAMP = re.compile(r"(?<!\s)\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
 _COLUMNS = {column.head: column for column in (*HALF, *ITERATIONS, *OTHERS)}

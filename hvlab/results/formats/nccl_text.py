@@ -1,4 +1,4 @@
-"""The text of nccl-tests, of any version, into the tool's JSON; nccl_print writes it. Pure."""
+"""The text of nccl-tests, of any version, into the tool's JSON; nccl_document writes it. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hvlab.base.errors import CheckError
 from hvlab.results.formats import nccl_document, nccl_json, nccl_rows
 from hvlab.results.formats.launch import Launch, read_origin
 from hvlab.results.formats.lines import ORIGIN, LogLine, failure, lines, whole
-from hvlab.results.formats.names import PROGRAMS
-from hvlab.results.formats.nccl_columns import EITHER, HALVES
+from hvlab.results.formats.names import EITHER, HALVES, PROGRAMS
 
 _TOOL = (
     r"#.*\b(?:nThread \d+|[nr]ccl-tests version|Collective test starting|Using devices)"
@@ -87,8 +86,6 @@ def read(text: str) -> list[Launch]:
 
 @dataclass
 class _Output:
-    """One program's output as far as it has been read."""
-
     program: str | None = None
     command: str | None = None
     next_program: str | None = None

@@ -84,7 +84,6 @@ def read(text: str) -> list[Launch]:
 
 
 def _title(line: str) -> tuple[re.Match[str], str] | None:
-    """Return what a title says, and the kind of device in it."""
     title = _TITLE.match(_DEVICE.sub("", line, count=1))
     device = _DEVICE.search(line)
     return (title, device[1] if device else "") if title else None
@@ -96,8 +95,6 @@ def _is_command(line: str) -> bool:
 
 @dataclass
 class _Benchmark:
-    """One benchmark's output as far as it has been read."""
-
     title: re.Match[str]
     device: str
     command: str | None
@@ -233,7 +230,6 @@ def _letters(head: str) -> str:
 
 
 def _values(row: Mapping[str, str]) -> dict[str, float]:
-    """Return the cells of a row in hvlab's units, by metric."""
     values = {}
     for head, cell in row.items():
         value = number(cell)

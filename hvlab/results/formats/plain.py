@@ -1,4 +1,4 @@
-"""Records as CSV, JSON lines and JUnit. Pure."""
+"""Records as CSV, JSON lines, JUnit and Prometheus' gauges. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import csv
 import io
 import json
 import math
+import re
+from collections.abc import Iterator, Mapping
 
 from junitparser import TestCase
+from prometheus_client import Metric, generate_latest
+from prometheus_client.registry import Collector
 
 from hvlab.results.formats import junit
 from hvlab.results.formats.launch import MeasuredRun, status
@@ -46,7 +50,6 @@ def as_junit(measured: MeasuredRun) -> str:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a number that JSON can write."""
     return value if value is None or math.isfinite(value) else None
 
 
@@ -87,3 +90,92 @@ def _where(record: Record) -> str:
         if name in record.params
     ]
     return f"[{', '.join(params)}]" if params else ""
+
+
+# Our unit: what Prometheus calls the base unit, and how much of it one of ours is.
+_UNITS: Mapping[str, tuple[str, float]] = {
+    "us": ("_seconds", 1e-6),
+    "s": ("_seconds", 1.0),
+    "GB/s": ("_bytes_per_second", 1e9),
+    "samples/s": ("_samples_per_second", 1.0),
+    "%": ("_ratio", 0.01),
+    "B": ("_bytes", 1.0),
+    "FLOP/sample": ("_per_sample", 1.0),
+    "1": ("", 1.0),
+}
+_Labels = tuple[tuple[str, str], ...]
+
+
+def as_prometheus(measured: MeasuredRun) -> str:
+    """Return a gauge for each metric, and hvlab_case_failed and hvlab_case_skipped for each case."""
+    families: dict[str, tuple[str, dict[_Labels, float]]] = {}
+
+    def add(name: str, text: str, labels: _Labels, value: float) -> None:
+        families.setdefault(name, (text, {}))[1][labels] = value
+
+    run = measured.run
+    about = (("run", run.run_id), ("lab", run.lab), ("state", run.state))
+    add("hvlab_run_info", "One run of hvlab; its labels say which.", about, 1)
+    for case, records in measured.cases().items():
+        ended, labels = status(records), _case_labels(records[0], case)
+        add("hvlab_case_failed", "1 where the case failed.", labels, float(ended == "failed"))
+        add("hvlab_case_skipped", "1 where the case could not be run.", labels, float(ended == "skipped"))
+        for record in records:
+            if record.metric is not None and record.value is not None:
+                name, text, factor = _family(record)
+                add(name, text, labels + _param_labels(record, labels), record.value * factor)
+    return generate_latest(_Gauges(families)).decode()
+
+
+class _Gauges(Collector):
+    """The families as the library collects them: each with its text, and a value by labels."""
+
+    def __init__(self, families: Mapping[str, tuple[str, Mapping[_Labels, float]]]) -> None:
+        self.families = families
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each family."""
+        for name, (text, values) in self.families.items():
+            family = Metric(name, text, "gauge")
+            for labels, value in values.items():
+                family.add_sample(name, dict(labels), value)
+            yield family
+
+
+def _family(record: Record) -> tuple[str, str, float]:
+    unit = record.unit or "1"
+    suffix, factor = _UNITS.get(unit, (f"_{unit}", 1.0))
+    metric = str(record.metric)
+    base = metric.removesuffix("_bytes") if suffix == "_bytes" else metric
+    return _name(f"hvlab_{base}{suffix}"), f"The metric {metric} of hvlab, there in {unit}.", factor
+
+
+def _case_labels(record: Record, case: str) -> _Labels:
+    return (
+        ("run", record.run_id),
+        ("case", case),
+        ("workload", record.workload),
+        ("backend", record.backend),
+        ("launcher", record.launcher),
+        ("hosts", ",".join(record.hosts)),
+        ("slots", str(record.slots_per_host)),
+        ("repeat", str(record.repeat)),
+    )
+
+
+def _param_labels(record: Record, taken: _Labels) -> _Labels:
+    names = {label for label, _ in taken}
+    params: dict[str, str] = {}
+    for param, value in record.params.items():
+        label = _name(param)
+        params[f"param_{label}" if label in names or label.startswith("__") else label] = _word(value)
+    return tuple(params.items())
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def _name(text: str) -> str:
+    name = re.sub(r"[^a-zA-Z0-9_]", "_", text)
+    return f"_{name}" if not name or name[0].isdigit() else name

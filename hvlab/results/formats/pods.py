@@ -135,7 +135,6 @@ def _case(text: str, where: str) -> Case:
 
 
 def _files(lines: Sequence[str], where: str) -> dict[str, bytes]:
-    """Return the files of the launch that these lines are of."""
     parts: dict[str, list[re.Match[str]]] = {}
     for match in filter(None, map(_FILE.search, lines)):
         parts.setdefault(match[2], []).append(match)
@@ -154,7 +153,6 @@ def _files(lines: Sequence[str], where: str) -> dict[str, bytes]:
 
 
 def _ended(said: Sequence[str], damage: str) -> bytes:
-    """Return case.json: how the launcher ended."""
     ended: dict[str, Any] = {"rc": None, "timed_out": False, "error": None, "reaped": {}}
     if damage:
         ended["error"] = damage
@@ -171,7 +169,6 @@ def _ended(said: Sequence[str], damage: str) -> bytes:
 
 
 def _joined(matches: Sequence[re.Match[str]], where: str) -> bytes:
-    """Return the file of which the log has the parts."""
     parts = {int(match[3]): match[5] for match in matches}
     count = int(matches[-1][4])
     if sorted(parts) != list(range(1, count + 1)):

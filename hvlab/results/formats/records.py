@@ -74,7 +74,6 @@ def records(
 def _common(
     launch: Launch, source: LogSource, overrides: LaunchOverrides, *, run_id: str, started_at: str
 ) -> Record:
-    """Return what all records of a launch have in common."""
     # What a file states is believed no more than what a host says.
     origin = answers.checked(dict(launch.origin), source.name)
     hosts = overrides.hosts or launch.hosts or _texts(origin.get("hosts"))
@@ -118,7 +117,6 @@ def _common(
 
 
 def _records(launch: Launch, common: Record, numbers: Counter[_Key]) -> list[Record]:
-    """Return the records of a launch; ``numbers`` counts the cases before it, by what was launched."""
     if common.stack["source"] == "osu":
         launch = _scaled(launch, common)
     both = len({row.in_place for row in launch.rows}) > 1
@@ -210,7 +208,6 @@ def _values(row: LaunchRow, case: Record) -> dict[str, float]:
 
 
 def _operation(file: str) -> str:
-    """Return the operation that a file's name has in it."""
     letters = re.sub(r"[^a-z]", "", file.lower())
     for name in sorted(_FILE_NAMES, key=len, reverse=True):
         if name in letters:
@@ -236,7 +233,6 @@ def _scaled(launch: Launch, common: Record) -> Launch:
 
 
 def _stated(params: Mapping[str, Any], workload: str, file: str) -> dict[str, Any]:
-    """Return the parameters that a file states, but for the size, which each row has."""
     try:
         return read_back(workload, {name: value for name, value in params.items() if name != "size_bytes"})
     except UsageError as error:

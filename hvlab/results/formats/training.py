@@ -56,8 +56,6 @@ def read(text: str) -> list[Launch]:
 
 @dataclass
 class _Training:
-    """One training's output as far as it has been read."""
-
     settings: dict[str, Any] = field(default_factory=dict)
     framework: str | None = None
     variables: str | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from hvlab.analysis.compare.decisions import Decisions, decide
-from hvlab.analysis.compare.measurements import measurements
+from hvlab.analysis.compare.matching import measurements
 from hvlab.bench import sides
 from hvlab.bench.matrix import Spec
 from hvlab.bench.measure import measure

@@ -18,7 +18,7 @@ from hvlab.base.masking import masked
 from hvlab.searches.tune.confirmation import Confirmation
 from hvlab.searches.tune.search import Board, SearchResult, distributions, frozen
 from hvlab.searches.tune.space import Candidate, Space
-from hvlab.statistics import ratio
+from hvlab.statistics import interval
 from hvlab.statistics.interval import Interval
 
 # With fewer settings, a share says nothing.
@@ -128,7 +128,7 @@ class TuneResult:
         for each, turned in self._ratios():
             size = each.a.get("size_bytes")
             at = f" at {size} bytes" if size is not None else ""
-            parts.append(f"{each.row.metric}{at} {ratio.words(turned)}, {decision_rows.word(each)}")
+            parts.append(f"{each.row.metric}{at} {interval.words(turned)}, {decision_rows.word(each)}")
         return "; ".join(parts)[:1].upper() + "; ".join(parts)[1:] + "." if parts else ""
 
     def _ratios(self) -> Iterator[tuple[Decision, Interval]]:

@@ -6,14 +6,18 @@ each rank is constant, in strong scaling that of all ranks together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
+from hvlab.analysis.compare.matching import primary
 from hvlab.lab.backends import SERIAL
 from hvlab.results.configurations import Configuration, Param, Repeats
-from hvlab.statistics import ratio
+from hvlab.statistics import interval, straggler
 from hvlab.statistics.interval import Interval
+from hvlab.statistics.straggler import ALPHA, Straggler
 
 # One rank alone sends nothing, so these do not matter to it.
 _OF_SENDING = (
@@ -43,7 +47,7 @@ class CurvePoint:
     @property
     def efficiency(self) -> Interval | None:
         """Return speed-up over ranks."""
-        return _times(self.speedup, 1 / self.ranks) if self.speedup else None
+        return self.speedup.times(1 / self.ranks) if self.speedup else None
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def slowdowns(curve: Curve, configurations: Mapping[Configuration, Repeats]) -> 
             continue
         work = point.ranks if curve.scaling == "strong" else 1
         step = [seconds * work for seconds in configurations[point.configuration].of("step_time")]
-        factor = ratio.medians(step, alone)
+        factor = interval.medians(step, alone)
         if factor:
             factors.setdefault(point.ranks, {})["inside" if point.configuration.inside else "between"] = (
                 factor
@@ -168,8 +172,110 @@ def _point(
     if configuration == base:
         return CurvePoint(configuration, Interval(1.0, 1.0, 1.0))
     throughputs = (configurations[one].of("throughput") for one in (configuration, base))
-    return CurvePoint(configuration, ratio.medians(*throughputs))
+    return CurvePoint(configuration, interval.medians(*throughputs))
 
 
-def _times(interval: Interval, factor: float) -> Interval:
-    return Interval(interval.low * factor, interval.mid * factor, interval.high * factor)
+Source = Literal["compute", "each", "pairs"]
+_PAIR = 2
+
+# The times of each host, by what was measured and by repeat.
+_Launches = dict[tuple[object, ...], dict[int, dict[str, list[float]]]]
+
+
+@dataclass(frozen=True)
+class HostCheck:
+    """What one kind of data says of ``hosts``: which are ``stragglers``, the slowest first.
+
+    ``slowest`` is the host with the largest figures, be it by chance. ``launches`` is the most that any host
+    took part in, ``needed`` how many it takes to name a straggler at all.
+    """
+
+    source: Source
+    hosts: tuple[str, ...]
+    stragglers: tuple[Straggler, ...]
+    slowest: Straggler
+    launches: int
+    needed: int
+
+    @property
+    def decided(self) -> bool:
+        """Return whether there are enough launches to name a straggler."""
+        return self.launches >= self.needed
+
+
+def check_hosts(
+    configurations: Mapping[Configuration, Repeats],
+) -> list[HostCheck]:
+    """Return a check of the hosts for each kind of data that the run has.
+
+    ``compute`` compares what the ranks of each host computed in the same training, ``each`` the cases of
+    every host alone, ``pairs`` those of the first host with each other host, so that the first is not
+    compared. If no host differs, at most 1 % of runs has a straggler; see
+    :func:`hvlab.statistics.straggler.stragglers`.
+    """
+    readers: Mapping[Source, Callable[[Mapping[Configuration, Repeats]], _Launches]] = {
+        "compute": _compute,
+        "each": lambda given: _alike_but_last(given, 1),
+        "pairs": lambda given: _alike_but_last(given, _PAIR),
+    }
+    data = {source: _groups(read(configurations)) for source, read in readers.items()}
+    data = {source: groups for source, groups in data.items() if groups}
+    return [_check(source, groups, ALPHA / len(data)) for source, groups in data.items()]
+
+
+def _check(source: Source, groups: list[list[dict[str, float]]], alpha: float) -> HostCheck:
+    hosts = sorted({host for group in groups for launch in group for host in launch})
+    slowest = straggler.slowest(groups)
+    if slowest is None:
+        raise ValueError("launches of single hosts compare nothing")
+    launches = max(sum(host in launch for group in groups for launch in group) for host in hosts)
+    slow = straggler.stragglers(groups, alpha=alpha)
+    needed = straggler.launches_needed(len(hosts), alpha=alpha)
+    return HostCheck(source, tuple(hosts), tuple(slow), slowest, launches, needed)
+
+
+def _groups(launches: _Launches) -> list[list[dict[str, float]]]:
+    """Return the times of launches with two hosts or more; for several sizes their geometric mean."""
+    groups = []
+    for by_repeat in launches.values():
+        group = [
+            {host: math.exp(statistics.fmean(map(math.log, times))) for host, times in hosts.items()}
+            for hosts in by_repeat.values()
+            if len(hosts) >= _PAIR
+        ]
+        if group:
+            groups.append(group)
+    return groups
+
+
+def _compute(configurations: Mapping[Configuration, Repeats]) -> _Launches:
+    launches: _Launches = {}
+    for configuration, repeats in configurations.items():
+        for host, metrics in repeats.hosts.items():
+            for repeat, seconds in metrics.get("host_compute_time", {}).items():
+                _add(launches, (configuration,), repeat, host, seconds)
+    return launches
+
+
+def _alike_but_last(configurations: Mapping[Configuration, Repeats], count: int) -> _Launches:
+    """Return the times of configurations of ``count`` hosts that differ in the last one only."""
+    launches: _Launches = {}
+    for configuration, repeats in configurations.items():
+        if len(configuration.hosts) != count:
+            continue
+        key = (
+            configuration.workload,
+            configuration.backend,
+            configuration.launcher,
+            configuration.slots,
+            configuration.hosts[:-1],
+            configuration.without("size_bytes"),
+        )
+        for repeat, time in repeats.values.get(primary(configuration), {}).items():
+            _add(launches, key, repeat, configuration.hosts[-1], time)
+    return launches
+
+
+def _add(launches: _Launches, key: tuple[object, ...], repeat: int, host: str, time: float) -> None:
+    if time > 0:
+        launches.setdefault(key, {}).setdefault(repeat, {}).setdefault(host, []).append(time)
