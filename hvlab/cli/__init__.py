@@ -26,6 +26,7 @@ _GROUPS = {
         "catalogue": "compare the catalogue of releases with the package index",
         "completion": "print the script by which bash, zsh or fish completes commands",
         "clean": "show what takes space on this machine, and remove what is old",
+        "remove": "take away from the hosts what hvlab put there",
     },
     "Check the hosts": {
         "verify": "check the state of every host",

@@ -1,6 +1,7 @@
 """The walk of `make test`: one lab of three virtual hosts, from its boot to its end."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -18,11 +19,29 @@ HOSTS = ("w1", "w2", "w3")
 SMALL = ("--restart", "--backend", "mpi,gloo", "--sizes", "1K,64K", "--iterations", "6", "--slots", "1")
 
 
+# What `hvlab remove` leaves: packages with their files, users and groups, and what they keep up to date.
+OF_PACKAGES = re.compile(
+    r"/etc/(alternatives|default|init\.d|libibverbs\.d|libnl-3|logrotate\.d|munge|rc.\.d|slurm|systemd)(/|$)"
+    r"|/etc/(ld\.so\.cache|passwd|shadow|group|gshadow|subgid|subuid)-?$"
+)
+LIST = (
+    "find /etc /home /root /opt /var/lib/hvlab* -xdev -type f -exec sha256sum {} + ; "
+    "find /etc /home /root /opt -xdev -printf '%p %y %m %u:%g %l\\n'"
+)
+
+
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory):
+def bare(tmp_path_factory):
+    """The hosts before anything is installed, and what is on the first of them."""
     with booted("walk", tmp_path_factory) as lab:
-        assert all(lab.site().values())
-        yield lab
+        yield lab, lab.on("w1", LIST)
+
+
+@pytest.fixture(scope="module")
+def slurm(bare):
+    lab, _ = bare
+    assert all(lab.site().values())
+    return lab
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +101,15 @@ def test_the_run_becomes_a_report(lab, tmp_path):
 @pytest.mark.parametrize("name", SHORT)
 def test_a_fault(world, name):
     check(FAULTS[name], world, timed=False)
+
+
+def test_what_was_installed_goes_again(bare):
+    lab, before = bare
+    assert "nothing was removed" in lab.hvlab("remove").stderr
+    lab.hvlab("remove", "--yes")
+    differing = set(lab.on("w1", LIST).splitlines()) ^ set(before.splitlines())
+    paths = {line.split()[1 if line.split()[0].isalnum() else 0] for line in differing}
+    assert [path for path in sorted(paths) if not OF_PACKAGES.match(path)] == []
 
 
 def test_down_leaves_nothing(slurm):

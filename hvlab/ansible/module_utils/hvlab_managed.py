@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 
-def record(path: str) -> dict[str, bool]:
+def record(path: str) -> dict[str, Any]:
     """Return hvlab_files' record: each path it was given, and whether the facts hold its text."""
     try:
         with open(path) as file:
@@ -20,6 +20,11 @@ def record(path: str) -> dict[str, bool]:
     except (OSError, ValueError):
         return {}
     return paths if isinstance(paths, dict) else {}
+
+
+def kept(path: str) -> dict[str, Any]:
+    """Return ``{kind, text, mode, uid, gid}`` of what hvlab_files replaced, by path, for its record."""
+    return record(path + ".before")
 
 
 def file_state(path: str, with_text: bool) -> dict[str, Any]:

@@ -163,6 +163,7 @@ class Change:
     def _compare(self) -> None:
         item = self.item
         self.kind, self.old, mode, uid, gid = current(self.path)
+        self.before = {"kind": self.kind, "text": self.old, "mode": mode, "uid": uid, "gid": gid}
         usual = 0o755 if self.state == "directory" else 0o644
         default = mode if self.kind == self.state else usual
         if item["secret"] is not None:
@@ -282,22 +283,42 @@ class Change:
         return {"prepared": "{}: {} -> {} {:04o}\n".format(self.path, self.kind, self.state, self.mode)}
 
 
-def add_to_record(path: str, items: list[dict[str, Any]]) -> None:
-    """Record the items' paths, and for each whether its text is needed to compare it."""
+def read_record(path: str) -> dict[str, Any]:
+    """Return what a record holds; nothing where there is none."""
     try:
         with open(path) as file:
-            known = json.load(file)
+            known: dict[str, Any] = json.load(file)
     except (OSError, ValueError):
         known = {}
-    paths = {item["loaded"]: False for item in items if item["loaded"]}
-    paths.update({item["path"]: item["block"] is not None for item in items})
-    record = dict(known, **paths)
+    return known
+
+
+def add_to_record(path: str, more: dict[str, Any]) -> None:
+    """Add to a record, in one step."""
+    known = read_record(path)
+    record = dict(known, **more)
     if record == known:
         return
     beside = "{}.{}".format(path, os.urandom(4).hex())
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(record, file, sort_keys=True)
     os.replace(beside, path)
+
+
+def replaced(record: str, changes: list[Change]) -> dict[str, Any]:
+    """Return what others wrote and is about to be replaced, by path, for C(hvlab_remove)."""
+    known = read_record(record)
+    return {
+        change.path: change.before
+        for change in changes
+        if change.kind in ("file", "link") and change.path not in known
+    }
+
+
+def paths_of(items: list[dict[str, Any]]) -> dict[str, bool]:
+    """Return the items' paths, and for each whether its text is needed to compare it."""
+    paths = {item["loaded"]: False for item in items if item["loaded"]}
+    return dict(paths, **{item["path"]: item["block"] is not None for item in items})
 
 
 def main() -> None:
@@ -341,17 +362,20 @@ def main() -> None:
         module.fail_json(msg="{}; nothing was written".format(error))
     unloaded = [change.path for change in changes if change.unloaded and not change.changed]
     changes = [change for change in changes if change.changed]
+    record = module.params["record"]
     if not module.check_mode:
         for change in changes:
             change.validate()
+        if record:
+            add_to_record(record + ".before", replaced(record, changes))
         for change in changes:
             try:
                 with change.rights():
                     change.apply()
             except OSError as error:
                 module.fail_json(msg="{}: cannot be written: {}".format(change.path, error.strerror or error))
-        if module.params["record"]:
-            add_to_record(module.params["record"], module.params["files"])
+        if record:
+            add_to_record(record, paths_of(module.params["files"]))
     module.exit_json(
         changed=bool(changes or unloaded),
         paths=[*(change.path for change in changes), *unloaded],

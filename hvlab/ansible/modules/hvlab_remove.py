@@ -1,0 +1,306 @@
+#!/usr/bin/python
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""Take away from a host what hvlab put there, by what it recorded."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: hvlab_remove
+short_description: Take away from a host what hvlab put there
+description:
+  - Goes by the records of C(hvlab_files) and of the roles. A file that hvlab replaced gets its former text
+    back, where that was kept; of a file that it shares with others, only its own lines go.
+  - System packages stay, NVIDIA's among them, and so does what packages run besides Slurm's daemons.
+  - Refuses a host on which ranks or jobs run.
+  - Ended in the middle, it goes on when it is run again. The records go last.
+options:
+  record:
+    description: Where C(hvlab_files) recorded its paths; beside it lies what it replaced.
+    type: path
+    default: /var/lib/hvlab-files.json
+  folders:
+    description: Folders that are hvlab's alone.
+    type: list
+    elements: path
+    default: [/opt/hvlab, /var/cache/hvlab, /etc/hvlab]
+author: [the hvlab authors]
+"""
+
+EXAMPLES = """
+- name: Show what would go
+  hvlab_remove:
+  check_mode: true
+"""
+
+RETURN = """
+gone:
+  description: By kind (services, holds, files, folders, user), what was removed, or would be in check mode.
+  type: dict
+  returned: always
+stays: {description: What stays, and why., type: list, elements: str, returned: always}
+"""
+
+import contextlib
+import glob
+import json
+import os
+import re
+import shutil
+from typing import Any, Iterator
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.text.converters import to_bytes
+from ansible.module_utils.hvlab_folders import acting_as, writer
+from ansible.module_utils.hvlab_managed import kept, record
+from ansible.module_utils.hvlab_packages import held_own
+from ansible.module_utils.hvlab_probe import read
+from ansible.module_utils.hvlab_users import entries
+
+FACTS = "/etc/ansible/facts.d"
+SLURM = ("slurmrestd", "slurmctld", "slurmd", "slurmdbd")
+# Written by daemons and tools; hvlab compares their age with that of what they read.
+NOT_OURS = ("/run/", "/boot/", "/etc/ld.so.cache")
+BLOCK = re.compile(r"^# BEGIN hvlab\r?\n(?s:.*?)^# END hvlab\r?(?:\n|\Z)", re.MULTILINE)
+SHARED = re.compile(r"(?:nfs|cifs|ceph|lustre|gpfs|beegfs|9p|fuse)")
+# Goes with the driver, which stays.
+WITH_DRIVER = "/etc/modprobe.d/"
+# Files of NVIDIA's package source and of pins, which no record names.
+SOURCES = (
+    "/etc/apt/sources.list.d/nvidia-cuda.sources",
+    "/etc/apt/keyrings/nvidia-cuda.gpg",
+    "/etc/apt/preferences.d/nvidia-cuda",
+    "/etc/apt/preferences.d/hvlab-*",
+    "/etc/yum.repos.d/nvidia-cuda.repo",
+    "/etc/pki/rpm-gpg/RPM-GPG-KEY-nvidia-cuda",
+)
+# What reads the files of a folder when it starts, and the command that has it read them again.
+READERS = (
+    ("/etc/systemd/system/", ["systemctl", "daemon-reload"]),
+    ("/etc/ld.so.conf.d/", ["ldconfig"]),
+    ("/etc/munge/", ["systemctl", "try-restart", "munge"]),
+)
+# Folders that go where nothing is in them; the last two are Ansible's for its modules.
+EMPTY = (FACTS, "/etc/ansible", "~/.hvlab/tmp", "~/.hvlab")
+SSHD = ("/etc/ssh/sshd_config", "/etc/ssh/ssh_host_")
+
+
+def fact(role: str) -> dict[str, Any]:
+    """Return what a role recorded; empty where it did not."""
+    try:
+        with open("{}/hvlab_{}.fact".format(FACTS, role)) as file:
+            value = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def shared(path: str) -> str:
+    """Return the type of the file system below ``path`` where other hosts may have it, too; else nothing."""
+    found = ("", "")
+    for line in (read("/proc/self/mounts") or "").splitlines():
+        place, kind = line.split()[1:3]
+        inside = os.path.join(path, "").startswith(os.path.join(place, ""))
+        if inside and len(place) >= len(found[0]):
+            found = (place, kind)
+    return found[1] if SHARED.match(found[1]) else ""
+
+
+def running(user: str, folders: list[str]) -> list[str]:
+    """Return the processes of the lab's user and those of programs in its folders, and Slurm's steps."""
+    uids = {int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7) if name == user}
+    own = set(above(os.getpid()))
+    found = []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        try:
+            program = os.readlink("/proc/{}/exe".format(pid))
+            owned = os.stat("/proc/{}".format(pid)).st_uid in uids
+        except OSError:
+            continue
+        below = any(program.startswith(folder + "/") for folder in folders)
+        name = os.path.basename(program)
+        # A user's systemd outlives the sessions for a while.
+        if pid not in own and ((owned and name != "systemd") or below or name == "slurmstepd"):
+            found.append("{} ({})".format(pid, program))
+    return found
+
+
+def above(pid: int) -> Iterator[int]:
+    """Yield a process and those above it."""
+    while pid:
+        yield pid
+        with open("/proc/{}/status".format(pid)) as file:
+            pid = next(int(line.split()[1]) for line in file if line.startswith("PPid:"))
+
+
+class Removal:
+    """What one host has of hvlab, and how it goes."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.module = module
+        self.record: str = module.params["record"]
+        account = fact("lab_user")
+        self.user = str(account.get("name", ""))
+        self.home = str(account.get("home", ""))
+        uids = [int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7) if name == self.user]
+        self.uid = uids[0] if uids else None
+        self.stays: list[str] = []
+        self.folders = [path for path in module.params["folders"] if os.path.isdir(path) and self._own(path)]
+        inside = tuple(folder + "/" for folder in self.folders)
+        self.before = kept(self.record)
+        paths = {path for path in record(self.record) if not path.startswith(NOT_OURS)}
+        if fact("nvidia_repository"):
+            paths.update(path for pattern in SOURCES for path in glob.glob(pattern))
+        # Those inside first, so that a folder is empty when its turn comes.
+        self.files = [
+            path
+            for path in sorted(paths, reverse=True)
+            if (os.path.lexists(path) or path in self.before)
+            and not (path + "/").startswith((*inside, WITH_DRIVER))
+        ]
+        self.services = [one for one in SLURM if fact("slurm") and self._is_there(one)]
+        if fact("nvidia_driver"):
+            self.stays.append("NVIDIA's driver, with {}".format(WITH_DRIVER))
+        if fact("container_runtime"):
+            self.stays.append("the container runtime and its settings, which other containers may use")
+        self.holds = held_own()
+        self.removed_user = self.user if self.uid is not None and self._made(account) else ""
+
+    def _own(self, path: str) -> bool:
+        kind = shared(path)
+        if kind:
+            self.stays.append("{}: it is shared between hosts ({})".format(path, kind))
+        return not kind
+
+    def _made(self, account: dict[str, Any]) -> bool:
+        if account.get("made") is not True:
+            self.stays.append("user {}: hvlab did not make it, or did not record that".format(self.user))
+            return False
+        return True
+
+    def _is_there(self, service: str) -> bool:
+        return bool(self.module.run_command(["systemctl", "cat", service])[0] == 0)
+
+    @property
+    def gone(self) -> dict[str, list[str]]:
+        """Return what goes, by kind."""
+        user = [self.removed_user] if self.removed_user else []
+        return {
+            "services": self.services,
+            "holds": self.holds,
+            "files": self.files,
+            "folders": self.folders,
+            "user": user,
+        }
+
+    def apply(self) -> None:
+        """Take all of it away."""
+        for service in self.services:
+            self._run("systemctl", "disable", "--now", service)
+        if self.holds:
+            program = next((one for one in ("apt-mark", "dnf", "yum") if shutil.which(one)), "apt-mark")
+            words = ["unhold"] if program == "apt-mark" else ["versionlock", "delete"]
+            self._run(program, *words, *self.holds)
+        for path in self.files:
+            try:
+                self._file(path)
+            except OSError as error:
+                self.stays.append("{}: {}".format(path, error.strerror or error))
+        for folder in self.folders:
+            shutil.rmtree(folder)
+        for folder, command in READERS:
+            if any(path.startswith(folder) for path in self.files):
+                self._run(*command)
+        if self.removed_user:
+            home = [] if shared(self.home) else ["--remove"]
+            self._run("userdel", *home, self.removed_user)
+        if any(path.startswith(SSHD) for path in self.files):
+            self._run(shutil.which("sshd") or "/usr/sbin/sshd", "-t")
+            unit = "ssh" if self._is_there("ssh") else "sshd"
+            self._run("systemctl", "reload", unit)
+        for path in (self.record, self.record + ".before"):
+            if os.path.exists(path):
+                os.unlink(path)
+        for path in EMPTY:
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.expanduser(path))
+
+    def _run(self, *argv: str) -> None:
+        self.module.run_command(list(argv), check_rc=True)
+
+    def _file(self, path: str) -> None:
+        own = self.home and path.startswith(self.home + "/") and self.uid
+        uid = writer(path, own or 0)
+        with acting_as(uid, os.stat(path).st_gid if uid else 0):
+            if os.path.isdir(path) and not os.path.islink(path):
+                self._folder(path)
+            else:
+                left = self._left(path) if os.path.isfile(path) and not os.path.islink(path) else None
+                self._put(path, left or self.before.get(path))
+
+    def _folder(self, path: str) -> None:
+        if os.listdir(path):
+            self.stays.append("{}: others have files in it".format(path))
+        else:
+            os.rmdir(path)
+
+    def _left(self, path: str) -> dict[str, Any] | None:
+        """Return what stays of a file that hvlab shares with others; None for a file of its own."""
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            info = os.fstat(file.fileno())
+            text = file.read().decode("utf-8", "surrogateescape")
+        rest, blocks = BLOCK.subn("", text)
+        if not blocks:
+            return None
+        former: dict[str, Any] | None = self.before.get(path)
+        # Lines that hvlab dropped come back where nobody wrote others since.
+        if former and set(rest.splitlines()) <= set(former["text"].splitlines()):
+            return former
+        rights = {"mode": info.st_mode & 0o7777, "uid": info.st_uid, "gid": info.st_gid}
+        return {"kind": "file", "text": rest, **rights} if rest.strip() or former else None
+
+    def _put(self, path: str, state: dict[str, Any] | None) -> None:
+        if state is None:
+            os.unlink(path)
+            return
+        beside = "{}.{}".format(path, os.urandom(4).hex())
+        if state["kind"] == "link":
+            os.symlink(state["text"], beside)
+        else:
+            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(to_bytes(state["text"], errors="surrogateescape"))
+                os.fchown(file.fileno(), state["uid"], state["gid"])
+                os.fchmod(file.fileno(), state["mode"])
+        os.replace(beside, path)
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "record": {"type": "path", "default": "/var/lib/hvlab-files.json"},
+            "folders": {
+                "type": "list",
+                "elements": "path",
+                "default": ["/opt/hvlab", "/var/cache/hvlab", "/etc/hvlab"],
+            },
+        },
+        supports_check_mode=True,
+    )
+    removal = Removal(module)
+    gone = removal.gone
+    busy = running(removal.user, removal.folders)
+    if busy and not module.check_mode:
+        module.fail_json(
+            msg="processes of the lab run here: {}; nothing was removed. Wait for them, or end them".format(
+                ", ".join(busy)
+            )
+        )
+    if busy:
+        removal.stays.append("all of it, until these have ended: {}".format(", ".join(busy)))
+    if not module.check_mode:
+        removal.apply()
+    module.exit_json(changed=any(gone.values()), gone=gone, stays=removal.stays)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""``hvlab remove``: take away from the hosts what hvlab put there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hvlab.base.answers.shapes import HostAnswer
+from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableError, some, unusable
+from hvlab.base.paths import results_dir
+from hvlab.cli import options
+from hvlab.lab.inventory import Lab, load
+from hvlab.remote.collect import collect
+from hvlab.remote.playbook import HostFailure
+from hvlab.results import tables
+from hvlab.results.lock import measuring
+
+
+class Removed(HostAnswer):
+    """What goes from a host, or went, by kind; and what stays there, with the reason."""
+
+    gone: dict[str, list[str]]
+    stays: list[str]
+
+
+@click.command("remove")
+@options.inventory
+@options.limit
+@options.results
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@options.table_or_json
+def command(inventory: Path, limit: str | None, folder: Path | None, yes: bool, output_format: str) -> None:
+    """\b
+    hvlab remove                                # show what would go, then ask
+    hvlab remove -l n3 --yes
+
+    Take away from the hosts what hvlab put there: the stack, its files, the lab's user and keys, holds on
+    packages, package sources, and the services of its Slurm.
+
+    It goes by what hvlab recorded on each host. A file that it replaced gets its former text back where that
+    was kept. System packages stay, NVIDIA's driver among them. Hosts that stay in the lab accept a removed
+    one until `hvlab keys revoke` is run for it.
+
+    Without --yes it asks first; where there is no terminal, it only shows.
+    """
+    lab = load(inventory, limit=limit)
+    found, failures = _asked(lab, look=True)
+    if output_format == "json":
+        click.echo(json.dumps(found, indent=1))
+    else:
+        click.echo(_table(found))
+    hosts = [host for host, one in found.items() if any(one["gone"].values())]
+    if not hosts:
+        click.echo("nothing to remove", err=True)
+    elif yes or (sys.stdin.isatty() and click.confirm(f"Remove this from {some(hosts)}?", err=True)):
+        with measuring(results_dir(folder).resolve(), lab.name):
+            done, failures = _asked(load(inventory, limit=",".join(hosts)), look=False)
+        for host, one in done.items():
+            for words in one["stays"]:
+                click.echo(f"{host}: stays: {words}", err=True)
+        click.echo(f"removed from {some(done) if done else 'no host'}", err=True)
+    else:
+        click.echo(f"nothing was removed; --yes removes it from {some(hosts)}", err=True)
+    if failures:
+        raise _problem(failures, len(lab.hosts))
+
+
+def _asked(lab: Lab, *, look: bool) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
+    found, failures = collect(lab, "remove.yml", {"hvlab_look": look}, shape=Removed)
+    return {host: {name: one[name] for name in Removed.model_fields} for host, one in found.items()}, failures
+
+
+def _table(found: dict[str, dict[str, Any]]) -> str:
+    hosts: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for host, one in found.items():
+        for kind, names in (one["gone"] | {"stays": one["stays"]}).items():
+            if names:
+                hosts.setdefault((kind, tuple(names)), []).append(host)
+    rows = [
+        {"hosts": some(alike), "what": kind, "number": len(names), "names": some(names)}
+        for (kind, names), alike in hosts.items()
+    ]
+    return tables.render(rows, ("hosts", "what", "number", "names"), "table")
+
+
+def _problem(failures: list[HostFailure], hosts: int) -> HvlabError:
+    lines = "\n".join(f"  {each.host}: {each.message.strip()}" for each in failures)
+    if gone := [each.host for each in failures if each.unreachable]:
+        return UnreachableError(f"{unusable(gone, hosts)}:\n{lines}", remedy=LEAVE_OUT)
+    return CheckError(f"not all hosts could be cleared:\n{lines}", remedy="correct that, and run it again")

@@ -1,0 +1,95 @@
+"""The module hvlab_remove: what hvlab_files wrote goes, and what it replaced comes back."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from hvlab.ansible.modules import hvlab_files, hvlab_remove
+
+HOSTS = "127.0.0.1 localhost\n127.0.1.1 n1\n"
+
+
+@pytest.fixture
+def call(capsys, tmp_path, monkeypatch):
+    record = tmp_path / "files.json"
+    monkeypatch.setattr(hvlab_remove, "FACTS", str(tmp_path / "facts.d"))
+    monkeypatch.setattr(hvlab_remove, "EMPTY", ())
+
+    def run(module, check=False, **options):
+        arguments = {"record": str(record), "_ansible_check_mode": check, **options}
+        with patch_module_args(arguments), pytest.raises(SystemExit):
+            module.main()
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def remove(call, tmp_path, **options):
+    return call(hvlab_remove, folders=[str(tmp_path / "opt")], **options)
+
+
+def test_what_was_replaced_comes_back_and_the_rest_goes(call, tmp_path):
+    own, theirs, link, hosts = (tmp_path / name for name in ("own", "theirs", "link", "hosts"))
+    theirs.write_bytes(b"caf\xe9\n")
+    theirs.chmod(0o640)
+    link.symlink_to("elsewhere")
+    hosts.write_text(HOSTS)
+    (tmp_path / "opt/pack").mkdir(parents=True)
+    for text in ("first", "second"):
+        files = [{"path": str(path), "content": text} for path in (own, theirs, link)]
+        block = {"path": str(hosts), "block": f"10.0.0.1 {text}", "drop": "^127.0.1.1"}
+        call(hvlab_files, files=[*files, block, {"path": str(tmp_path / "d/in"), "state": "directory"}])
+    shown = remove(call, tmp_path, check=True)
+    assert shown["changed"]
+    assert own.exists()
+    done = remove(call, tmp_path)
+    assert done["gone"] == shown["gone"]
+    assert (theirs.read_bytes(), theirs.stat().st_mode & 0o777) == (b"caf\xe9\n", 0o640)
+    assert link.readlink().name == "elsewhere"
+    assert hosts.read_text() == HOSTS
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "hosts", "link", "theirs"]
+    assert not remove(call, tmp_path)["changed"]
+
+
+def test_lines_that_others_wrote_since_stay(call, tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text(HOSTS)
+    call(hvlab_files, files=[{"path": str(hosts), "block": "10.0.0.1 n1", "drop": "^127.0.1.1"}])
+    hosts.write_text(hosts.read_text() + "10.9.9.9 printer\n")
+    remove(call, tmp_path)
+    assert hosts.read_text() == "127.0.0.1 localhost\n10.9.9.9 printer\n"
+
+
+def test_a_host_with_ranks_is_left_alone(call, tmp_path, monkeypatch):
+    (tmp_path / "opt").mkdir()
+    monkeypatch.setattr(hvlab_remove, "running", lambda user, folders: ["1 (/opt/hvlab/bin/python)"])
+    done = remove(call, tmp_path)
+    assert done["failed"]
+    assert "nothing was removed" in done["msg"]
+    assert (tmp_path / "opt").exists()
+
+
+def test_processes_of_the_labs_folders_are_found_but_not_those_above_this_one(tmp_path):
+    program = tmp_path / "sleep"
+    shutil.copy2(shutil.which("sleep"), program)
+    with subprocess.Popen([program, "60"]) as process:
+        try:
+            assert hvlab_remove.running("", [str(tmp_path)]) == [f"{process.pid} ({program})"]
+        finally:
+            process.kill()
+    above = str(Path("/proc/self/exe").readlink().parent)
+    assert not [one for one in hvlab_remove.running("", [above]) if one.startswith(f"{os.getpid()} ")]
+
+
+@pytest.mark.parametrize("made", [False, None])
+def test_a_user_that_hvlab_did_not_make_stays(call, tmp_path, made):
+    (tmp_path / "facts.d").mkdir()
+    (tmp_path / "facts.d/hvlab_lab_user.fact").write_text(json.dumps({"name": "daemon", "made": made}))
+    shown = remove(call, tmp_path, check=True)
+    assert shown["gone"]["user"] == []
+    assert shown["stays"] == ["user daemon: hvlab did not make it, or did not record that"]
