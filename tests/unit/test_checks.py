@@ -345,9 +345,7 @@ def test_a_fault_of_gpus_slurm_and_docker_is_named_and_what_is_right_is_not(name
 
 def test_a_host_that_does_not_answer_is_named():
     node = RoleHost("n1", None, {"ansible_host": "198.18.0.11"}, silence="No route to host")
-    with pytest.raises(
-        UnreachableHostError, match=r"n1: does not answer at 198\.18\.0\.11: No route"
-    ):
+    with pytest.raises(UnreachableHostError, match=r"n1: does not answer at 198\.18\.0\.11: No route"):
         CHECKS["host: answers"].run(node, {"n1": node})
 
 
