@@ -96,7 +96,7 @@ def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
             _entry(
                 "systems",
                 str(item.get("name")),
-                lambda _, entry: _system(entry, data["systems"]["naming"], tuple(cuda)),
+                lambda _, entry: _system(entry, data["systems"], tuple(cuda)),
                 item,
             )
             for item in data["systems"]["systems"]
@@ -157,7 +157,7 @@ def _majors(items: Mapping[Any, Any]) -> dict[int, str]:
     return {int(name): str(driver) for name, driver in items.get("majors", items).items()}
 
 
-def _system(item: Mapping[str, Any], naming: Mapping[str, Any], releases: Sequence[str]) -> OperatingSystem:
+def _system(item: Mapping[str, Any], data: Mapping[str, Any], releases: Sequence[str]) -> OperatingSystem:
     return OperatingSystem(
         name=item["name"],
         distributions=_texts(item["distributions"]),
@@ -178,7 +178,8 @@ def _system(item: Mapping[str, Any], naming: Mapping[str, Any], releases: Sequen
         distro=item.get("distro") or {},
         distro_packages=item.get("distro_packages") or {},
         elrepo=item.get("elrepo") or {},
-        naming=naming[item["naming"]],
+        naming=data["naming"][item["naming"]],
+        packages={**data["packages"][item["family"]], **data["packages"].get(item["name"], {})},
     )
 
 
