@@ -28,6 +28,6 @@ def defaults() -> dict[str, Any]:
 def patches() -> str:
     """Return 16 hex digits that stand for hvlab's patches of Horovod, and for when each is applied."""
     role = project_dir() / "roles/horovod"
-    rules = read_yaml(role / "vars/main.yml")["__horovod_patches"]
+    rules = read_yaml(role / "files/patches/rules.yml")
     texts = {file.name: file.read_text("utf-8") for file in (role / "files/patches").glob("*.patch")}
     return hashlib.sha256(json.dumps([rules, texts], sort_keys=True).encode()).hexdigest()[:16]

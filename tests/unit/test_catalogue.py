@@ -127,7 +127,7 @@ def test_no_entry_is_written_twice(path: Path) -> None:
         pass
 
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-        keys = [loader.construct_object(key) for key, _ in node.value]
+        keys = [key.value for key, _ in node.value]
         assert len(keys) == len(set(keys)), f"{path.name}, line {node.start_mark.line + 1}"
         return loader.construct_mapping(node, deep=True)
 

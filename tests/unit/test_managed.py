@@ -4,12 +4,15 @@ import json
 import os
 import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils import hvlab_managed
 from ansible.module_utils.testing import patch_module_args
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 
-from hvlab.ansible.action.hvlab_files import all_right
+from hvlab.ansible.action.hvlab_files import all_right, bring
 from hvlab.ansible.modules import hvlab_files
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -100,3 +103,28 @@ def test_a_file_that_was_never_loaded_counts_as_changed(
     assert not bring()["changed"]
     (tmp_path / "pid").unlink()
     assert all_right(files, states(tmp_path)), "the daemon is not there, and reads it when it starts"
+
+
+def test_texts_and_paths_come_from_templates(tmp_path: Path) -> None:
+    for name, text in (("f.j2", "{% if name %}\n{{ name }}\n{% endif %}\n"), ("broken.j2", "{{ nobody }}")):
+        (tmp_path / name).write_text(text)
+    loader, sent = DataLoader(), {}
+    action = SimpleNamespace(
+        _find_needle=lambda folder, name: str(tmp_path / Path(name).name) if folder == "templates" else None,
+        _loader=loader,
+        _templar=Templar(loader, {"name": r"a\n"}),
+        _execute_module=lambda **given: sent.update(given) or {},
+    )
+    items = [
+        {"template": "etc/f.j2", "mode": "0600"},
+        {"template": "etc/f.j2", "path": "/other"},
+        {"block_template": "etc/f.j2", "drop": "^old"},
+        {"template": "etc/broken.j2", "state": "absent"},
+    ]
+    bring(action, items, {})
+    assert sent["module_args"]["files"] == [
+        {"path": "/etc/f", "content": "a\\n\n", "mode": "0600"},
+        {"path": "/other", "content": "a\\n\n"},
+        {"path": "/etc/f", "block": "a\\n\n", "drop": "^old"},
+        {"path": "/etc/broken", "state": "absent"},
+    ]

@@ -1,14 +1,19 @@
-"""The parameter file of Open MPI: what the role writes, where, and what it refuses."""
+"""Open MPI: how it is built, its file of parameters, and what the role refuses."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from ansible.module_utils import hvlab_packed
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 from hvlab.checks import openmpi as checks
 from hvlab.checks.provisioned import RoleHost, WrongNodeError
+from hvlab.stack.provision import openmpi
+from hvlab.stack.provision.packs import pack_key
 from tests.contract.tree import ROOT
 from tests.unit.plays import play, program
 
@@ -20,52 +25,85 @@ PLAY = """
   tasks:
     - ansible.builtin.include_vars: "{{{{ shown }}}}/{{{{ inventory_hostname }}}}.json"
     - ansible.builtin.import_tasks: "{role}/tasks/preflight.yml"
-    - ansible.builtin.copy:
-        content: "{{{{ __openmpi_parameter_files | to_json }}}}"
-        dest: "{{{{ shown }}}}/{{{{ inventory_hostname }}}}"
-        mode: "0600"
 """
+REQUEST: dict[str, Any] = {
+    "method": "source", "version": "4.1.8", "source": {"version": "4.1.8", "sha256": "0a", "way": "url"},
+    "key": "k", "prefix": "/opt/hvlab/openmpi", "cuda": "auto", "cuda_home": "", "ucx": "auto",
+    "ucx_home": "", "ucx_header": "",
+    "flags": ["--without-verbs"], "parameters": {}, "parameters_file": "", "shared": False,
+    "facts": {"architecture": "x86_64", "distribution": "Debian", "distribution_release": "bookworm",
+              "os_family": "Debian", "hvlab": {}},
+}  # fmt: skip
+RDMA = {"rdma": {"devices": ["mlx5_0"]}}
+HEADER = "#define UCP_API_MAJOR    1\n#define UCP_API_MINOR    17\n"
 
 
-def played(tmp_path: Path, hosts: dict[str, dict[str, object]], expect: int = 0) -> str:
-    """Have the role write parameters, or refuse them, for each of several hosts; return what it says."""
-    book = tmp_path / "play.yml"
-    book.write_text(PLAY.format(role=ROOT / "roles/openmpi"))
-    for name, given in hosts.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(given))
-    variables = {"shown": str(tmp_path), "ansible_facts": {}, "__openmpi_release": "distro"}
-    return play(book, tmp_path, variables, "-i", f"{','.join(hosts)},", expect=expect)
+def planned(**changes: Any) -> dict[str, Any]:
+    facts = {**REQUEST["facts"], "hvlab": changes.pop("host", {})}
+    return openmpi.plan(**REQUEST | {"facts": facts} | changes)
 
 
-def test_parameters_go_where_open_mpi_reads_them(tmp_path: Path) -> None:
-    given = {"mpi_yield_when_idle": True, "btl_tcp_sndbuf": 4096, "pml": "^cm", "btl": None}
-    elsewhere = {"openmpi_parameters_file": "/opt/x.conf", "openmpi_shared": True}
-    hosts: dict[str, dict[str, object]] = {
-        "given": {"openmpi_parameters": given},
-        "none": {},
-        "distro": {"openmpi_method": "distro"},
-        "shared": {"openmpi_shared": True},
-        "elsewhere-none": elsewhere,
-        "elsewhere-one": {"openmpi_parameters": {"btl_tcp_links": 2}, **elsewhere},
-    }
-    played(tmp_path, hosts)
-    files = {name: json.loads((tmp_path / name).read_text()) for name in hosts}
-    (file,) = files["given"]
-    assert file["path"] == FILE
-    assert file["content"].encode().startswith(hvlab_packed.WRITTEN)
-    assert file["content"].splitlines()[1:] == [
-        "btl_tcp_sndbuf = 4096",
-        "mpi_yield_when_idle = 1",
-        "pml = ^cm",
-    ]
-    # One without any takes the place of an earlier one.
-    (file,) = files["none"]
-    assert (file["path"], file["content"].count("\n")) == (FILE, 1)
-    assert files["distro"] == files["shared"] == []
-    for count, name in enumerate(("elsewhere-none", "elsewhere-one")):
-        (beside,) = files[name]
-        assert beside["path"] == "/opt/x.conf"
-        assert beside["content"].count("=") == count
+def test_a_build_on_a_plain_host() -> None:
+    plan = planned()
+    assert plan["configure"] == [
+        "--prefix=/opt/hvlab/openmpi/4.1.8", "--enable-mpirun-prefix-by-default", "--with-hwloc=internal",
+        "--with-libevent=internal", "--with-pmix=internal", "--with-ucx=no", "--without-verbs",
+    ]  # fmt: skip
+    # Another key, and everybody compiles again.
+    assert pack_key("openmpi", {**plan["inputs"], "needs": []}) == "72a94cd4069e3d09"
+    assert plan["record"]["key"] == "k"
+    assert planned(method="distro")["record"]["source"] == "packages"
+
+
+@pytest.mark.parametrize(
+    ("changes", "cuda", "ucx", "flags"),
+    [
+        ({"host": RDMA, "ucx_header": HEADER}, False, "1.17", {"--with-ucx=/usr"}),
+        ({"host": RDMA, "ucx": "False"}, False, "no", {"--with-ucx=no"}),
+        ({"cuda_home": "/cuda", "host": RDMA}, True, "no", {"--with-cuda=/cuda", "--with-ucx=no"}),
+        ({"cuda_home": "/cuda", "cuda": "False"}, False, "no", set()),
+        (
+            {"cuda_home": "/cuda", "host": {**RDMA, "ucx": {"cuda": True}}, "ucx_header": HEADER},
+            True, "1.17", {"--with-cuda=/cuda", "--with-ucx=/usr"},
+        ),
+        ({"ucx": "true", "ucx_home": "/hpcx", "ucx_header": HEADER}, False, "1.17", {"--with-ucx=/hpcx"}),
+        (
+            {"source": {"version": "5.0.8"}, "cuda_home": "/cuda"},
+            True, "no", {"--with-prrte=internal", "--with-cuda-libdir=/cuda/lib64/stubs"},
+        ),
+    ],
+)  # fmt: skip
+def test_support_for_gpu_memory_and_ucx(
+    changes: dict[str, Any], cuda: bool, ucx: str, flags: set[str]
+) -> None:
+    plan = planned(**changes)
+    assert (plan["cuda"], plan["inputs"]["ucx"]) == (cuda, ucx)
+    assert flags <= set(plan["configure"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "file"),
+    [
+        ({}, "/opt/hvlab/openmpi/4.1.8/etc/openmpi-mca-params.conf"),
+        ({"method": "distro"}, ""),
+        ({"shared": True}, ""),
+        ({"shared": True, "parameters_file": "/opt/x.conf"}, "/opt/x.conf"),
+    ],
+)
+def test_parameters_go_where_open_mpi_reads_them(changes: dict[str, Any], file: str) -> None:
+    assert planned(**changes)["parameters_file"] == file
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_the_file_of_parameters(count: int) -> None:
+    """One without any takes the place of an earlier one."""
+    given = {"mpi_yield_when_idle": True, "btl_tcp_sndbuf": 4096, "pml": "^cm"} if count else {}
+    template = ROOT / "roles/openmpi/templates/opt/hvlab/openmpi/etc/openmpi-mca-params.conf.j2"
+    variables = {"__openmpi_plan": planned(parameters={**given, "btl": None})}
+    text = Templar(DataLoader(), variables).template(trust_as_template(template.read_text()))
+    assert text.encode().startswith(hvlab_packed.WRITTEN)
+    lines = ["btl_tcp_sndbuf = 4096", "mpi_yield_when_idle = 1", "pml = ^cm"]
+    assert text.splitlines()[1:] == lines[:count]
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
@@ -82,7 +120,12 @@ REFUSED: list[tuple[dict[str, object], str]] = [
 
 
 def test_parameters_that_would_not_be_read_are_refused(tmp_path: Path) -> None:
-    said = played(tmp_path, {f"n{n}": given for n, (given, _) in enumerate(REFUSED)}, expect=2)
+    book = tmp_path / "play.yml"
+    book.write_text(PLAY.format(role=ROOT / "roles/openmpi"))
+    for n, (given, _) in enumerate(REFUSED):
+        (tmp_path / f"n{n}.json").write_text(json.dumps(given))
+    hosts = ",".join(f"n{n}" for n, _ in enumerate(REFUSED))
+    said = play(book, tmp_path, {"shown": str(tmp_path), "ansible_facts": {}}, "-i", f"{hosts},", expect=2)
     for n, (_, observed) in enumerate(REFUSED):
         refused = said.split(f"n{n}: openmpi_parameters cannot be written: ")[1].split("What to do:")
         assert observed in refused[0]
@@ -113,9 +156,8 @@ def test_verify_compares_the_file_with_the_inventory_and_asks_open_mpi() -> None
 USE = """
 - hosts: localhost
   gather_facts: false
-  vars_files: [{role}/defaults/main.yml, {role}/vars/main.yml]
   tasks:
-    - ansible.builtin.import_tasks: "{role}/tasks/main.yml"
+    - ansible.builtin.import_role: {{name: "{role}"}}
 """
 
 

@@ -5,6 +5,8 @@ import re
 import pytest
 import yaml
 
+from hvlab.stack.provision import python_env
+from hvlab.stack.provision.packs import pack_key
 from hvlab.stack.provision.requirements import locked, of_framework, requirements, without_build
 from hvlab.stack.resolver.catalogue import FOLDER, load
 from tests.contract.tree import ROOT
@@ -111,3 +113,40 @@ def test_every_lock_file_pins_pip_and_a_framework(path):
     lock = path.read_text("utf-8")
     assert locked(lock)
     assert re.search(r"(?m)^pip==", lock)
+
+
+def planned(environment, **changes):
+    request = {
+        "environments": {"python": {"framework": "torch", "version": "", "build": "cpu", **environment}},
+        "prefix": "/opt/hvlab", "python": "/usr/bin/python3", "minor": "3.11", "files": str(FILES),
+        "index": "https://index", "system": "Debian bookworm", "architecture": "x86_64",
+    }  # fmt: skip
+    (plan,) = python_env.plan(**request | changes)
+    return plan
+
+
+def test_an_environment_is_made_of_its_wheels_alone():
+    plan = planned({"version": "2.4.1", "build": "cu124"})
+    assert plan["entry"] == {"framework": "torch", "version": "2.4.1+cu124", "build": "cu124"}
+    assert plan["wheels"]["fallback_index"] == "https://index/cu124"
+    assert plan["path"] == "/opt/hvlab/python"
+    stages = {stage["name"]: stage["argv"] for stage in plan["stages"]}
+    assert "--no-index" in stages["install"]
+    assert stages["trim"] == ["rm", "-rf", "/opt/hvlab/python/lib/python3.11/site-packages/torch/test"]
+
+
+def test_the_key_of_an_environment_stays():
+    """Another key, and everybody makes it again."""
+    inputs = {**planned({})["inputs"], "requirements": "", "needs": []}
+    assert pack_key("python", inputs) == "b4396869fb76d86b"
+
+
+def test_an_environment_may_have_requirements_of_its_own(tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("pip==25.2\ntorch==2.8.0+cpu\n")
+    assert planned({"requirements": str(own)})["requirements"] == "pip==25.2\ntorch==2.8.0+cpu"
+    own.write_text("torch==2.8.0\n")
+    with pytest.raises(ValueError, match="python_env_environments: the requirements of python pin no fr"):
+        planned({"requirements": str(own)})
+    with pytest.raises(ValueError, match=r"python_env_environments: .*No such file"):
+        planned({"requirements": str(tmp_path / "none")})

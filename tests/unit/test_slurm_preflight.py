@@ -114,11 +114,11 @@ def test_hosts_with_a_key_get_no_other_one(record, hosts, owner):
 
 def test_a_system_without_slurmrestd_is_refused_before_anything_is_changed():
     refused = "Ubuntu 20.04 has no slurmrestd that hvlab knows (Slurm 19.05). Nothing was changed"
-    assert refused in agreed(host("Ubuntu-20.04"), rest=True)
+    assert refused in agreed(host("ubuntu2004"), rest=True)
 
 
 def test_systems_with_different_releases_of_slurm_are_refused():
-    observed = agreed(host("Debian-12"), host("Ubuntu-24.04", name="g2"), hosts=["g1", "g2"])
+    observed = agreed(host("debian12"), host("ubuntu2404", name="g2"), hosts=["g1", "g2"])
     assert "different releases of Slurm, g1 22.05, g2 23.11: they need one slurm.conf" in observed
 
 
@@ -164,14 +164,11 @@ def test_the_role_asks_the_host(tmp_path, record, daemons, slurm_conf, refused):
         key.touch()
     facts = host(record=record and {**record, "cluster": "hvlab"} if record is not None else None).facts
     local = {"ansible_local": {} if record is None else {"hvlab_slurm": {"cluster": "hvlab"}}}
-    (tmp_path / "system.yml").write_text(
-        yaml.safe_dump({"__slurm_system": names("Debian-12") | {"etc": str(tmp_path)}})
-    )
     variables = {
         "ansible_facts": {**facts, **local},
         "slurm_hosts": ["localhost"],
         "slurm_munge_key_file": str(key),
-        "__slurm_found": [str(tmp_path / "system.yml")],
+        "slurm_system": names("debian12") | {"etc": str(tmp_path)},
     }
     printed = play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2 if refused else 0)
     assert refused in printed

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -16,23 +17,25 @@ from hvlab.stack.provision.slurm.accounts import registrations
 from hvlab.stack.provision.slurm.checks import check_absent, lost_hardware
 from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem
 from hvlab.stack.provision.slurm.plan import REST_APIS, describe, plan
+from hvlab.stack.resolver.catalogue import load as load_catalogue
 from tests.contract.tree import ROOT, load
 from tests.unit.plays import play, program
 from tests.unit.test_container_runtime import trusted
 
 ROLE = ROOT / "roles/slurm"
+SUPPORTED = {system.name: system for system in load_catalogue().systems if "slurm" in system.packages}
 HARDWARE = (
     "NodeName=g1 CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=16 ThreadsPerCore=2 RealMemory=257000\n"
     "UpTime=3-04:05:06\n"
 )
-# The file of each system: what its daemons read, whether they have PMIx, and in which release.
+# The systems: what its daemons read, whether they have PMIx, and in which release.
 SYSTEMS = {
-    "Debian-12": ("/etc/slurm", "22.05", True),
-    "Debian-13": ("/etc/slurm", "24.11", True),
-    "Ubuntu-24.04": ("/etc/slurm", "23.11", True),
-    "Ubuntu-22.04": ("/etc/slurm", "21.08", False),
-    "Ubuntu-20.04": ("/etc/slurm-llnl", "19.05", True),
-    "RedHat": ("/etc/slurm", "22.05", True),
+    "debian12": ("/etc/slurm", "22.05", True),
+    "debian13": ("/etc/slurm", "24.11", True),
+    "ubuntu2404": ("/etc/slurm", "23.11", True),
+    "ubuntu2204": ("/etc/slurm", "21.08", False),
+    "ubuntu2004": ("/etc/slurm-llnl", "19.05", True),
+    "rhel9": ("/etc/slurm", "22.05", True),
 }
 
 
@@ -64,20 +67,19 @@ def request(**options):
 
 def names(system):
     """The role's variables of a system."""
-    return load(ROLE / f"vars/{system}.yml")["__slurm_system"]
+    named = SUPPORTED[system].packages["slurm"]
+    return named | {"pmix_link": named["pmix_link"].format(architecture="x86_64")}
 
 
-def host(
-    system="Debian-12", *, name="g1", cgroup=2, container=False, packages=(), record=None, text=HARDWARE
-):
-    distribution, _, version = system.partition("-")
+def host(system="debian12", *, name="g1", cgroup=2, container=False, packages=(), record=None, text=HARDWARE):
+    entry = SUPPORTED[system]
     facts = {
         "architecture": "x86_64",
         "hostname": name,
         "processor_vcpus": 4,
         "memtotal_mb": 8000,
-        "distribution": distribution,
-        "distribution_version": version,
+        "distribution": entry.distributions[0],
+        "distribution_version": entry.version,
         "hvlab": {"container": container, "cgroup": cgroup, "packages": dict.fromkeys(packages, "1")},
         "ansible_local": {} if record is None else {"hvlab_slurm": record},
     }
@@ -85,18 +87,18 @@ def host(
     return SlurmHost(name, facts, SlurmSystem(**{field: names(system)[field] for field in fields}), text)
 
 
-def planned(system="Debian-12", *, last=None, now=None, kind=None, **options):
+def planned(system="debian12", *, last=None, now=None, kind=None, **options):
     g1, asked = host(system, **(kind or {})), request(**options)
     return plan(g1, asked, last=last or {}, now=now or {"g1": describe(g1, asked)}, uid="1000")
 
 
-def written(name, decided, system="Debian-12", **variables):
+def written(name, decided, system="debian12", **variables):
     """Return the text of a template."""
     (file,) = (path for path in (ROLE / "templates").rglob("*.j2") if str(path).endswith(name))
     variables |= {
         "slurm_gpu_detection": variables.get("slurm_gpu_detection", "file"),
         "__slurm_plan": dataclasses.asdict(decided),
-        "__slurm_system": names(system),
+        "slurm_system": names(system),
         **{
             key: value for key, value in load(ROLE / "vars/main.yml").items() if key == "__slurm_started_file"
         },
@@ -105,7 +107,7 @@ def written(name, decided, system="Debian-12", **variables):
 
 
 def test_every_system_of_the_role_is_listed_here():
-    assert {path.stem for path in (ROLE / "vars").glob("*.yml")} - {"main"} == set(SYSTEMS)
+    assert {name for name in SUPPORTED if not name.startswith(("rhel", "amzn"))} | {"rhel9"} == set(SYSTEMS)
 
 
 def test_the_role_asks_for_what_the_planner_takes():
@@ -210,9 +212,7 @@ def test_what_slurmd_read_is_older_than_its_start():
         for item in task.get("hvlab_files", {}).get("files", [])
     ]
     read = {
-        item["path"].rpartition("/")[2]
-        for item in files
-        if item.get("loaded") == "{{ __slurm_started_file }}"
+        Path(item["template"]).stem for item in files if item.get("loaded") == "{{ __slurm_started_file }}"
     }
     assert read == {"slurm.conf", "gres.conf", "cgroup.conf", "mpi.conf", "hvlab.conf"}
     unit = written("slurmd.service.d/hvlab.conf.j2", planned())
@@ -290,7 +290,7 @@ def test_the_hosts_answers_reach_the_decision_and_the_decision_the_files(tmp_pat
         "slurm_hosts": ["localhost", "g2"],
         "slurm_addresses": {"localhost": {"address": "10.0.0.1"}},
         "slurm_lab_user": "",
-        "__slurm_system": names("Debian-12") | folders | {"pmix_link": ""},
+        "slurm_system": names("debian12") | folders | {"pmix_link": ""},
         "__slurm_record": str(tmp_path / "slurm.fact"),
         "__slurm_checked": False,
     }
@@ -464,7 +464,7 @@ def test_slurmdbd_is_told_what_it_lacks(tmp_path):
         "slurm_cluster": "Lab",
         "slurm_lab_user": "Ann",
         "ansible_facts": {},
-        "__slurm_system": names("Debian-12") | {"pmix_link": ""},
+        "slurm_system": names("debian12") | {"pmix_link": ""},
     }
     play(tmp_path / "associate.yml", programs, variables)
     assert (tmp_path / "called").read_text().splitlines() == [
@@ -530,7 +530,7 @@ def test_a_node_that_does_not_register_names_the_ports_where_firewalld_runs(tmp_
     variables = {
         "slurm_hosts": ["localhost"],
         "slurm_addresses": {"localhost": {"address": "10.0.0.1"}},
-        "__slurm_system": {"log_dir": "/var/log/slurm"},
+        "slurm_system": {"log_dir": "/var/log/slurm"},
         "__slurm_plan": {"record": {}},
         "__slurm_record": str(tmp_path / "slurm.fact"),
         "__slurm_wait": {"retries": 1, "delay": 0},
@@ -559,7 +559,7 @@ def test_a_node_that_did_not_register_is_waited_for_again(tmp_path):
     given = {
         "slurm_hosts": ["localhost"],
         "slurm_addresses": {"localhost": {"address": "10.0.0.1"}},
-        "__slurm_system": {"log_dir": "/var/log/slurm", "controller_packages": []},
+        "slurm_system": {"log_dir": "/var/log/slurm", "controller_packages": []},
         "__slurm_plan": {"daemons": ["munge"], "record": {}},
         "__slurm_record": str(record),
         "__slurm_wait": {"retries": 1, "delay": 0},
@@ -629,7 +629,7 @@ case "$*" in *start*slurmdbd*) {listener} esac
         "slurm_hosts": ["localhost"],
         "slurm_addresses": {"localhost": {"address": "127.0.0.1"}},
         "slurm_accounting_enabled": True,
-        "__slurm_system": {"log_dir": "/var/log/slurm", "controller_packages": []},
+        "slurm_system": {"log_dir": "/var/log/slurm", "controller_packages": []},
         "__slurm_plan": {"daemons": ["slurmctld"], "record": {}},
         "__slurm_database_port": port,
         "__slurm_checked": False,

@@ -2,24 +2,15 @@
 
 import subprocess
 
-from tests.contract.tree import ROOT
-from tests.unit.plays import play
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
-BOOK = """
-- hosts: localhost
-  gather_facts: false
-  vars_files: [{role}/defaults/main.yml, {role}/vars/main.yml]
-  tasks:
-    - ansible.builtin.copy:
-        content: "{{{{ __ssh_trust_ssh_config }}}}"
-        dest: "{file}"
-        mode: "0600"
-"""
+from tests.contract.tree import ROOT, defaults
+from tests.unit.test_container_runtime import trusted
 
 
 def test_an_old_ssh_can_read_the_settings_for_many_hosts(tmp_path):
-    book, file = tmp_path / "play.yml", tmp_path / "config"
-    book.write_text(BOOK.format(role=ROOT / "roles/ssh_trust", file=file))
+    file = tmp_path / "config"
     hosts = {
         f"gpu-node-{number:03}.cluster.example.com": {
             "address": f"10.1.2.{number}",
@@ -28,7 +19,9 @@ def test_an_old_ssh_can_read_the_settings_for_many_hosts(tmp_path):
         }
         for number in range(100)
     }
-    play(book, tmp_path, {"ssh_trust_hosts": hosts})
+    variables = {**trusted(defaults("ssh_trust")), "ssh_trust_hosts": hosts, "groups": {}}
+    template = (ROOT / "roles/ssh_trust/templates/home/hvlab/.ssh/config.j2").read_text()
+    file.write_text(Templar(DataLoader(), variables).template(trust_as_template(template)))
     assert max(len(line) for line in file.read_text().splitlines()) < 1023
     for name, port in (("gpu-node-000", 2222), ("10.1.2.57", 22), ("gpu-node-099.cluster.example.com", 22)):
         shown = subprocess.run(

@@ -10,16 +10,18 @@ from hvlab.ansible.action.hvlab_trust import sshd_config
 from hvlab.remote import ssh_keys, trust
 
 
-def test_a_file_of_its_own_where_sshd_reads_drop_ins():
-    path = "/etc/ssh/sshd_config.d/10-hvlab.conf"
-    lines = sshd_config({"sshd_config_path": path, "sshd_config": "X\n"})
-    assert lines == {"path": path, "content": "X\n", "mode": "0644"}
-
-
-def test_a_block_in_the_one_file_of_an_old_sshd():
-    path = "/etc/ssh/sshd_config"
-    lines = sshd_config({"sshd_config_path": path, "sshd_config": "X\n"})
-    assert lines == {"path": path, "block": "X\n"}
+@pytest.mark.parametrize(
+    ("distribution", "family", "major", "item"),
+    [
+        ("Debian", "Debian", "12", {"template": action.SSHD_CONFIG, "mode": "0644"}),
+        ("Rocky", "RedHat", "9", {"template": action.SSHD_CONFIG, "mode": "0644"}),
+        ("Rocky", "RedHat", "8", {"path": "/etc/ssh/sshd_config", "block_template": action.SSHD_CONFIG}),
+        ("Amazon", "RedHat", "2", {"path": "/etc/ssh/sshd_config", "block_template": action.SSHD_CONFIG}),
+    ],
+)
+def test_a_file_of_its_own_where_sshd_reads_drop_ins(distribution, family, major, item):
+    facts = {"distribution": distribution, "os_family": family, "distribution_major_version": major}
+    assert sshd_config(facts) == item
 
 
 @pytest.mark.parametrize(
@@ -39,10 +41,7 @@ def test_a_certificate_is_kept_when_the_host_has_it(tmp_path, monkeypatch, check
     lab = trust.ensure_lab_trust("lab", user="ranks")
     args = {
         "lab": "lab", "user": "ranks", "home": "/home/ranks", "user_days": 7, "host_days": 365,
-        "hosts": {"n1": {"address": "198.18.0.11", "aliases": [], "port": 22}}, "user_ca_path": "/etc/ssh/ca",
-        "revoked_path": "/etc/ssh/revoked", "sshd_config_path": "/etc/ssh/sshd_config",
-        "ssh_config": "", "sshd_config": "", "fact": {"lab": "lab"},
-        "fact_path": "/etc/ansible/facts.d/x.fact",
+        "hosts": {"n1": {"address": "198.18.0.11", "aliases": [], "port": 22}},
     }  # fmt: skip
     monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
     sent = []
@@ -51,10 +50,12 @@ def test_a_certificate_is_kept_when_the_host_has_it(tmp_path, monkeypatch, check
     plugin._task = SimpleNamespace(check_mode=check)
     plugin.validate_argument_spec = lambda **_: (None, args)
     key = ssh_keys.public(tmp_path / "host_key")
-    facts = {"hvlab": {"ssh_host_key": key, "ssh_host_cert": None}}
+    system = {"distribution": "Debian", "os_family": "Debian", "distribution_major_version": "12"}
+    facts = {"hvlab": {"ssh_host_key": key, "ssh_host_cert": None}, **system}
     assert plugin.run(None, {"inventory_hostname": "n1", "ansible_facts": facts}) == answer
     assert sent[0]["content"].startswith("ssh-ed25519-cert-v01@openssh.com ")
     held = {path.name: path.read_text() for path in lab.signed.glob("*")}
-    assert json.loads(sent[-1]["content"]) == {"lab": "lab", "authority": lab.authority}
+    fact = {"lab": "lab", "user": "ranks", "hosts": ["n1"], "authority": lab.authority}
+    assert json.loads(sent[-1]["content"]) == fact
     texts = {"n1.pub": " ".join(key.split()[:2]) + "\n", "n1-cert.pub": sent[0]["content"]}
     assert held == {name: texts[name] for name in kept}

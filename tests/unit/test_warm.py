@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from hvlab.ansible.filter.hvlab_warm import hvlab_warm
+from hvlab.stack.provision.warm import warm
 
 # A package of whoever serves the index: it says who runs it, and would have root compile what is not its own.
 IMPORTED = """
@@ -34,7 +34,7 @@ def test_packages_are_imported_as_nobody_and_compiled_by_root(tmp_path, broken):
     (package / "unused.py").write_text("")
     (package / "__init__.py").write_text(IMPORTED % (str(log), f"{root}/../others.py\n{others}"))
     (site / "begin.pth").write_text(f"import os; print(os.getuid(), file=open({str(log)!r}, 'a'))\n")
-    argv = hvlab_warm(["package", "json"], str(root / "bin/python"), str(root))
+    argv = warm(["package", "json"], str(root / "bin/python"), str(root))
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode != 0) is broken, done.stderr
     assert set(log.read_text().splitlines()) == {"65534"} | (set() if broken else {"65534 []"})

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible.template import trust_as_template
 
 from hvlab.ansible.modules.hvlab_files import DOCUMENTATION, SECRET_MODE, with_block
 from hvlab.stack.provision.arguments import arguments
@@ -29,6 +30,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 def bring(action: ActionBase, files: list[dict[str, Any]], task_vars: Mapping[str, Any]) -> dict[str, Any]:
     """Have the module hvlab_files bring ``files`` into their desired state, unless the facts show them so."""
+    files = [_with_text(action, item) for item in files]
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed") or {}
     if all_right(files, managed.get("files", {})):
         return {"changed": False, "paths": [], "diff": []}
@@ -37,6 +39,18 @@ def bring(action: ActionBase, files: list[dict[str, Any]], task_vars: Mapping[st
         module_name="hvlab_files", module_args={"files": files, **record}, task_vars=task_vars
     )
     return done | ({"ansible_facts": outdated(task_vars)} if done.get("changed") else {})
+
+
+def _with_text(action: ActionBase, item: dict[str, Any]) -> dict[str, Any]:
+    """Render an item's template; ``lookup('template')`` would copy the variables of all hosts each time."""
+    for option, text in (("template", "content"), ("block_template", "block")):
+        if option in item:
+            item = {"path": "/" + item[option].removesuffix(".j2"), **item}
+            source = action._find_needle("templates", item.pop(option))
+            if item.get("state") != "absent":
+                template = trust_as_template(action._loader.get_text_file_contents(source))
+                item[text] = action._templar.template(template, escape_backslashes=False)
+    return item
 
 
 def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +68,7 @@ def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
     """Return whether every file is as desired, as far as ``states`` (path: state) can show it."""
     return all(
-        item["path"] in states and _right(item, states[item["path"]]) and _loaded(item, states)
+        item.get("path") in states and _right(item, states[item["path"]]) and _loaded(item, states)
         for item in files
     )
 

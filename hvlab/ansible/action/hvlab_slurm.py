@@ -48,7 +48,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _host(self, name: str | None = None) -> SlurmHost:
         hostvars = self.vars["hostvars"][name] if name else self.vars
-        system = hostvars["__slurm_system"] if name else self.args["system"]
+        system = hostvars["slurm_system"] if name else self.args["system"]
         fields = [field.name for field in dataclasses.fields(SlurmSystem)]
         return SlurmHost(
             name=name or self.vars["inventory_hostname"],

@@ -17,9 +17,9 @@ from hvlab.remote.ssh_keys import public
 from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust
 from hvlab.stack.provision.arguments import arguments
 
-HOST_CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
-KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
-SSHD_CONFIG = "/etc/ssh/sshd_config"
+SSHD_CONFIG = "etc/ssh/sshd_config.d/10-hvlab.conf.j2"
+# Their sshd knows no Include: its lines go to the end of its one file.
+WITHOUT_INCLUDE = {("Amazon", "2"), ("RedHat", "7"), ("RedHat", "8")}
 # sshd writes it when it starts, and when it is reloaded.
 SSHD_PID = "/run/sshd.pid"
 
@@ -45,7 +45,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if trust is None:
                 return result | {"changed": True, "msg": f"would make or renew the keys of lab {args['lab']}"}
             certificate = self._certificate(trust, name, facts)
-            files = self._files(trust, certificate)
+            files = self._files(trust, certificate, variables["ansible_facts"])
         except HvlabError as error:
             raise AnsibleActionFail(f"{name}: {error}. {error.remedy or ''}".strip()) from error
         # A host whose connection breaks after it was written to can be revoked; what it has, nobody knows.
@@ -76,7 +76,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             others=self.args["hosts"],
         )
 
-    def _files(self, trust: Trust, certificate: str) -> list[dict[str, Any]]:
+    def _files(self, trust: Trust, certificate: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
         args = self.args
         hosts = {host: [data["address"], *data["aliases"]] for host, data in args["hosts"].items()}
         ports = {data["port"] for data in args["hosts"].values()}
@@ -85,22 +85,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             trust.write_known_hosts(known_hosts)
         home = {"owner": args["user"]}
         ssh = f"{args['home']}/.ssh"
-        fact = json.dumps(args["fact"] | {"authority": trust.authority}, indent=4, sort_keys=True)
-        certified = trust.certificate.read_text("utf-8")
+        fact = {"lab": args["lab"], "user": args["user"], "hosts": list(hosts), "authority": trust.authority}
+        host_certificate = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
+        identity, certified = trust.identity.read_text("utf-8"), trust.certificate.read_text("utf-8")
         return [
-            {"path": HOST_CERTIFICATE, "content": certificate + "\n", "mode": "0644", "loaded": SSHD_PID},
-            {"path": args["user_ca_path"], "content": trust.user_authorities_text, "mode": "0644"},
+            {"path": host_certificate, "content": certificate + "\n", "mode": "0644", "loaded": SSHD_PID},
+            {"path": "/etc/ssh/hvlab_user_ca.pub", "content": trust.user_authorities_text, "mode": "0644"},
             # Before sshd is told of it: where the file is missing it lets nobody in.
-            {"path": args["revoked_path"], "content": trust.revoked_text, "mode": "0644"},
-            {**sshd_config(args), "loaded": SSHD_PID, "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"]},
-            {"path": KNOWN_HOSTS, "block": known_hosts, "mode": "0644"},
+            {"path": "/etc/ssh/hvlab_revoked_keys", "content": trust.revoked_text, "mode": "0644"},
+            {**sshd_config(facts), "loaded": SSHD_PID, "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"]},
+            {"path": "/etc/ssh/ssh_known_hosts", "block": known_hosts, "mode": "0644"},
             {"path": ssh, "state": "directory", "mode": "0700", **home},
-            {
-                "path": f"{ssh}/id_ed25519",
-                "secret": trust.identity.read_text("utf-8"),
-                "mode": "0600",
-                **home,
-            },
+            {"path": f"{ssh}/id_ed25519", "secret": identity, "mode": "0600", **home},
             {
                 "path": f"{ssh}/id_ed25519.pub",
                 "content": public(trust.identity) + "\n",
@@ -108,14 +104,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 **home,
             },
             {"path": f"{ssh}/id_ed25519-cert.pub", "content": certified, "mode": "0644", **home},
-            {"path": f"{ssh}/config", "block": args["ssh_config"], "mode": "0600", **home},
-            {"path": args["fact_path"], "content": fact + "\n", "mode": "0644"},
+            {
+                "path": f"{ssh}/config",
+                "block_template": "home/hvlab/.ssh/config.j2",
+                "mode": "0600",
+                **home,
+            },
+            {
+                "path": "/etc/ansible/facts.d/hvlab_ssh_trust.fact",
+                "content": json.dumps(fact, indent=4, sort_keys=True) + "\n",
+                "mode": "0644",
+            },
         ]
 
 
-def sshd_config(args: Mapping[str, Any]) -> dict[str, str]:
-    """Return the file with sshd's lines: one of its own, or a block in the one an old sshd reads."""
-    path, text = args["sshd_config_path"], args["sshd_config"]
-    if path == SSHD_CONFIG:
-        return {"path": path, "block": text}
-    return {"path": path, "content": text, "mode": "0644"}
+def sshd_config(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return where sshd's lines go on a system: a file of their own, or a block in the one of an old sshd."""
+    systems = {(facts[name], facts["distribution_major_version"]) for name in ("distribution", "os_family")}
+    if systems & WITHOUT_INCLUDE:
+        return {"path": "/etc/ssh/sshd_config", "block_template": SSHD_CONFIG}
+    return {"template": SSHD_CONFIG, "mode": "0644"}

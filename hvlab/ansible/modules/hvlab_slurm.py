@@ -67,7 +67,7 @@ EXAMPLES = """
   hvlab_slurm:
     state: planned
     request: "{{ __slurm_request }}"
-    system: "{{ __slurm_system }}"
+    system: "{{ slurm_system }}"
   register: __slurm_plan
 """
 

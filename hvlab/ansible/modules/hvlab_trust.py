@@ -6,7 +6,8 @@ module: hvlab_trust
 short_description: Give a host and its lab user what strict SSH within the lab needs
 description:
   - Makes the lab's SSH certificate authority on the controller, signs the host's key and the key of the
-    ranks there, and writes all files to the host in one round trip.
+    ranks there, and writes all files to the host in one round trip,
+    those of sshd and ssh from the templates of role ssh_trust.
 options:
   lab: {description: Name of the lab., type: str, required: true}
   user: {description: The user that may log in from host to host., type: str, required: true}
@@ -15,18 +16,8 @@ options:
     description: The lab's hosts, each name with its address, aliases and port.
     type: dict
     required: true
-  user_ca_path: {description: Where sshd looks for the authorities of users., type: path, required: true}
-  revoked_path:
-    description: Where ssh and sshd look for keys that are accepted no more.
-    type: path
-    required: true
   host_days: {description: How long the certificate of a host lasts., type: int, required: true}
   user_days: {description: How long the certificate of the lab user lasts., type: int, required: true}
-  sshd_config: {description: Lines for sshd., type: str, required: true}
-  sshd_config_path: {description: The file they go to., type: path, required: true}
-  ssh_config: {description: Lines for the user's ssh., type: str, required: true}
-  fact: {description: The local fact; the users' authority is added to it., type: dict, required: true}
-  fact_path: {description: The file of the local fact., type: path, required: true}
 author: [the hvlab authors]
 """
 

@@ -13,7 +13,7 @@ from hvlab.base.paths import cache_dir
 from hvlab.stack.provision.packs import pack_key
 
 # What differs between hosts that get the same.
-_OWN = ("host", "gpus", "reasons", "notes")
+_OWN = ("host", "gpus", "reasons", "notes", "role_packages")
 
 
 def stack_key(stack: Mapping[str, Any]) -> str:

@@ -277,9 +277,14 @@ def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
     """Return the catalogue of these files' contents, by file name without ``.yml``."""
     cuda = _releases(CudaRelease, "cuda", data["cuda"]["releases"])
     wheels = data["cuda"].get("wheels") or {}
-    naming = data["systems"]["naming"]
+    naming, packages = data["systems"]["naming"], data["systems"]["packages"]
     systems = (
-        {**item, "cuda": _in_range(item.get("cuda"), cuda), "naming": naming.get(item.get("naming"))}
+        {
+            **item,
+            "cuda": _in_range(item.get("cuda"), cuda),
+            "naming": naming.get(item.get("naming")),
+            "packages": {**packages[item["family"]], **packages.get(item["name"], {})},
+        }
         for item in data["systems"]["systems"]
     )
     families = (

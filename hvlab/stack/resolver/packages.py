@@ -145,6 +145,22 @@ def python(group: HostGroup, minor: str) -> list[Package]:
     return [{"name": name.format(minor=minor), "version": None} for name in names]
 
 
+def of_roles(group: HostGroup, python_packages: Iterable[Package]) -> dict[str, Any]:
+    """Return what the roles install of the distribution, by role."""
+    named = group.system.packages
+    headers = [str(each["name"]) for each in python_packages if str(each["name"]).endswith("-devel")]
+    horovod = {**named["horovod"], "build": [*named["horovod"]["build"], *headers]}
+    slurm = {
+        key: value.format(architecture=group.host.architecture) if key == "pmix_link" else value
+        for key, value in named.get("slurm", {}).items()
+    }
+    return {
+        **{role: named[role] for role in ("common", "openmpi", "hwloc")},
+        "horovod": horovod,
+        "slurm": slurm,
+    }
+
+
 def gcc(group: HostGroup, major: str) -> list[Package]:
     """Return the compiler's packages; none for one that is there but is not the system's."""
     if major not in group.system.gcc:

@@ -74,6 +74,7 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
             "python": packages.python(group, str(chosen["python"])),
             "gcc": packages.gcc(group, str(chosen["gcc"])),
         },
+        "role_packages": packages.of_roles(group, packages.python(group, str(chosen["python"]))),
         "compilers": packages.compilers(group, str(chosen["gcc"])),
         "checksums": {
             "openmpi": _sha256(catalogue.openmpi, chosen["openmpi"]),

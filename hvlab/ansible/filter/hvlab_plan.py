@@ -1,0 +1,48 @@
+"""The filter by which roles ask their planners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from hvlab.stack.provision import horovod, openmpi, programs, python_env
+
+DOCUMENTATION = """
+name: hvlab_plan
+short_description: What a role decides, from its request
+description:
+  - Calls a function of C(hvlab/stack/provision) with the request's fields; each says there what it takes
+    and returns.
+positional: _input, planner
+options:
+  _input: {description: The request., type: dict, required: true}
+  planner: {description: The planner's name., type: str, required: true}
+author: [the hvlab authors]
+"""
+PLANNERS: Mapping[str, Callable[..., Any]] = {
+    "horovod": horovod.plan,
+    "horovod_absent": horovod.absent,
+    "horovod_patches": horovod.patches,
+    "node_health": programs.node_health,
+    "openmpi": openmpi.plan,
+    "programs": programs.programs,
+    "python_env": python_env.plan,
+}
+
+
+def hvlab_plan(request: Mapping[str, Any], planner: str) -> Any:
+    """Return what a planner decides."""
+    try:
+        return PLANNERS[planner](**request)
+    except (OSError, ValueError) as error:
+        raise AnsibleFilterError(f"{error}") from error
+
+
+class FilterModule:
+    """Names the filter for Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"hvlab_plan": hvlab_plan}

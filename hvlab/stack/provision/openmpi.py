@@ -1,0 +1,114 @@
+"""How Open MPI is built for a host, and which parameters its ranks get."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+def plan(
+    *,
+    method: str,
+    version: str,
+    source: Mapping[str, str],
+    key: str,
+    prefix: str,
+    cuda: str,
+    cuda_home: str,
+    ucx: str,
+    ucx_home: str,
+    ucx_header: str,
+    flags: Sequence[str],
+    parameters: Mapping[str, Any],
+    parameters_file: str,
+    shared: bool,
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what role openmpi installs and records on a host.
+
+    ``source`` is the archive that hvlab_source found, ``key`` the pack that was installed, ``ucx_header`` the
+    text of UCX's ucp_version.h; each is empty before. ``cuda`` and ``ucx`` are auto, or a boolean's text.
+    """
+    built = method == "source"
+    release = source.get("version", version) if built else "distro"
+    path = f"{prefix}/{release}"
+    observed = facts.get("hvlab") or {}
+    host_ucx = observed.get("ucx") or {}
+    rdma = (observed.get("rdma") or {}).get("devices")
+    with_cuda = bool(cuda_home) if cuda == "auto" else _true(cuda)
+    ucx_cuda = bool(ucx_home or host_ucx.get("cuda"))
+    with_ucx = bool(rdma) and (ucx_cuda or not with_cuda) if ucx == "auto" else _true(ucx)
+    ucx_home = ucx_home or "/usr"
+    ucx_version = ".".join(re.findall(r"#define UCP_API_(?:MAJOR|MINOR)\s+(\d+)", ucx_header))
+    five = built and int(release.split(".")[0]) >= 5  # noqa: PLR2004 - the series
+    given = {name: value for name, value in parameters.items() if value is not None}
+    own = built and not shared
+    configure = [
+        f"--prefix={path}",
+        "--enable-mpirun-prefix-by-default",
+        "--with-hwloc=internal",
+        "--with-libevent=internal",
+        "--with-pmix=internal",
+        *(["--with-prrte=internal"] if five else []),
+        *([f"--with-cuda={cuda_home}"] if with_cuda else []),
+        *([f"--with-cuda-libdir={cuda_home}/lib64/stubs"] if with_cuda and five else []),
+        f"--with-ucx={ucx_home}" if with_ucx else "--with-ucx=no",
+        *flags,
+    ]
+    return {
+        "release": release,
+        "path": path,
+        "cuda": with_cuda,
+        "ucx": with_ucx,
+        "ucx_cuda": ucx_cuda,
+        "ucx_home": ucx_home,
+        "ucx_there": bool(host_ucx),
+        "ucx_headers": bool(host_ucx.get("headers")),
+        "configure": configure,
+        "inputs": {
+            "version": release,
+            "sha256": source.get("sha256", ""),
+            "flags": configure,
+            "os": f"{facts.get('distribution')} {facts.get('distribution_release')}",
+            "architecture": facts.get("architecture"),
+            "ucx": ucx_version if with_ucx else "no",
+        },
+        "parameters": given,
+        "misspelt": [
+            name
+            for name, value in given.items()
+            if not _NAME.match(name) or isinstance(value, list | dict) or re.search(r"[\n\r]", str(value))
+        ],
+        # Written without parameters, too: the folder of a version that was in use before may hold its own.
+        "parameters_file": parameters_file or (f"{path}/etc/openmpi-mca-params.conf" if own else ""),
+        "record": {
+            "version": release,
+            "requested": version,
+            "method": method,
+            "source": source.get("way", "") if built else "packages",
+            "prefix": path,
+            "key": key if built else "",
+            "cuda": with_cuda,
+            "ucx": ucx_version if built and with_ucx else "",
+            "parameters": given,
+        },
+        "links": _distribution_links(facts),
+    }
+
+
+def _distribution_links(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return where the distribution's packages have what a built Open MPI has in one folder."""
+    architecture = facts.get("architecture")
+    if facts.get("os_family") == "Debian":
+        folder = f"/usr/lib/{architecture}-linux-gnu/openmpi"
+        return {"bin": "/usr/bin", "lib": f"{folder}/lib", "include": f"{folder}/include"}
+    folder = "/usr/lib64/openmpi"
+    return {"bin": f"{folder}/bin", "lib": f"{folder}/lib", "include": f"/usr/include/openmpi-{architecture}"}
+
+
+def _true(text: str) -> bool:
+    """Read a boolean as Ansible does."""
+    return text.lower() in ("true", "yes", "on", "1", "y", "t")

@@ -1,0 +1,116 @@
+"""How role horovod builds its variants."""
+
+from typing import Any
+
+import pytest
+
+from hvlab.stack.provision import horovod
+from hvlab.stack.provision.packs import pack_key
+from tests.contract.tree import ROOT, defaults
+
+PATCHES = str(ROOT / "roles/horovod/files/patches")
+CPU = defaults("horovod")["horovod_variants"]["cpu"]
+REQUEST: dict[str, Any] = {
+    "variants": {"cpu": CPU}, "version": "0.28.1", "checksum": "0a", "prefix": "/opt/hvlab/horovod",
+    "python_prefix": "/opt/hvlab", "minor": "3.11", "mpi_dir": "/mpi", "cuda_home": "",
+    "oneccl": {"prefix": "/oneccl", "version": "2021.13.1", "sha256": "0b"},
+    "nccl": {"include": "/nccl/include", "lib": "/nccl/lib"}, "capabilities": [], "arch_flags": "auto",
+    "compilers": {"cc": "gcc", "cxx": "g++"}, "patches": PATCHES, "system": "Debian bookworm",
+    "architecture": "x86_64", "sources": {"ways": ["pip"], "folder": "/sources"},
+}  # fmt: skip
+PRINTED = """
+Available Frameworks:
+    [ ] TensorFlow
+    [X] PyTorch
+
+Available Controllers:
+    [X] MPI
+    [ ] Gloo
+
+Available Tensor Operations:
+    [ ] NCCL
+    [X] MPI
+    [ ] Gloo
+"""
+
+
+def planned(variant: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    (plan,) = horovod.plan(**REQUEST | {"variants": {"v": {**CPU, **variant}}} | changes)["variants"]
+    return dict(plan)
+
+
+def test_the_default_variant() -> None:
+    plan = horovod.plan(**REQUEST)
+    (cpu,) = plan["variants"]
+    assert cpu["env"] == {
+        "CMAKE_POLICY_VERSION_MINIMUM": "3.5", "HOROVOD_CPU_OPERATIONS": "MPI",
+        "HOROVOD_BUILD_ARCH_FLAGS": "-mf16c -mavx -mfma", "HOROVOD_WITH_PYTORCH": "1",
+        "HOROVOD_WITHOUT_TENSORFLOW": "1", "HOROVOD_WITHOUT_MXNET": "1", "HOROVOD_WITH_MPI": "1",
+        "HOROVOD_WITH_GLOO": "1", "CCL_ROOT": "/oneccl", "CCL_CONFIGURATION": "ccl/cpu/lib",
+        "CPATH": "/oneccl/include",
+    }  # fmt: skip
+    assert cpu["needs"] == ["/mpi", "/opt/hvlab/python", "/oneccl"]
+    assert cpu["asked"]["operations"] == ["MPI", "Gloo", "CCL"]
+    # Another key, and everybody compiles again. Patches that change may change it.
+    inputs = {**cpu["inputs"], "patches": [], "needs": []}
+    assert pack_key("horovod-cpu", inputs) == "5b7fe50ca4194a55"
+    assert plan["oneccl"]["needed"]
+
+
+def test_there_is_no_oneccl_for_other_processors() -> None:
+    plan = horovod.plan(**REQUEST | {"architecture": "aarch64"})
+    assert not plan["oneccl"]["needed"]
+    assert plan["variants"][0]["env"]["HOROVOD_BUILD_ARCH_FLAGS"] == "-mtune=generic"
+    assert "CCL_ROOT" not in plan["variants"][0]["env"]
+
+
+def test_gpus_may_have_one_carrier_for_all_operations_or_one_for_each() -> None:
+    one = planned({"gpu_operations": "nccl"}, cuda_home="/cuda", capabilities=["8.0", "9.0"])
+    assert one["gpu"]
+    assert one["env"].items() >= {
+        "HOROVOD_GPU": "CUDA", "HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_CUDA_HOME": "/cuda",
+        "HOROVOD_BUILD_CUDA_CC_LIST": "80,90", "HOROVOD_NCCL_INCLUDE": "/nccl/include",
+        "HOROVOD_NCCL_LIB": "/nccl/lib", "HOROVOD_NCCL_LINK": "SHARED",
+    }.items()  # fmt: skip
+    each = planned({"gpu_operations": {"allreduce": "nccl", "allgather": "mpi"}, "gloo": False})
+    assert each["env"].items() >= {
+        "HOROVOD_GPU_ALLREDUCE": "NCCL", "HOROVOD_GPU_ALLGATHER": "MPI", "HOROVOD_WITHOUT_GLOO": "1",
+        "HOROVOD_ALLOW_MIXED_GPU_IMPL": "1",
+    }.items()  # fmt: skip
+    assert each["asked"]["operations"] == ["MPI", "CCL", "NCCL"]
+
+
+def test_the_variant_and_another_compiler_have_the_last_word() -> None:
+    plan = planned(
+        {"env": {"CC": "clang"}}, compilers={"cc": "/usr/bin/gcc-12", "cxx": "/usr/bin/g++-12"}, arch_flags=""
+    )
+    assert plan["env"].items() >= {
+        "CC": "clang", "CXX": "/usr/bin/g++-12", "HOROVOD_BUILD_ARCH_FLAGS": " ",
+    }.items()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("torch", "gcc", "only", "flags"),
+    [
+        ("0", "12.2.0", set(), ""),
+        ("2.12.1", "13.1.0", {"cxx17.patch", "gcc13-headers.patch"}, ""),
+        ("2.13.0", "15.1.0", {"cxx20.patch", "gcc13-headers.patch"}, "-include cstdint"),
+    ],
+)
+def test_patches_follow_torch_and_the_compiler(torch: str, gcc: str, only: set[str], flags: str) -> None:
+    found = horovod.patches(folder=PATCHES, torch=torch, gcc=gcc)
+    rules, texts = horovod._patches(ROOT / "roles/horovod/files/patches")
+    assert {rule["file"] for rule in rules} == set(texts)
+    limited = {"cxx17.patch", "cxx20.patch", "gcc13-headers.patch"}
+    assert {name for name in limited if texts[name] in found["patch"]} == only
+    assert all(text in found["patch"] for name, text in texts.items() if name not in limited)
+    assert found["flags"] == flags
+
+
+def test_what_horovod_was_built_without_is_named_once() -> None:
+    """Gloo is a controller and an operation."""
+    asked = {"frameworks": ["PyTorch"], "controllers": ["MPI", "Gloo"], "operations": ["MPI", "Gloo", "NCCL"]}
+    assert horovod.absent(asked=asked, printed=PRINTED) == ["Gloo", "NCCL"]
+    assert (
+        horovod.absent(asked={**asked, "controllers": ["MPI"], "operations": ["MPI"]}, printed=PRINTED) == []
+    )
