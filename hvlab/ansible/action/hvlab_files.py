@@ -40,15 +40,11 @@ def bring(action: ActionBase, files: list[dict[str, Any]], task_vars: Mapping[st
 
 
 def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts without the states of files and packs: after a change on the host, tasks look again.
-
-    The record and the keys of packs stay.
-    """
+    """Return facts without the states of files and packs: after a change on the host, tasks look again."""
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed")
     if not managed:
         return {}
-    keys = {path: state["key"] for path, state in managed.get("packs", {}).items()} | managed.get("keys", {})
-    return {"hvlab_managed": {"record": managed["record"], "keys": keys}}
+    return {"hvlab_managed": {"record": managed["record"]}}
 
 
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
