@@ -10,7 +10,6 @@ from hvlab.stack.provision.handover import (
     CONTROLLER,
     Handover,
     PackSource,
-    after_the_first,
     choose,
     worthwhile,
 )
@@ -148,26 +147,3 @@ def test_a_process_that_ends_leaves_its_source_free(tmp_path: Path) -> None:
     handover.withdraw()
     with Handover(tmp_path, "n2").source() as source:
         assert source is None
-
-
-def test_one_goes_first_and_the_others_all_at_once(tmp_path: Path) -> None:
-    steps: list[str] = []
-    together = threading.Barrier(3, timeout=30)
-
-    def later() -> None:
-        with after_the_first(tmp_path):
-            steps.append("later")
-            together.wait()
-
-    threads = [threading.Thread(target=later) for _ in range(3)]
-    with pytest.raises(RuntimeError), after_the_first(tmp_path):
-        raise RuntimeError
-    with after_the_first(tmp_path):
-        for thread in threads:
-            thread.start()
-        time.sleep(0.1)
-        steps.append("first")
-    for thread in threads:
-        thread.join(timeout=60)
-    assert steps == ["first", "later", "later", "later"]
-    assert not together.broken

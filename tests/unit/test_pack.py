@@ -229,7 +229,12 @@ def test_a_damaged_pack_is_thrown_away_and_missing(
     monkeypatch.setattr(hvlab_pack, "_run_folder", tmp_path.joinpath)
     damage(archive)
     action = object.__new__(hvlab_pack.ActionModule)
-    action.archive, action.key, action.args, action.work = archive, "k", {"builder": ""}, "/nowhere"
+    action.archive, action.key, action.args, action.work = (
+        archive,
+        "k",
+        {"builder": "", "shared": ""},
+        "/nowhere",
+    )
     warned: list[str] = []
     action._task = SimpleNamespace(check_mode=True)
     action._display = SimpleNamespace(warning=warned.append)
@@ -239,7 +244,6 @@ def test_a_damaged_pack_is_thrown_away_and_missing(
         "wrong": [],
         "free": 1 << 40,
         "linked": False,
-        "joined": "",
         "trusted": False,
         "building": [],
     }

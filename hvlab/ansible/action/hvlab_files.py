@@ -54,15 +54,11 @@ def _with_text(action: ActionBase, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts without the states of files and packs: after a change on the host, tasks look again.
-
-    The record and the keys of packs stay.
-    """
+    """Return facts without the states of files and packs: after a change on the host, tasks look again."""
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed")
     if not managed:
         return {}
-    keys = {path: state["key"] for path, state in managed.get("packs", {}).items()} | managed.get("keys", {})
-    return {"hvlab_managed": {"record": managed["record"], "keys": keys}}
+    return {"hvlab_managed": {"record": managed["record"]}}
 
 
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:

@@ -16,7 +16,8 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.action.hvlab_files import outdated
 from hvlab.base import answers, cache
 from hvlab.base.files import file_sha256
-from hvlab.stack.provision.handover import Handover, PackSource, after_the_first, first_of_the_run, worthwhile
+from hvlab.stack.provision.arguments import arguments, documentation
+from hvlab.stack.provision.handover import Handover, PackSource, first_of_the_run, worthwhile
 from hvlab.stack.provision.packs import Archive, bounded, elect, pack_key
 
 MIB = 1 << 20
@@ -29,30 +30,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Run the task for one host."""
         super().run(tmp, task_vars)
         self.vars = task_vars
-        _, self.args = self.validate_argument_spec(
-            argument_spec={
-                "state": {"choices": ["present", "elected", "saved"], "default": "present"},
-                "registered": {},
-                "name": {},
-                "path": {"type": "path"},
-                "inputs": {"type": "dict"},
-                "needs": {"type": "list", "elements": "path", "default": []},
-                "version": {"default": ""},
-                "builds": {"type": "path", "default": "/var/cache/hvlab/build"},
-                "builder": {"default": ""},
-                "peer": {
-                    "type": "dict",
-                    "options": {"user": {}, "address": {}, "port": {"type": "int"}},
-                },
-                "mirror": {"default": ""},
-                "shared": {"default": ""},
-            },
-            required_if=[
-                ("state", "present", ("name", "path", "inputs")),
-                ("state", "saved", ("name", "path", "inputs")),
-                ("state", "elected", ("registered",)),
-            ],
-        )
+        self.args = arguments(self, documentation("hvlab_pack"))
         self.host = task_vars["inventory_hostname"]
         if self.args["state"] == "elected":
             return self._elected()
@@ -60,10 +38,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.peer = self.args["peer"] or {}
         self.place = self.args["path"]
         known = self._known()
-        with contextlib.nullcontext() if known else self._turn():
-            state = known or self._look()
-            self._request(self._needs(state["needs"]))
-            result = self._save() if self.args["state"] == "saved" else self._present(state)
+        state = known or self._look()
+        self._request(self._needs(state["needs"]))
+        result = self._save() if self.args["state"] == "saved" else self._present(state)
         if self.archive.cached():
             cache.use(self.archive.sum_path)
         cores = self.vars.get("ansible_facts", {}).get("processor_vcpus")
@@ -93,21 +70,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.archive = Archive(self.args["name"], self.key)
         self.work = f"{self.args['builds']}/{self.args['name']}-{self.key}"
 
-    def _turn(self) -> contextlib.AbstractContextManager[object]:
-        """Let one host of the run fill the folder that all share; the others have only to link then."""
-        if not self.args["shared"] or self.args["state"] == "saved":
-            return contextlib.nullcontext()
-        return after_the_first(_run_folder(f"{self.args['name']}.shared"))
-
-    def _shared(self) -> dict[str, Any]:
-        """Return where the pack of all hosts lies, and whether this host, like the first, reads all of it."""
-        place = str(Path(self.args["shared"], f"{self.args['name']}-{self.key}"))
-        return {"shared": place, "read": not self._right().exists()}
-
-    def _right(self) -> Path:
-        """Return the file that says that a host of this run read the shared pack, and that it is right."""
-        return _run_folder(f"{self.archive.path.name}.right") / "right"
-
     def _needs(self, keys: dict[str, str | None]) -> list[str]:
         absent = sorted(path for path, key in keys.items() if key is None)
         if absent and not self._task.check_mode:
@@ -135,18 +97,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
 
     def _look(self) -> dict[str, Any]:
-        """Return what the host says of the folder, a link now if hosts share it, and of what it needs."""
-        about = {
-            "user": self.peer.get("user") or "",
-            "builds": self.args["builds"],
-            "shared": self.args["shared"],
-        }
-        keys = self.vars.get("ansible_facts", {}).get("hvlab_managed", {}).get("keys", {})
-        needs = self.args["needs"]
-        if about["shared"] and self.args["state"] == "present" and set(needs) <= set(keys):
-            self._request([keys[path] for path in needs])
-            about |= self._shared()
-        return self._step("check", needs=needs, **about)
+        """Return what the host says of the folder and of what it needs."""
+        return self._step(
+            "check",
+            needs=self.args["needs"],
+            user=self.peer.get("user") or "",
+            builds=self.args["builds"],
+            room=self.args["shared"] or self.args["path"],
+        )
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
         result = self._try(step, **more)
@@ -178,14 +136,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             state = self._look()
         if state["key"] == self.key and state["whole"]:
             return self._installed(state)
-        if state["joined"] == self.key:
-            return self._brought(state, {"source": "shared folder"})
+        if self.args["shared"]:
+            self.place = str(Path(self.args["shared"], self.archive.path.name.removesuffix(".tar.gz")))
+            if not self._task.check_mode and self._linked():
+                return self._brought(state, {"source": "shared folder"})
         marker = self._cached()
         if marker is None:
             return self._missing(linked=state["linked"])
         unpacked = marker.get("bytes", 0)
         if self.args["shared"]:
-            brought = {} if self._task.check_mode else self._link(state["shared_free"], unpacked)
+            brought = {} if self._task.check_mode else self._share(state["free"], unpacked)
         else:
             self._room(state["free"], unpacked)
             brought = {} if self._task.check_mode else self._bring(trusted=state["trusted"])
@@ -193,21 +153,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _brought(self, state: dict[str, Any], brought: dict[str, Any]) -> dict[str, Any]:
         """Return the result for a host that has the pack now."""
-        if self.args["shared"] and not self._task.check_mode:
-            self._right().parent.mkdir(parents=True, exist_ok=True)
-            self._right().touch()
         if self.work in state["building"] and not self._task.check_mode:
             self._step("clear", work=self.work)
         if state["key"] == self.key and state["wrong"]:
             brought["wrong"] = state["wrong"]
-        return {"changed": True, "status": "unpacked", "ansible_facts": self._facts(), **brought}
-
-    def _facts(self) -> dict[str, Any]:
-        """Return the facts after a change of the folder: tasks look again at what they wrote there."""
-        facts = outdated(self.vars)
-        if facts:
-            facts["hvlab_managed"]["keys"][self.args["path"]] = self.key
-        return facts
+        return {"changed": True, "status": "unpacked", "ansible_facts": outdated(self.vars), **brought}
 
     def _installed(self, state: dict[str, Any]) -> dict[str, Any]:
         """Leave a pack alone; what a run that was killed left beside it goes."""
@@ -253,15 +203,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 f"{free // MIB} MiB free.\nWhat to do: free space there and run again."
             )
 
-    def _link(self, free: int, unpacked: int) -> dict[str, Any]:
-        """Link to the pack in the folder that all hosts share; the first that misses it there unpacks it."""
-        shared, archive = self.args["shared"], self.archive.path.name
-        self.place, brought = self._shared()["shared"], {"source": "shared folder"}
-        with first_of_the_run(_run_folder(archive)) as first:
+    def _linked(self) -> bool:
+        """Link to the pack in the folder that all hosts share; return whether it is there, whole."""
+        return bool(self._step("link", shared=self.place)["linked"])
+
+    def _share(self, free: int, unpacked: int) -> dict[str, Any]:
+        """Link to the pack in the folder that all hosts share; the first host of the run unpacks it there."""
+        shared, brought = self.args["shared"], {"source": "shared folder"}
+        with first_of_the_run(_run_folder(self.archive.path.name)) as first:
             if first:
                 self._room(free, unpacked)
                 brought = self._bring(trusted=False)
-        if not self._step("link", **self._shared())["linked"]:
+        if not self._linked():
             raise AnsibleActionFail(
                 f"{self.host}: {self.place}, which another host unpacked, is not there.\n"
                 f"What to do: see that {shared} is the same folder on all hosts (lab_shared_packs)."
@@ -402,7 +355,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         finally:
             self._step("forget", archive=place)
         self._step("clear", work=self.work)
-        return {"changed": True, "status": "saved", "ansible_facts": self._facts()}
+        return {"changed": True, "status": "saved", "ansible_facts": outdated(self.vars)}
 
     def _fetch(self, archive: str, sha256: str) -> None:
         """Take a host's archive into the cache."""

@@ -21,13 +21,14 @@ from packaging.version import InvalidVersion, Version
 
 from hvlab.ansible.action.hvlab_wheels import pip_download
 from hvlab.ansible.module_utils.hvlab_disk import SOURCES
+from hvlab.ansible.modules.hvlab_source import DOCUMENTATION
 from hvlab.base import answers, cache
 from hvlab.base.files import file_sha256
 from hvlab.base.paths import cache_dir
+from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.packs import bounded, pack_key
 
 CONNECT_SECONDS = 10
-WAYS = ("file", "url", "pip", "distro")
 SUFFIXES = ("bz2", "gz", "xz")
 
 
@@ -74,26 +75,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Run the task."""
         super().run(tmp, task_vars)
         self.vars = task_vars
-        _, self.args = self.validate_argument_spec(
-            argument_spec={
-                "name": {"required": True},
-                "version": {"required": True},
-                "ways": {
-                    "type": "list",
-                    "elements": "str",
-                    "choices": list(WAYS),
-                    "required": True,
-                },
-                "folder": {"type": "path"},
-                "url": {},
-                "checksum": {"default": ""},
-                "avoid": {"type": "dict", "default": {}},
-                "at_least": {"default": "0"},
-                "below": {"default": "9999"},
-                "platform": {"default": ""},
-                "refresh": {"type": "bool", "default": False},
-            }
-        )
+        self.args = arguments(self, DOCUMENTATION)
         self.name, self.version = self.args["name"], self.args["version"]
         if self.version in self.args["avoid"]:
             raise AnsibleActionFail(
@@ -112,7 +94,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": False, **source._asdict(), "path": str(source.path), "tried": self.tried}
 
     def _find(self) -> SourceArchive:
-        remembered = None if self.args["refresh"] else self._remembered()
+        remembered = self._remembered()
         for way in self.args["ways"]:
             if remembered and way != "file":
                 return remembered

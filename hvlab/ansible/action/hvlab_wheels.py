@@ -8,16 +8,17 @@ import re
 import sys
 import tarfile
 import tempfile
-import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.modules.hvlab_wheels import DOCUMENTATION
 from hvlab.base import cache, process
 from hvlab.base.files import file_sha256
 from hvlab.base.paths import cache_dir
+from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.packs import pack_key, save_sum, saved_sum
 from hvlab.stack.provision.requirements import of_framework, without_build
 from hvlab.stack.resolver import catalogue
@@ -67,32 +68,9 @@ def sum_path(path: Path) -> Path:
 
 
 def whole(path: Path) -> str:
-    """Return the sha256 of a tar file in the cache; empty where it is missing or damaged.
-
-    One without a sum, of an older hvlab or of one that was killed, is read through once and gets its sum.
-    """
-    if not path.is_file():
-        return ""
-    actual, saved = file_sha256(path), saved_sum(sum_path(path))
-    if saved or not _readable(path):
-        return actual if actual == saved else ""
-    save_sum(sum_path(path), actual)
-    return actual
-
-
-def _readable(path: Path) -> bool:
-    """Return whether a tar file has an end, and whole packages."""
-    try:
-        with tarfile.open(path, "r:") as tar:
-            packages = [(member.name, tar.extractfile(member)) for member in tar]
-            ended = path.stat().st_size >= tar.offset + tarfile.BLOCKSIZE
-            return bool(packages) and ended and all(_package(*each) for each in packages)
-    except (tarfile.TarError, OSError, EOFError):
-        return False
-
-
-def _package(name: str, content: IO[bytes] | None) -> bool:
-    return content is not None and (not name.endswith(".whl") or zipfile.is_zipfile(content))
+    """Return the sha256 of a tar file in the cache; empty where it is missing or damaged."""
+    actual = file_sha256(path) if path.is_file() else ""
+    return actual if actual == saved_sum(sum_path(path)) else ""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -101,17 +79,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         """Run the task; it never touches the host."""
         super().run(tmp, task_vars)
-        _, self.args = self.validate_argument_spec(
-            argument_spec={
-                "name": {"required": True},
-                "requirements": {"required": True},
-                "python": {"required": True},
-                "architecture": {"required": True},
-                "deps": {"type": "bool", "default": True},
-                "folder": {"type": "path"},
-                "fallback_index": {"default": ""},
-            }
-        )
+        self.args = arguments(self, DOCUMENTATION)
         self.host = task_vars["inventory_hostname"]
         self.platforms = platforms(self.args["architecture"])
         inputs = {name: self.args[name] for name in ("requirements", "python", "deps")}
@@ -131,7 +99,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Download the packages to one tar file; return its sha256."""
         if path.exists():
             self._display.warning(f"{path} in the controller's cache is damaged: it is made again")
-        sum_path(path).unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix=".incoming-", dir=path.parent) as folder:
             self._download(Path(folder))
             beside = Path(folder, "packages.tar")
@@ -139,8 +106,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 for file in sorted(Path(folder, "packages").iterdir()):
                     tar.add(file, file.name)
             sha256 = file_sha256(beside)
+            # First: a tar file without its sum is made again.
+            save_sum(sum_path(path), sha256)
             beside.replace(path)
-        save_sum(sum_path(path), sha256)
         cache.keep_limit(self._display.display)
         return sha256
 

@@ -21,11 +21,12 @@ description:
   - The action plugin of the same name runs on the controller; this file is its part on the host.
 options:
   state: {description: The step., type: str, choices: [present, elected, saved], default: present}
-  name: {description: Name of the pack; only C(elected) does without., type: str}
-  path: {description: The folder; only C(elected) does without., type: path}
+  name: {description: Name of the pack., type: str, required: true}
+  path: {description: The folder., type: path, required: true}
   inputs:
-    description: Everything that goes into the build. It makes the key. Only C(elected) does without.
+    description: Everything that goes into the build. It makes the key.
     type: dict
+    required: true
   needs:
     description: Packed folders it is built on. Their keys go into the key.
     type: list
@@ -73,6 +74,9 @@ EXAMPLES = """
 - name: Choose the host that builds Open MPI
   hvlab_pack:
     state: elected
+    name: openmpi
+    path: /opt/hvlab/openmpi/4.1.8
+    inputs: {version: 4.1.8, flags: [--with-hwloc=internal]}
     registered: openmpi_pack
   register: election
   when: not openmpi_pack.cached
@@ -143,13 +147,13 @@ SHOWN = 10
 
 
 def describe(
-    root: str, needs: list[str], *, user: str = "", builds: str = "", shared: str = "", record: bool = False
+    root: str, needs: list[str], *, user: str = "", builds: str = "", room: str = "", record: bool = False
 ) -> dict[str, Any]:
     """Return the pack's key and state, and the keys of what it is built on (None: not there).
 
     ``trusted`` says whether ``user`` has a key with which it may log in to the lab's other hosts. ``record``
-    keeps the pack's manifest up to date. ``building`` are the folders below ``builds``. ``shared_free`` is
-    the space where the pack of all hosts lies, at ``shared``.
+    keeps the pack's manifest up to date. ``building`` are the folders below ``builds``. ``free`` is the
+    space at ``room``, where the pack will be unpacked.
     """
     keys = {path: read_marker(path).get("key", "unpacked") if os.path.isdir(path) else None for path in needs}
     held = state(root, record=record)
@@ -159,8 +163,7 @@ def describe(
         "leftovers": leftovers(root),
         "building": glob.glob(os.path.join(builds, "*")) if builds else [],
         "needs": keys,
-        "free": free_bytes(root),
-        "shared_free": free_bytes(shared or root),
+        "free": free_bytes(room or root),
         "linked": os.path.islink(root),
         "trusted": bool(user) and os.path.exists(certificate(user)),
     }
@@ -256,27 +259,19 @@ def unpack(archive: str, root: str, key: str) -> None:
         write_manifest(root, entries)
 
 
-def link(shared: str, root: str, key: str, read: bool = True) -> bool:
+def link(shared: str, root: str, key: str) -> bool:
     """Make ``root`` a link to a folder that all hosts share, if that holds the whole pack; return whether.
 
-    Where another host has read it, and ``read`` is false, its marker is enough. Raises PermissionError where
-    others than root may write there.
+    Raises PermissionError where others than root may write there.
     """
     writer(os.path.join(shared, "file"), 0)
-    if read_marker(shared).get("key") != key or (read and not state(shared)["whole"]):
+    held = state(shared)
+    if held["key"] != key or not held["whole"]:
         return False
     with beside(root) as new:
         os.symlink(shared, os.path.join(new, "link"))
         put_in_place(os.path.join(new, "link"), root)
     return True
-
-
-def join(root: str, params: dict[str, Any], now: dict[str, Any]) -> str:
-    """Link ``root`` to the shared pack unless ``now`` shows that it is right; return its key if linked."""
-    key, shared = params["key"], params["shared"]
-    if not shared or not key or (now["key"] == key and now["whole"]):
-        return ""
-    return key if link(shared, root, key, params["read"]) else ""
 
 
 def clear(root: str, work: str = "") -> None:
@@ -342,8 +337,8 @@ def main() -> None:
             "needs": {"type": "list", "elements": "path", "default": []},
             "archive": {"type": "path"},
             "place": {"type": "path"},
-            "shared": {"type": "str", "default": ""},
-            "read": {"type": "bool", "default": True},
+            "shared": {"type": "path"},
+            "room": {"type": "path"},
             "url": {"type": "str", "default": ""},
             "peer": {"type": "dict", "default": {}},
             "size": {"type": "int", "default": 0},
@@ -360,16 +355,15 @@ def main() -> None:
     result: dict[str, Any] = {"changed": False}
     try:
         if step == "check":
-            about = {name: module.params[name] for name in ("needs", "user", "builds", "shared")}
+            about = {name: module.params[name] for name in ("needs", "user", "builds", "room")}
             result.update(describe(path, **about, record=not module.check_mode))
-            result["joined"] = "" if module.check_mode else join(path, module.params, result)
         elif step == "receive":
             names = ("archive", "url", "peer", "size", "sha256", "user")
             received(module.params["place"], **{name: module.params[name] for name in names})
         elif step == "unpack":
             unpack(archive, path, module.params["key"])
         elif step == "link":
-            result["linked"] = link(*(module.params[name] for name in ("shared", "path", "key", "read")))
+            result["linked"] = link(module.params["shared"], path, module.params["key"])
         elif step == "unlink":
             os.unlink(path)
         elif step == "save":

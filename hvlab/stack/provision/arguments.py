@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import yaml
 
+from hvlab.base.paths import project_dir
+
 _KEYS = ("type", "elements", "required", "default", "choices")
 
 
@@ -21,6 +23,12 @@ def arguments(action: Action, documentation: str) -> dict[str, Any]:
     """Return a task's arguments; an option that is not documented, or a wrong value, fails the task."""
     options = yaml.safe_load(documentation).get("options") or {}
     return action.validate_argument_spec(argument_spec=spec(options))[1]
+
+
+def documentation(module: str) -> str:
+    """Return what a module of ours documents; one with module_utils cannot be imported on the controller."""
+    text = (project_dir() / f"hvlab/ansible/modules/{module}.py").read_text(encoding="utf-8")
+    return text.partition('DOCUMENTATION = """')[2].partition('"""')[0]
 
 
 def spec(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -154,16 +154,3 @@ def first_of_the_run(folder: Path) -> Iterator[bool]:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield not done.exists()
         done.touch()
-
-
-@contextmanager
-def after_the_first(folder: Path) -> Iterator[None]:
-    """Let one process of this run through this block alone; the others wait for it, then go all at once.
-
-    A block that fails does not count: the next process is the first then.
-    """
-    with ExitStack() as alone:
-        if alone.enter_context(first_of_the_run(folder)):
-            yield
-            return
-    yield
