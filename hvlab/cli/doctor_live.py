@@ -18,8 +18,7 @@ from hvlab.doctor import live
 from hvlab.doctor.live.site import HostFault, Member, Site
 from hvlab.health.ask import put
 from hvlab.lab import inventory as inventories
-from hvlab.lab.folders import folders
-from hvlab.lab.inventory import Host, Lab
+from hvlab.lab.inventory import Host, Lab, folders
 
 # Below the ports that systems give to clients, and those of Kubernetes' services.
 _PORTS = (20_000, 29_999)

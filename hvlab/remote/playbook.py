@@ -25,9 +25,7 @@ from hvlab.base.errors import CheckError, HvlabError, UnreachableError
 from hvlab.base.paths import project_dir
 from hvlab.base.temporary import temporary_folder
 from hvlab.doctor import reading
-from hvlab.lab import ansible_variables
-from hvlab.lab.folders import folders
-from hvlab.lab.inventory import Lab
+from hvlab.lab.inventory import Lab, dropped_variables, folders
 from hvlab.remote.probe import probe
 from hvlab.remote.trust import USER_LIFE, Trust, check_keys, lab_trust
 
@@ -264,7 +262,7 @@ class Play:
         inventory = ["-i", str(self._source), *self._forks]
         argv = process.bound([program, *inventory, "-e", variables, f"playbooks/{self._playbook}"])
         # The runner starts from this process's environment, and sets some itself.
-        unset = set(ansible_variables.dropped(os.environ)) - _SET.keys() - _RUNNERS
+        unset = set(dropped_variables(os.environ)) - _SET.keys() - _RUNNERS
         return ["env", *(f"--unset={name}" for name in sorted({*unset, _USERS_CALLBACK})), *argv]
 
     def _write_settings(self) -> None:

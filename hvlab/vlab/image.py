@@ -17,8 +17,8 @@ from hvlab.base.files import file_sha256, locked
 from hvlab.base.paths import image_dirs, images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
-from hvlab.vlab.controller import ImageConfig
 from hvlab.vlab.files import close, discard, link, write
+from hvlab.vlab.packages import ImageConfig
 
 RECIPE = 4
 PACKAGES = (

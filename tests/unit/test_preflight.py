@@ -15,7 +15,8 @@ from hvlab.base.answers import mismatch
 from hvlab.base.errors import report
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host
-from hvlab.remote import known_hosts, rotation, ssh_keys, trust
+from hvlab.remote import known_hosts, ssh_keys, trust
+from hvlab.remote import trust as rotation
 from hvlab.stack.provision import preflight
 from hvlab.stack.provision.preflight import HostLimits, PreflightHost, check, lab_hosts, missing
 from tests.unit.fuzzing import QUICK

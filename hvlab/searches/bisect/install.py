@@ -7,8 +7,7 @@ from typing import Any
 
 from hvlab.base.errors import CheckError, Problem, report
 from hvlab.lab.environment import components, of_stack
-from hvlab.lab.folders import STACKS, parameters_file
-from hvlab.lab.inventory import Lab
+from hvlab.lab.inventory import STACKS, Lab, parameters_file
 from hvlab.lab.pin_variables import BUILD_ROLES, VERSION_PINS
 from hvlab.remote.facts import facts
 from hvlab.remote.playbook import Owner, Play

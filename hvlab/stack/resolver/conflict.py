@@ -9,10 +9,13 @@ from itertools import combinations
 
 from hvlab.stack.resolver import newer, versions
 from hvlab.stack.resolver.model import (
+    FACT,
+    PIN,
     Assumption,
     Candidate,
     ConstraintProblem,
     Key,
+    LabProblem,
     Limit,
     Pruned,
     Relation,
@@ -21,9 +24,7 @@ from hvlab.stack.resolver.model import (
     prune,
 )
 from hvlab.stack.resolver.pins import TITLES, Pin, meets
-from hvlab.stack.resolver.problem import FACT, PIN, LabProblem
-from hvlab.stack.resolver.provider import infeasible
-from hvlab.stack.resolver.solve import build
+from hvlab.stack.resolver.solve import build, infeasible
 
 _SENTENCES = 4
 # Labs of more groups of hosts are narrowed down to those in conflict first: a third of the time at 50.

@@ -9,8 +9,8 @@ from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.stack.resolver import rules, versions
 from hvlab.stack.resolver.catalogue import Catalogue, DriverBranch
 from hvlab.stack.resolver.lab import HostGroup
+from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, LabProblem
 from hvlab.stack.resolver.pins import Pin
-from hvlab.stack.resolver.problem import ONE_CUDA, ONE_NCCL, LabProblem
 
 _KINDS = ("production", "long-term", "legacy", "new-feature", "developer", "not known")
 Versions = list[tuple[str, Any]]

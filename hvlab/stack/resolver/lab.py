@@ -8,7 +8,7 @@ from typing import Any
 
 from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import METHODS, builds
-from hvlab.stack.resolver import pins, platforms, versions
+from hvlab.stack.resolver import facts, pins, versions
 from hvlab.stack.resolver.catalogue import Catalogue, OperatingSystem, load
 from hvlab.stack.resolver.facts import Gpu, HostFacts, capability_of, supported_systems, system_of, with_gpus
 from hvlab.stack.resolver.pins import Pin
@@ -20,8 +20,8 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 # Where the driver of a guest comes from.
 _GUESTS = {
-    platforms.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
-    platforms.WSL: "install NVIDIA's driver in Windows",
+    facts.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
+    facts.WSL: "install NVIDIA's driver in Windows",
 }
 
 
@@ -145,7 +145,7 @@ def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
 
 def _guest(host: HostFacts) -> str | None:
     """Return why a host's driver comes from outside; None where it is its own, or there is no GPU."""
-    return platforms.guest(host.kernel, (gpu.name for gpu in host.gpus)) if host.gpus else None
+    return facts.guest(host.kernel, (gpu.name for gpu in host.gpus)) if host.gpus else None
 
 
 def _driver_problem(host: HostFacts, catalogue: Catalogue) -> Problem | None:

@@ -8,9 +8,8 @@ from hvlab.lab.backends import BACKENDS
 from hvlab.stack.resolver import rules, versions
 from hvlab.stack.resolver.facts import Gpu
 from hvlab.stack.resolver.lab import NO_GPU, HostGroup
-from hvlab.stack.resolver.model import Candidate, Limit, listed
+from hvlab.stack.resolver.model import PIN, Candidate, LabProblem, Limit, keep_driver, listed
 from hvlab.stack.resolver.pins import TITLES, Pin, meets
-from hvlab.stack.resolver.problem import PIN, LabProblem, keep_driver
 
 
 def add(lab: LabProblem) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from hvlab import __version__
 from hvlab.base.errors import UsageError, some
 from hvlab.base.files import write_file
-from hvlab.lab.builds import defaults, patches, plain_values
+from hvlab.lab.pin_variables import defaults, patches, plain_values
 from hvlab.stack.resolver.lab import HostRequest
 from hvlab.stack.resolver.pins import TITLES, Pin, parse
 

@@ -11,11 +11,9 @@ from hvlab.stack.resolver import rules, versions
 from hvlab.stack.resolver.catalogue import Catalogue, DriverBranch, OpenMpiRelease
 from hvlab.stack.resolver.conflict import minimal
 from hvlab.stack.resolver.lab import HostRequest, group
-from hvlab.stack.resolver.model import Assumption, Candidate, Scope, prune
+from hvlab.stack.resolver.model import FACT, PIN, Assumption, Candidate, LabProblem, Scope, prune
 from hvlab.stack.resolver.pins import FRAMEWORKS, TITLES, Pin, meets
-from hvlab.stack.resolver.problem import FACT, PIN, LabProblem
-from hvlab.stack.resolver.provider import infeasible, search
-from hvlab.stack.resolver.solve import build
+from hvlab.stack.resolver.solve import build, infeasible, search
 
 _DEPTH = 3
 _BREADTH = 6

@@ -6,14 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hvlab.lab.pin_variables import AUTO
-from hvlab.stack.resolver import packages, platforms, rules, versions
+from hvlab.stack.resolver import facts, packages, rules, versions
 from hvlab.stack.resolver.facts import Gpu, model_of
-from hvlab.stack.resolver.model import Scope
+from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT, Scope
 from hvlab.stack.resolver.pins import TITLES
-from hvlab.stack.resolver.problem import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT
-from hvlab.stack.resolver.provider import infeasible
-from hvlab.stack.resolver.reasons import GroupChoice
-from hvlab.stack.resolver.solve import Solution
+from hvlab.stack.resolver.solve import GroupChoice, Solution, infeasible
 
 # Source: https://github.com/horovod/horovod/issues/1123
 _OWN_HWLOC = ("1.14", "1.15")
@@ -128,7 +125,7 @@ def _not_shipped(choice: GroupChoice) -> Iterable[str]:
 
 def _platform(choice: GroupChoice) -> Iterable[str]:
     gpus, driver = [gpu.name for gpu in choice.group.gpus], choice.versions["driver"]
-    slices, boards = list(filter(platforms.mig, gpus)), list(filter(platforms.board, gpus))
+    slices, boards = list(filter(facts.mig, gpus)), list(filter(facts.board, gpus))
     for gpu in choice.group.gpus:
         model = model_of(gpu, choice.catalogue)
         if model and model.capability != gpu.capability:
@@ -139,12 +136,12 @@ def _platform(choice: GroupChoice) -> Iterable[str]:
             f"{', '.join(slices)}: a process sees one MIG slice, and nothing is copied from slice to slice, "
             "so NCCL does not run between slices of one GPU: start one rank for each GPU, or turn MIG off"
         )
-    if choice.group.guest == platforms.VGPU:
+    if choice.group.guest == facts.VGPU:
         yield (
-            f"{', '.join(filter(platforms.vgpu, gpus))}: a vGPU; its driver {driver} goes with that of the "
+            f"{', '.join(filter(facts.vgpu, gpus))}: a vGPU; its driver {driver} goes with that of the "
             "hypervisor, and is left as it is"
         )
-    if choice.group.guest == platforms.WSL:
+    if choice.group.guest == facts.WSL:
         yield f"its kernel is that of WSL2: driver {driver} is that of Windows, and is left as it is"
     if boards and driver and not packages.fabric_manager(choice.group, choice.catalogue):
         yield (
