@@ -125,7 +125,6 @@ class Lab:
 
 
 def _true(value: Any) -> bool:
-    """Return whether a variable is true, in Ansible's words."""
     return str(value).lower() in ("true", "yes", "on", "1")
 
 
@@ -214,7 +213,6 @@ def _plain(read: dict[str, Any]) -> Any:
 
 
 def _ansible_message(stderr: str) -> str:
-    """Return Ansible's message, each line once, without its frame."""
     lines = [re.sub(r"^\[(WARNING|ERROR)\]: ", "", line).strip() for line in stderr.splitlines()]
     kept = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
     return "\n".join(f"  {_short(line)}" for line in kept[:12])

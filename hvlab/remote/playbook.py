@@ -29,11 +29,23 @@ from hvlab.lab.inventory import Lab, dropped_variables, folders
 from hvlab.remote.probe import probe
 from hvlab.remote.trust import USER_LIFE, Trust, check_keys, lab_trust
 
-_SSH = (
-    "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
-    "-o StrictHostKeyChecking=yes -o PasswordAuthentication=no -o IdentitiesOnly=yes "
-    "-o RequestTTY=no -o RemoteCommand=none -o PermitLocalCommand=no -o ForwardAgent=no"
+# Whatever ~/.ssh/config says.
+SSH_OPTIONS = (
+    *(
+        "StrictHostKeyChecking=yes",
+        "PasswordAuthentication=no",
+        "IdentitiesOnly=yes",
+        "ServerAliveInterval=5",
+    ),
+    *(
+        "ServerAliveCountMax=3",
+        "RequestTTY=no",
+        "RemoteCommand=none",
+        "PermitLocalCommand=no",
+        "ForwardAgent=no",
+    ),
 )
+_SHARED_CONNECTION = ("ControlMaster=auto", "ControlPersist=60s")
 # As in ansible.cfg.
 _FORKS = 32
 _SET = {
@@ -113,7 +125,8 @@ class Login:
             "ansible_become": False,
             "ansible_ssh_private_key_file": str(self.trust.identity),
             "ansible_ssh_args": " ".join(
-                [_SSH, *(f"-o {shlex.quote(option)}" for option in self.trust.ssh_options)]
+                f"-o {shlex.quote(option)}"
+                for option in (*_SHARED_CONNECTION, *SSH_OPTIONS, *self.trust.ssh_options)
             ),
             **({"ansible_port": self.port} if self.port else {}),
         }

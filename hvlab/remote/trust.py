@@ -435,6 +435,5 @@ def _authorities(trust: Trust) -> tuple[Path, Path]:
 
 
 def _pair(key: Path, ending: str = "") -> tuple[Path, Path]:
-    """Return the private and the public file of a key, or of another one beside it."""
     private = key.with_name(f"{key.name}.{ending}") if ending else key
     return private, private.with_name(f"{private.name}.pub")

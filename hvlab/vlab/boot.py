@@ -136,7 +136,6 @@ class Boot:
         return False
 
     def _release(self) -> str:
-        """Return the release to boot; raises UsageError when the lab runs another."""
         requested = self.plan.release
         existing = [image.release_of(Path(node.record()["image"])) for node in self._known() if node.record()]
         other = next(
@@ -197,7 +196,6 @@ class Boot:
         return remarks
 
     def _each(self, nodes: Sequence[Node], work: Callable[[Node], T]) -> dict[str, T]:
-        """Do the same to all nodes at the same time; raises one error for all nodes that fail."""
         with ThreadPoolExecutor(max_workers=32) as pool:
             try:
                 tasks = {node.name: pool.submit(work, node) for node in nodes}

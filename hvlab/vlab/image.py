@@ -49,7 +49,7 @@ def key(config: ImageConfig) -> str:
     inputs.append(packages.render(config.sources))
     inputs += [[path, mode, hashlib.sha256(content).hexdigest()] for path, mode, content in config.files]
     if config.release in names.REDHAT:
-        inputs += [file_sha256(Path(redhat.__file__))]
+        inputs += [file_sha256(Path(redhat.__file__).with_suffix(end)) for end in (".py", ".yml")]
     return f"{config.release}-{hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]}"
 
 

@@ -42,7 +42,6 @@ def ensure(lab: str, network: IPv4Network, *, routes: bool, racks: int = 0) -> N
 
 
 def _ensure_rack(lab: str, number: int) -> None:
-    """Make the bridge of a rack, and its uplink: a pair of links, one end on each bridge."""
     rack = names.rack_bridge(lab, number)
     core_end, rack_end = names.uplink(lab, number)
     if not (_LINKS / rack).exists():

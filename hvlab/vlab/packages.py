@@ -308,7 +308,6 @@ def _files(paths: Iterable[Path]) -> tuple[tuple[str, int, bytes], ...]:
 
 
 def _sources(release: str) -> list[PackageSource]:
-    """Return this machine's apt entries as entries of ``release``; empty where it is not Debian."""
     system = dict(line.split("=", 1) for line in _text(Path("/etc/os-release")).splitlines() if "=" in line)
     own = system.get("VERSION_CODENAME", "").strip('"')
     if system.get("ID", "").strip('"') != "debian" or not own:

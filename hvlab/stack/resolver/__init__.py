@@ -183,7 +183,6 @@ def _infeasible(lab: tuple[HostRequest, ...], problem: LabProblem) -> Infeasible
 
 
 def _in_time(search: Callable[[], T]) -> tuple[T | None, bool]:
-    """Return what a search finds, and whether it ended at its limit."""
     try:
         return search(), False
     except SearchLimitError:

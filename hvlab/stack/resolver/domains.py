@@ -65,7 +65,6 @@ def _of_cuda(lab: LabProblem) -> None:
 
 
 def _usable(version: str, branch: DriverBranch | None, lab: LabProblem, group: HostGroup) -> bool:
-    """Whether a driver runs all GPUs of a group, and is there or can be had."""
     runs = all(
         rules.driver_runs(version, rules.branch_of(version, lab.catalogue), capability, lab.catalogue)
         for capability in group.capabilities

@@ -13,6 +13,10 @@ from hvlab.base.errors import UsageError
 from hvlab.stack.resolver import versions
 from hvlab.stack.resolver.catalogue import Catalogue, GpuModel, OperatingSystem, load
 
+# What a GPU or a host is beside its model, by its names. Sources:
+# https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html (MIG: what programs can do),
+# https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/index.html (names of vGPU types),
+# https://docs.nvidia.com/cuda/wsl-user-guide/index.html (the driver is that of Windows).
 # NVIDIA A100-SXM4-40GB MIG 1g.5gb
 _MIG = re.compile(r"\bMIG\b|\b\d+g\.\d+gb\b", re.IGNORECASE)
 # GRID A100-10C, NVIDIA A40-48Q, NVIDIA A100-4-20C, A100-1-5CME: memory in GB and the series of the licence.
@@ -38,18 +42,6 @@ def vgpu(name: str) -> bool:
 def board(name: str) -> bool:
     """Whether a GPU is one of an HGX or DGX board that may have NVSwitches."""
     return not vgpu(name) and bool(_BOARD.search(name.strip()))
-
-
-def wsl(kernel: str | None) -> bool:
-    """Whether a kernel is that of the Windows Subsystem for Linux."""
-    return "microsoft" in (kernel or "").lower()
-
-
-def guest(kernel: str | None, gpus: Iterable[str]) -> str | None:
-    """Return why a host's driver comes from outside (``WSL2``, ``vGPU``); None where it is the host's own."""
-    if wsl(kernel):
-        return WSL
-    return VGPU if any(map(vgpu, gpus)) else None
 
 
 # What facts call the rebuilds and relatives of a distribution that NVIDIA has one repository for.
@@ -130,6 +122,13 @@ class HostFacts:
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
     declared: bool = False
+
+    @property
+    def guest(self) -> str | None:
+        """Why its driver comes from outside (``WSL2``, ``vGPU``); None where it does not."""
+        if self.gpus and "microsoft" in (self.kernel or "").lower():
+            return WSL
+        return VGPU if any(vgpu(gpu.name) for gpu in self.gpus) else None
 
     def as_json(self) -> dict[str, Any]:
         """Return what a facts file has of a host."""
@@ -294,7 +293,6 @@ def _problems(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _unprintable(value: object) -> str | None:
-    """Return what keeps a value from being shown on a line; None where nothing does."""
     text = "" if value is None else str(value)
     if len(text) > _LONGEST:
         return f"is longer than {_LONGEST} characters"
@@ -302,7 +300,6 @@ def _unprintable(value: object) -> str | None:
 
 
 def _unknown(given: Iterable[Any], known: Iterable[str]) -> list[str]:
-    """Return the fields that nobody reads, each with the one it may have been meant to be."""
     fields, wrong = list(known), []
     for field in given:
         if field not in fields:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hvlab.base.errors import some
+from hvlab.lab.pin_variables import TITLES
 from hvlab.stack.resolver import rules, versions
 from hvlab.stack.resolver.catalogue import Catalogue, TorchRelease
 from hvlab.stack.resolver.lab import HostGroup
@@ -27,7 +28,6 @@ from hvlab.stack.resolver.model import (
     Relation,
     listed,
 )
-from hvlab.stack.resolver.pins import TITLES
 
 # Longer lists are cut.
 _FEW = 6

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.pin_variables import TITLES
 from hvlab.stack.resolver import notes, packages, rules, versions
 from hvlab.stack.resolver.facts import HostFacts
 from hvlab.stack.resolver.lab import HostGroup
 from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL
-from hvlab.stack.resolver.pins import TITLES, meets
+from hvlab.stack.resolver.pins import meets
 from hvlab.stack.resolver.solve import GroupChoice, Solution
 
 
@@ -230,7 +231,6 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
 
 
 def _nccl_loaded(choice: GroupChoice) -> dict[str, str]:
-    """Return framework -> the NCCL release that its ranks use, where that is known."""
     nccl = str(choice.versions["nccl"] or "").partition("-")[0]
     loaded = {"torch": choice.torch_nccl, "tensorflow": nccl if choice.versions["tensorflow"] else ""}
     return {framework: version for framework, version in loaded.items() if version}
