@@ -133,7 +133,6 @@ def _lower_folders() -> set[str]:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes that a file or folder takes on disk."""
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_blocks * 512
     total = 0

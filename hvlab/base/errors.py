@@ -89,6 +89,11 @@ def unusable(hosts: Collection[str], every: int) -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error of a name that is not among those known, with the nearest one."""
     names = list(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return UsageError(f"unknown {what} {name!r}", remedy=f"{hint}there are {', '.join(names) or 'none'}")
+    remedy = f"{did_you_mean(name, names)}there are {', '.join(names) or 'none'}"
+    return UsageError(f"unknown {what} {name!r}", remedy=remedy)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the question for the nearest known name, to begin a remedy with; empty where none is near."""
+    near = difflib.get_close_matches(name.lower(), list(known), n=1)
+    return f"did you mean {near[0]}? " if near else ""

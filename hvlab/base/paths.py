@@ -110,7 +110,6 @@ def _of_the_caller(path: Path, option: str) -> Path:
 
 
 def _trusted_users() -> set[int]:
-    """Return root, who runs this, and under sudo who called it."""
     person = sudo.caller()
     return {0, os.geteuid(), *([person[0]] if person else [])}
 

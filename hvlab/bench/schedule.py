@@ -8,8 +8,7 @@ from typing import Any
 
 from hvlab import workloads
 from hvlab.bench.matrix import Spec, expand
-from hvlab.lab.folders import folders
-from hvlab.lab.inventory import Lab
+from hvlab.lab.inventory import Lab, folders
 from hvlab.workloads import launchers
 from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.launchers import container, slurm

@@ -18,8 +18,7 @@ from hvlab.checks.ask import put
 from hvlab.checks.site import HostFault, Member, Site
 from hvlab.cli import doctor_prove, provision
 from hvlab.lab import inventory as inventories
-from hvlab.lab.folders import folders
-from hvlab.lab.inventory import Host, Lab
+from hvlab.lab.inventory import Host, Lab, folders
 
 # Below the ports that systems give to clients, and those of Kubernetes' services.
 _PORTS = (20_000, 29_999)

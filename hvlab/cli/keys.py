@@ -14,7 +14,8 @@ from hvlab.base.errors import CheckError, UnreachableError, UsageError, report, 
 from hvlab.base.files import write_file
 from hvlab.cli import candidates, options, provision
 from hvlab.lab.inventory import Lab, load
-from hvlab.remote import probe, rotation
+from hvlab.remote import probe
+from hvlab.remote import trust as rotation
 from hvlab.remote.ssh_keys import fingerprint, public, read_certificate
 from hvlab.remote.trust import (
     Trust,

@@ -1,4 +1,4 @@
-"""The table of backends: all that sets one data plane apart from another, and nowhere else.
+"""The table of backends, backends.yml: all that sets one data plane apart from another, and nowhere else.
 
 Horovod and torch's own DistributedDataParallel (DDP) send the same bytes over the same libraries in different
 ways, so each of DDP's data planes is a backend beside Horovod's.
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hvlab.base.yaml_files import read_shipped
 
 HOROVOD = "horovod"
 DDP = "ddp"
@@ -56,92 +60,13 @@ class Backend:
     """Who carries a hierarchical allreduce between hosts; empty where Horovod has none."""
 
 
+def _backend(name: str, row: Mapping[str, Any]) -> Backend:
+    fields: dict[str, Any] = {key: tuple(it) if isinstance(it, list) else it for key, it in row.items()}
+    return Backend(name, **fields)
+
+
 BACKENDS: Mapping[str, Backend] = {
-    backend.name: backend
-    for backend in (
-        Backend(
-            "mpi",
-            "MPI",
-            ("mpirun", "srun"),
-            proof="MPI_",
-            env={"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "MPI"},
-            adasum=True,
-            mpi=True,
-        ),
-        Backend(
-            "gloo",
-            "Gloo",
-            ("horovodrun", "srun"),
-            proof="GLOO_",
-            env={"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "GLOO"},
-            meeting=True,
-        ),
-        Backend(
-            "nccl",
-            "NCCL",
-            ("mpirun", "srun"),
-            proof="NCCL_",
-            env={"HOROVOD_CONTROLLER": "mpi", "NCCL_SOCKET_IFNAME": "{interface}"},
-            gpu=True,
-            hierarchical="mpi",
-        ),
-        Backend(
-            "ccl",
-            "oneCCL",
-            ("mpirun", "srun"),
-            proof="CCL_",
-            env={
-                "HOROVOD_CONTROLLER": "mpi",
-                "HOROVOD_CPU_OPERATIONS": "CCL",
-                "CCL_ATL_TRANSPORT": "ofi",
-                "FI_PROVIDER": "tcp",
-                "FI_TCP_IFACE": "{interface}",
-                "CCL_KVS_IFACE": "{interface}",
-                "CCL_OFI_LIBRARY_PATH": "libfabric.so.1",
-                "CCL_LOG_LEVEL": "error",
-            },
-            architectures=("x86_64",),
-            unsupported_operations=("reducescatter",),
-            unsupported_dtypes=("float16",),
-        ),
-        Backend(
-            "ddp-mpi",
-            "DDP MPI",
-            ("mpirun", "srun"),
-            proof="mpi:",
-            framework=DDP,
-            group="mpi",
-            counterpart="mpi",
-            mpi=True,
-            wheel=False,
-            unsupported_dtypes=("float16", "bfloat16"),
-        ),
-        Backend(
-            "ddp-gloo",
-            "DDP Gloo",
-            ("horovodrun", "mpirun", "srun"),
-            proof="gloo:",
-            env={"GLOO_SOCKET_IFNAME": "{interface}"},
-            framework=DDP,
-            group="gloo",
-            counterpart="gloo",
-            # It is an allreduce of which each rank keeps a part.
-            unsupported_operations=("reducescatter",),
-        ),
-        Backend(
-            "ddp-nccl",
-            "DDP NCCL",
-            ("mpirun", "horovodrun", "srun"),
-            proof="nccl:",
-            # Gloo carries what the ranks tell one another beside the gradients.
-            env={"NCCL_SOCKET_IFNAME": "{interface}", "GLOO_SOCKET_IFNAME": "{interface}"},
-            gpu=True,
-            framework=DDP,
-            group="nccl",
-            counterpart="nccl",
-        ),
-        Backend("serial", "serial", ("local", "srun"), proof="", framework="", parallel=False),
-    )
+    name: _backend(name, row) for name, row in read_shipped(Path(__file__).with_suffix(".yml")).items()
 }
 SERIAL = next(name for name, backend in BACKENDS.items() if not backend.parallel)
 # Horovod's, which are measured unless others are named.

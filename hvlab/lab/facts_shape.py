@@ -18,12 +18,10 @@ from hvlab.base.answers.shapes import (
     Scalar,
 )
 
-OctalMode = Annotated[str, Field(pattern="^[0-7]{1,6}$")]
+_OctalMode = Annotated[str, Field(pattern="^[0-7]{1,6}$")]
 
 
-class NicFacts(HostAnswer):
-    """A network card."""
-
+class _Nic(HostAnswer):
     name: Scalar = None
     model: Scalar = None
     driver: Scalar = None
@@ -31,60 +29,51 @@ class NicFacts(HostAnswer):
     speed_mbit: NotNegative | None = None
 
 
-class GpuFacts(HostAnswer):
-    """A GPU."""
-
+class _Gpu(HostAnswer):
     name: Scalar = None
     pci_device: Scalar = None
     memory_mib: NotNegative | None = None
 
 
-class RdmaFacts(HostAnswer):
-    """How data gets from a GPU to the network."""
-
+# How data gets from a GPU to the network.
+class _Rdma(HostAnswer):
     way: str | None = None
     gdr_reason: Scalar = None
 
 
-class TopologyFacts(HostAnswer):
-    """What links the GPUs."""
-
+class _Topology(HostAnswer):
     link: str | None = None
 
 
-class InterfaceFacts(HostAnswer):
-    """A network interface."""
-
+class _Interface(HostAnswer):
     cidrs: list[Cidr]
     up: bool
 
 
-class TmpFacts(HostAnswer):
-    """What ranks may do in /tmp."""
-
+# What ranks may do in /tmp.
+class _Tmp(HostAnswer):
     writable: bool
     noexec: bool = False
-    mode: OctalMode = "1777"
+    mode: _OctalMode = "1777"
 
 
-class OwnFacts(HostAnswer):
-    """What our own module of facts gathers."""
-
+# What our own module of facts gathers.
+class _Own(HostAnswer):
     now: Number | None = None
     sent: Number | None = None
     resolves: Json[dict[str, list[Address] | None] | None] | None = None
-    tmp: TmpFacts | None = None
+    tmp: _Tmp | None = None
     disk_free_mb: dict[str, NotNegative | None] = {}
     packs: dict[str, Any] | None = None
     users: dict[str, Any] | None = None
     ssh_host_key: HostKey | None = None
     ssh_host_cert: str | None = None
-    nics: list[NicFacts] | None = None
-    interfaces: dict[str, InterfaceFacts] | None = None
+    nics: list[_Nic] | None = None
+    interfaces: dict[str, _Interface] | None = None
     packages: dict[str, Scalar] | None = None
-    rdma: RdmaFacts | None = None
-    topology: TopologyFacts | None = None
-    gpus: list[GpuFacts] | None = None
+    rdma: _Rdma | None = None
+    topology: _Topology | None = None
+    gpus: list[_Gpu] | None = None
     driver: str | None = None
     cuda: str | None = None
     cudnn: str | None = None
@@ -93,79 +82,63 @@ class OwnFacts(HostAnswer):
     open_modules: Scalar = None
 
 
-class OpenmpiFacts(HostAnswer):
-    """What role openmpi recorded."""
-
+class _Openmpi(HostAnswer):
     version: str | None = None
     ucx: Scalar = None
     cuda: Scalar = None
 
 
-class FrameworkFacts(HostAnswer):
-    """One of the environments."""
-
+class _Framework(HostAnswer):
     framework: str
     version: Scalar = None
     build: Scalar = None
 
 
-class PythonEnvFacts(HostAnswer):
-    """What role python_env recorded."""
-
-    environments: dict[str, FrameworkFacts] | None = None
+class _PythonEnv(HostAnswer):
+    environments: dict[str, _Framework] | None = None
     torch: Scalar = None
     python: Scalar = None
 
 
-class VariantFacts(HostAnswer):
-    """One build of Horovod."""
-
+class _Variant(HostAnswer):
     version: Scalar = None
     operations: list[str] | None = None
 
 
-class HorovodFacts(HostAnswer):
-    """What role horovod recorded."""
-
+class _Horovod(HostAnswer):
     version: Scalar = None
-    variants: dict[str, VariantFacts] | None = None
+    variants: dict[str, _Variant] | None = None
 
 
-class LabHostFacts(HostAnswer):
-    """A host of the lab, as role common recorded it."""
-
+# A host of the lab, as role common recorded it.
+class _LabHost(HostAnswer):
     address: Address
     aliases: list[str] = []
     port: Count = 22
 
 
-class CommonFacts(HostAnswer):
-    """What role common recorded."""
-
-    hosts: dict[str, LabHostFacts] = {}
+class _Common(HostAnswer):
+    hosts: dict[str, _LabHost] = {}
 
 
-class SshTrustFacts(HostAnswer):
-    """What role ssh_trust recorded."""
-
+class _SshTrust(HostAnswer):
     authority: Fingerprint | None = None
 
 
-class RecordedFacts(HostAnswer):
-    """What the roles recorded; a text is Ansible's words on a file of facts that it cannot read."""
-
-    hvlab_common: CommonFacts | Scalar = None
-    hvlab_openmpi: OpenmpiFacts | Scalar = None
-    hvlab_python_env: PythonEnvFacts | Scalar = None
-    hvlab_horovod: HorovodFacts | Scalar = None
-    hvlab_ssh_trust: SshTrustFacts | Scalar = None
+# What the roles recorded; a text is Ansible's words on a file of facts that it cannot read.
+class _Recorded(HostAnswer):
+    hvlab_common: _Common | Scalar = None
+    hvlab_openmpi: _Openmpi | Scalar = None
+    hvlab_python_env: _PythonEnv | Scalar = None
+    hvlab_horovod: _Horovod | Scalar = None
+    hvlab_ssh_trust: _SshTrust | Scalar = None
 
 
 class Facts(HostAnswer):
     """A host's facts."""
 
-    hvlab: OwnFacts | None = None
-    ansible_local: RecordedFacts | None = None
+    hvlab: _Own | None = None
+    ansible_local: _Recorded | None = None
     nodename: str | None = None
     hostname: str | None = None
     python_version: str | None = None

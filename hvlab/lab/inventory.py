@@ -15,7 +15,6 @@ from typing import Any
 from hvlab.base import process
 from hvlab.base.errors import InventoryError, Problem, report
 from hvlab.base.paths import project_dir
-from hvlab.lab import ansible_variables
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import LAB_VARIABLES, not_evaluated, problems
 
@@ -126,7 +125,6 @@ class Lab:
 
 
 def _true(value: Any) -> bool:
-    """Return whether a variable is true, in Ansible's words."""
     return str(value).lower() in ("true", "yes", "on", "1")
 
 
@@ -189,7 +187,7 @@ def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> 
     command += [f"--limit={limit}"] if limit else []
     command += ["--", *map(str, project_files)]
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
-    environment = ansible_variables.kept(os.environ) | {
+    environment = kept_variables(os.environ) | {
         "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
         "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
@@ -215,7 +213,6 @@ def _plain(read: dict[str, Any]) -> Any:
 
 
 def _ansible_message(stderr: str) -> str:
-    """Return Ansible's message, each line once, without its frame."""
     lines = [re.sub(r"^\[(WARNING|ERROR)\]: ", "", line).strip() for line in stderr.splitlines()]
     kept = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
     return "\n".join(f"  {_short(line)}" for line in kept[:12])
@@ -267,3 +264,55 @@ def _lab(source: Path, hosts: list[Host]) -> Lab:
         hosts=tuple(hosts),
         vars=common,
     )
+
+
+# The user's ANSIBLE_* variables that hold where hvlab itself runs Ansible and reads what it says: how hosts
+# are reached, where secrets and plugins are, how much is done at a time. The rest is for a person at a
+# terminal: it would stop Ansible at a question, choose other tasks, or change its answers. `hvlab provision`,
+# which runs on the user's terminal, keeps all of them.
+_KEPT = re.compile(
+    r"ANSIBLE_(?:HOME|VAULT_\w+|REMOTE_\w+|PRIVATE_KEY_FILE|SSH_\w+|SCP_\w+|SFTP_\w+|PARAMIKO_\w+|TRANSPORT"
+    r"|PIPELINING|PYTHON_INTERPRETER|INTERPRETER_PYTHON\w*|BECOME_(?:EXE|FLAGS|METHOD|USER|PASSWORD_FILE)"
+    r"|(?:(?:BECOME|SUDO|CONNECTION)_)?PASS(?:WORD)?"
+    r"|CONNECTION_PASSWORD_FILE|TIMEOUT|FORKS|LOCAL_TEMP|INVENTORY|ROLES_PATH|COLLECTIONS_PATHS?"
+    r"|(?:CONNECTION|LOOKUP|INVENTORY|FILTER|BECOME|VARS)_PLUGINS)"
+)
+
+
+def dropped_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of the ANSIBLE_* variables that do not hold where hvlab itself runs Ansible."""
+    return [name for name in environment if name.startswith("ANSIBLE_") and not _KEPT.fullmatch(name)]
+
+
+def kept_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without those of `dropped_variables`."""
+    names = set(dropped_variables(environment))
+    return {name: value for name, value in environment.items() if name not in names}
+
+
+# Where the roles put things on the hosts.
+ROOT = "/opt/hvlab"
+STACKS = f"{ROOT}/stacks"
+# Where packs are built.
+BUILDS = "/var/cache/hvlab/build"
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Open MPI, the folder of Horovod's variants, and that of the benchmark programs."""
+
+    openmpi: str
+    horovod: str
+    workloads: str
+
+
+def parameters_file(stack: str) -> str:
+    """Return the file of Open MPI's parameters of a stack beside the lab's own."""
+    return f"{STACKS}/{stack}/openmpi-mca-params.conf"
+
+
+def folders(lab: Lab, stack: str = "") -> Folders:
+    """Return the folders, the inventory's own where it names some; those of ``stack``, if it is named."""
+    own = (lab.text("openmpi_prefix", "/opt/hvlab/openmpi"), lab.text("horovod_prefix", "/opt/hvlab/horovod"))
+    openmpi, horovod = (f"{STACKS}/{stack}/openmpi", f"{STACKS}/{stack}/horovod") if stack else own
+    return Folders(f"{openmpi}/current", horovod, lab.text("workloads_dir", "/opt/hvlab/workloads"))

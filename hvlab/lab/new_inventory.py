@@ -109,7 +109,6 @@ def write(folder: Path, files: Mapping[str, str]) -> Path | None:
 
 
 def _variables(host: Host) -> dict[str, Any]:
-    """Return what the inventory says of a host."""
     own = {
         "ansible_host": None if host.address == host.name else host.address,
         "ansible_port": None if host.port == 22 else host.port,  # noqa: PLR2004
@@ -180,7 +179,6 @@ def _all(
 
 
 def _scalar(value: Any) -> str:
-    """Return a value as YAML writes it on one line."""
     return yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True).split("\n")[0]
 
 

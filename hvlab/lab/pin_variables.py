@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-COMPONENTS = (
-    *("driver", "cuda", "cudnn", "nccl", "openmpi", "python"),
-    *("gcc", "torch", "tensorflow", "horovod", "backend"),
-)
+from hvlab.base.paths import project_dir
+from hvlab.base.yaml_files import read_shipped, read_yaml
+
+_ROWS: Mapping[str, Mapping[str, Any]] = read_shipped(Path(__file__).with_name("components.yml"))
+COMPONENTS = tuple(_ROWS)
+TITLES: Mapping[str, str] = {name: row["title"] for name, row in _ROWS.items()}
+EXAMPLES: Mapping[str, str] = {name: row["example"] for name, row in _ROWS.items()}
 # CUDA without a method: from the repository if it has the release, else from the distribution.
 AUTO = "auto"
 # How components get onto a host, the default first.
 METHODS: Mapping[str, tuple[str, ...]] = {
-    "driver": ("repo", "local_repo", "runfile", "distro", "elrepo", "none"),
-    "cuda": (AUTO, "repo", "runfile", "distro", "wheel", "none"),
-    "cudnn": ("repo", "distro", "wheel", "none"),
-    "nccl": ("repo", "wheel", "none"),
-    "openmpi": ("source", "distro"),
+    name: tuple(row["methods"]) for name, row in _ROWS.items() if "methods" in row
 }
 VERSION_PINS: Mapping[str, str] = {name: f"lab_{name}" for name in COMPONENTS}
 METHOD_PINS: Mapping[str, str] = {name: f"lab_{name}_method" for name in METHODS}
 PINS = frozenset((*VERSION_PINS.values(), *METHOD_PINS.values()))
 # Of the roles' variables, those that group_vars/all.yml fills with what was chosen, and the pins for it.
-_ROLES: Mapping[str, str] = {"driver": "nvidia_driver", "python": "python_env"}
 WIRED: Mapping[str, str] = {
-    **{
-        f"{_ROLES.get(name, name)}_version": VERSION_PINS[name]
-        for name in ("driver", "cuda", "cudnn", "nccl", "openmpi", "python", "horovod")
-    },
-    **{f"{_ROLES.get(name, name)}_method": pin for name, pin in METHOD_PINS.items()},
+    **{f"{row['role']}_version": VERSION_PINS[name] for name, row in _ROWS.items() if "role" in row},
+    **{f"{_ROWS[name]['role']}_method": pin for name, pin in METHOD_PINS.items()},
 }
 
 
@@ -53,3 +52,25 @@ def plain(value: object) -> bool:
     return not (
         value is None or isinstance(value, list | dict) or "{{" in str(value) or not str(value).strip()
     )
+
+
+def plain_values(variables: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables that roles build with, without those that only a play can evaluate."""
+    return {name: value for name, value in variables.items() if builds(name) and "{{" not in str(value)}
+
+
+def defaults() -> dict[str, Any]:
+    """Return the roles' defaults; what the project's wiring sets from the hosts' facts is none."""
+    files = [project_dir() / "roles" / role / "defaults/main.yml" for role in BUILD_ROLES]
+    merged: dict[str, Any] = {}
+    for file in (*files, project_dir() / "group_vars/all.yml"):
+        merged |= read_yaml(file)
+    return plain_values(merged)
+
+
+def patches() -> str:
+    """Return 16 hex digits that stand for hvlab's patches of Horovod, and for when each is applied."""
+    role = project_dir() / "roles/horovod"
+    rules = read_yaml(role / "files/patches/rules.yml")
+    texts = {file.name: file.read_text("utf-8") for file in (role / "files/patches").glob("*.patch")}
+    return hashlib.sha256(json.dumps([rules, texts], sort_keys=True).encode()).hexdigest()[:16]

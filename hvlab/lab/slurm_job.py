@@ -255,7 +255,6 @@ def _variant(operations: Collection[str]) -> dict[str, Any]:
 
 
 def _of_each(nodes: Sequence[str], counts: tuple[int, ...]) -> dict[str, int]:
-    """Return the count of each node; a single one is that of all."""
     return dict(zip(nodes, counts * len(nodes) if len(counts) == 1 else counts, strict=False))
 
 
@@ -289,7 +288,6 @@ def _gpus(facts: Mapping[str, Any]) -> int:
 
 
 def _address(facts: Mapping[str, Any], interface: str) -> str | None:
-    """Return the IPv4 address that a host has on an interface."""
     cidrs = ((facts.get("hvlab") or {}).get("interfaces") or {}).get(interface, {}).get("cidrs") or []
     addresses = [IPv4Interface(cidr) for cidr in cidrs if ":" not in cidr]
     return str(addresses[0].ip) if addresses else None

@@ -57,13 +57,11 @@ def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str 
 
 
 def _requested(host: Host) -> Mapping[str, Mapping[str, Any]]:
-    """Return the Horovod variants as the inventory has them."""
     variants: Mapping[str, Mapping[str, Any]] = host.vars.get("horovod_variants", DEFAULT_VARIANTS)
     return variants
 
 
 def _frameworks(variant: Mapping[str, Any]) -> Sequence[str]:
-    """Return the frameworks that a variant is built for."""
     frameworks: Sequence[str] = variant.get("frameworks") or ("torch",)
     return frameworks
 
@@ -74,7 +72,6 @@ def computes_on_gpu(host: Host) -> bool:
 
 
 def _on_gpu(backend: str, variant: str, hosts: Iterable[Host], operation: str = "allreduce") -> bool:
-    """Return whether ``backend`` carries GPU memory there."""
     for host in hosts:
         plane = _gpu_plane(_requested(host)[variant], operation)
         if not computes_on_gpu(host) or not (plane == backend or (plane and not BACKENDS[backend].parallel)):

@@ -117,7 +117,6 @@ def _absolute(python: str | None, image: str | None) -> str:
 
 
 def _command() -> str:
-    """Return the line that started hvlab, for another shell."""
     program = Path(sys.argv[0]).absolute()
     started = [str(program)] if program.name == "hvlab" else [sys.executable, "-m", "hvlab"]
     return shlex.join([*started, *sys.argv[1:]])
@@ -210,7 +209,6 @@ def _reason(stderr: str) -> str:
 
 
 def _remedy(stderr: str) -> str | None:
-    """Return what to do where Slurm itself started nothing; None where it did, or nothing is known of it."""
     cause = reading.root(stderr.splitlines())
     return cause.cause.remedy if cause and cause.cause.id.startswith("slurm-") else None
 

@@ -171,7 +171,6 @@ def compare(host: Host, keys: Sequence[paramiko.PKey], known: KnownKeys, files: 
 
 
 def _scan(host: Host) -> tuple[paramiko.PKey, ...]:
-    """Return the keys that a host shows, the preferred one first; none where it does not answer."""
     argv = ["ssh-keyscan", "-T", str(_ANSWER_S), "-p", str(host.port), "-t", "ed25519,ecdsa,rsa"]
     done = process.run(
         [*argv, "--", host.address],
@@ -190,7 +189,6 @@ def _scan(host: Host) -> tuple[paramiko.PKey, ...]:
 
 
 def _silent(host: Host) -> Problem:
-    """Return why a host shows no key, as far as a connection of our own can tell."""
     try:
         with socket.create_connection((host.address, host.port), timeout=TIMEOUT_S) as link:
             link.settimeout(TIMEOUT_S)

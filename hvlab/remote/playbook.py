@@ -25,17 +25,27 @@ from hvlab.base.errors import CheckError, HvlabError, UnreachableError
 from hvlab.base.paths import project_dir
 from hvlab.base.temporary import temporary_folder
 from hvlab.doctor import reading
-from hvlab.lab import ansible_variables
-from hvlab.lab.folders import folders
-from hvlab.lab.inventory import Lab
+from hvlab.lab.inventory import Lab, dropped_variables, folders
 from hvlab.remote.probe import probe
 from hvlab.remote.trust import USER_LIFE, Trust, check_keys, lab_trust
 
-_SSH = (
-    "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
-    "-o StrictHostKeyChecking=yes -o PasswordAuthentication=no -o IdentitiesOnly=yes "
-    "-o RequestTTY=no -o RemoteCommand=none -o PermitLocalCommand=no -o ForwardAgent=no"
+# Whatever ~/.ssh/config says.
+SSH_OPTIONS = (
+    *(
+        "StrictHostKeyChecking=yes",
+        "PasswordAuthentication=no",
+        "IdentitiesOnly=yes",
+        "ServerAliveInterval=5",
+    ),
+    *(
+        "ServerAliveCountMax=3",
+        "RequestTTY=no",
+        "RemoteCommand=none",
+        "PermitLocalCommand=no",
+        "ForwardAgent=no",
+    ),
 )
+_SHARED_CONNECTION = ("ControlMaster=auto", "ControlPersist=60s")
 # As in ansible.cfg.
 _FORKS = 32
 _SET = {
@@ -115,7 +125,8 @@ class Login:
             "ansible_become": False,
             "ansible_ssh_private_key_file": str(self.trust.identity),
             "ansible_ssh_args": " ".join(
-                [_SSH, *(f"-o {shlex.quote(option)}" for option in self.trust.ssh_options)]
+                f"-o {shlex.quote(option)}"
+                for option in (*_SHARED_CONNECTION, *SSH_OPTIONS, *self.trust.ssh_options)
             ),
             **({"ansible_port": self.port} if self.port else {}),
         }
@@ -264,7 +275,7 @@ class Play:
         inventory = ["-i", str(self._source), *self._forks]
         argv = process.bound([program, *inventory, "-e", variables, f"playbooks/{self._playbook}"])
         # The runner starts from this process's environment, and sets some itself.
-        unset = set(ansible_variables.dropped(os.environ)) - _SET.keys() - _RUNNERS
+        unset = set(dropped_variables(os.environ)) - _SET.keys() - _RUNNERS
         return ["env", *(f"--unset={name}" for name in sorted({*unset, _USERS_CALLBACK})), *argv]
 
     def _write_settings(self) -> None:

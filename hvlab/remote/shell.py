@@ -10,15 +10,11 @@ from dataclasses import dataclass
 from hvlab.base import process
 from hvlab.base.answers import clean
 from hvlab.lab.inventory import Host
-from hvlab.remote.playbook import Login
+from hvlab.remote.playbook import SSH_OPTIONS, Login
 
 # What ssh itself ends with.
 SSH_FAILED = 255
-_OPTIONS = (
-    *("BatchMode=yes", "StrictHostKeyChecking=yes", "PasswordAuthentication=no", "IdentitiesOnly=yes"),
-    *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "LogLevel=ERROR"),
-    *("RequestTTY=no", "RemoteCommand=none", "PermitLocalCommand=no", "ForwardAgent=no"),
-)
+_OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "LogLevel=ERROR", *SSH_OPTIONS)
 
 
 @dataclass(frozen=True)

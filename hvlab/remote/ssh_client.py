@@ -152,7 +152,6 @@ def _login(user: str | None, port: int | None) -> list[str]:
 
 
 def _jumps(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by which ssh's settings lead over another host."""
     ways = {name: settings.get(name.lower(), "none") for name in ("ProxyJump", "ProxyCommand")}
     return {name: value for name, value in ways.items() if value != "none"}
 
@@ -223,7 +222,6 @@ def _log_in(host: Host) -> FirstLogin | Problem:
 
 
 def _refused(host: Host, text: str, key: str | None) -> Problem:
-    """Return why a login did not come to its end, from what ssh printed."""
     who = f"{host.user}@{host.address}"
     words = _last_line(text)
     if "permission denied" in text.lower():

@@ -89,7 +89,6 @@ def quoted(path: str | Path) -> str:
 
 @contextmanager
 def _workplace(parent: Path) -> Iterator[Path]:
-    """Yield a private folder beside the keys."""
     folder = Path(tempfile.mkdtemp(dir=parent, prefix=".new-"))
     try:
         yield folder

@@ -2,7 +2,13 @@
 
 The host CA signs each machine's own host key, the user CA signs the one key the lab user's ranks log in with.
 Both stay in `hvlab.base.paths.trust_dir`; only the user key, its certificate and public texts go to the
-machines. While an authority is replaced, hosts trust two of them: see `hvlab.remote.rotation`.
+machines. While an authority is replaced, hosts trust two of them.
+
+A rotation has three steps, each on all hosts before the next begins. ANNOUNCED: hosts trust the next
+authorities, too. REPLACED: those are in use, and sign every host and a new key of the lab user; the former
+ones still count. RETIRED: hosts are told to trust the former ones no longer. STABLE: all of them were. The
+step shows in the lab's folder, so an interrupted rotation goes on from there, and hosts that it has not
+reached are trusted meanwhile.
 """
 
 from __future__ import annotations
@@ -42,47 +48,38 @@ _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 NEXT, PREVIOUS, FORMER = "next", "previous", "former"
 
 
+class _File:
+    """A file of a lab's trust, by its name in the folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, trust: Trust, _: type[Trust]) -> Path:
+        return trust.folder / self._name
+
+
 @dataclass(frozen=True)
 class Trust:
-    """The keys of one lab, all of them there."""
+    """The keys of one lab, all of them there; those of the authorities and the identity are private keys."""
 
     lab: str
     folder: Path
 
-    @property
-    def host_ca(self) -> Path:
-        """Return the private key that signs hosts."""
-        return self.folder / "host_ca"
-
-    @property
-    def user_ca(self) -> Path:
-        """Return the private key that signs users."""
-        return self.folder / "user_ca"
-
-    @property
-    def identity(self) -> Path:
-        """Return the lab user's private key."""
-        return self.folder / "id_ed25519"
-
-    @property
-    def certificate(self) -> Path:
-        """Return the lab user's certificate."""
-        return self.folder / "id_ed25519-cert.pub"
-
-    @property
-    def known_hosts(self) -> Path:
-        """Return the file that makes ssh trust the lab's hosts."""
-        return self.folder / "known_hosts"
-
-    @property
-    def revoked(self) -> Path:
-        """Return the list of public keys that no host of the lab accepts any more."""
-        return self.folder / "revoked_keys"
-
-    @property
-    def former(self) -> Path:
-        """Return the list of public keys that the lab user had before; some host may have one still."""
-        return self.folder / "former_keys"
+    host_ca = _File("host_ca")
+    user_ca = _File("user_ca")
+    identity = _File("id_ed25519")
+    certificate = _File("id_ed25519-cert.pub")
+    # What makes ssh trust the lab's hosts.
+    known_hosts = _File("known_hosts")
+    # Public keys that no host of the lab accepts any more.
+    revoked = _File("revoked_keys")
+    # Public keys that the lab user had before; some host may have one still.
+    former = _File("former_keys")
+    # Fingerprints that hosts may record: its own, former ones, those taken over.
+    owned = _File("owned")
+    # A folder: NAME-cert.pub is the host's newest certificate, NAME.pub has every key that was ever signed
+    # for the host or its containers, a line each.
+    signed = _File("hosts")
 
     @property
     def user_keys(self) -> list[str]:
@@ -95,22 +92,9 @@ class Trust:
         return fingerprint(public(self.user_ca)) if public_file(self.user_ca).is_file() else None
 
     @property
-    def owned(self) -> Path:
-        """Return the list of fingerprints that hosts may record: its own, former ones, those taken over."""
-        return self.folder / "owned"
-
-    @property
     def authorities(self) -> list[str]:
         """Return the fingerprints of `owned`."""
         return _lines(self.owned)
-
-    @property
-    def signed(self) -> Path:
-        """Return the folder of the hosts' keys and newest certificates: NAME.pub and NAME-cert.pub.
-
-        NAME.pub has every key that was ever signed for the host or its containers, a line each.
-        """
-        return self.folder / "hosts"
 
     @property
     def revoked_text(self) -> str:
@@ -375,3 +359,81 @@ def replacing_keys(trust: Trust) -> Iterator[None]:
                 remedy="wait for it to end, then run this again",
             ) from None
         yield
+
+
+STABLE, ANNOUNCED, REPLACED, RETIRED = "stable", "announced", "replaced", "retired"
+# The step of a rotation shows in which other keys lie beside the authorities.
+_STEPS = {NEXT: ANNOUNCED, PREVIOUS: REPLACED, FORMER: RETIRED}
+
+
+def step(trust: Trust) -> str:
+    """Return how far a rotation is; STABLE where none is under way."""
+    for ending, step in _STEPS.items():
+        if any(path.exists() for key in _authorities(trust) for path in _pair(key, ending)):
+            return step
+    return STABLE
+
+
+def announce(trust: Trust) -> None:
+    """Make what is missing of the next authorities, which hosts trust from their next provisioning on."""
+    with locked(trust.folder):
+        if not any(_pair(key, PREVIOUS)[0].exists() for key in _authorities(trust)):
+            for key in _authorities(trust):
+                make_key(_pair(key, NEXT)[0], f"hvlab-{trust.lab}-{key.name}", anew=True)
+
+
+def replace_identity(trust: Trust) -> None:
+    """Give the lab user a new key, which the next provisioning takes to the hosts.
+
+    A key is there at every moment, so a lab whose rotation is interrupted here still has all its keys.
+    """
+    coming = _pair(trust.identity, NEXT)
+    with locked(trust.folder):
+        make_key(coming[0], f"hvlab-{trust.lab}-{trust.identity.name}", anew=True)
+        keep_former(trust)
+        trust.certificate.unlink(missing_ok=True)
+        for path, new in zip(_pair(trust.identity), coming, strict=True):
+            new.replace(path)
+
+
+def replace(trust: Trust) -> None:
+    """Bring the next authorities into use, and give the lab user a new key.
+
+    Where it was interrupted it does what is left. An authority in use is missing at no point.
+    """
+    replace_identity(trust)
+    with locked(trust.folder):
+        for key in _authorities(trust):
+            if _pair(key, NEXT)[0].exists():
+                # The public half first: a private key is trusted from the moment it is there.
+                for path, former in reversed([*zip(_pair(key), _pair(key, PREVIOUS), strict=True)]):
+                    write_file(former, path.read_bytes(), mode=path.stat().st_mode & 0o777)
+            for path, coming in zip(_pair(key), _pair(key, NEXT), strict=True):
+                if coming.exists():
+                    coming.replace(path)
+
+
+def retire(trust: Trust) -> None:
+    """Trust the former authorities no longer, nor do hosts from their next provisioning on."""
+    with locked(trust.folder):
+        for key in _authorities(trust):
+            for path, former in zip(_pair(key, PREVIOUS), _pair(key, FORMER), strict=True):
+                if path.exists():
+                    path.replace(former)
+
+
+def finish(trust: Trust) -> None:
+    """Remove the former authorities, which no host trusts any more."""
+    with locked(trust.folder):
+        for key in _authorities(trust):
+            for path in _pair(key, FORMER):
+                path.unlink(missing_ok=True)
+
+
+def _authorities(trust: Trust) -> tuple[Path, Path]:
+    return trust.host_ca, trust.user_ca
+
+
+def _pair(key: Path, ending: str = "") -> tuple[Path, Path]:
+    private = key.with_name(f"{key.name}.{ending}") if ending else key
+    return private, private.with_name(f"{private.name}.pub")

@@ -13,8 +13,7 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.answers.shapes import Count, HostAnswer, NotNegative
 from hvlab.base.cache import Kept
-from hvlab.lab.folders import BUILDS, ROOT, STACKS
-from hvlab.lab.inventory import Lab
+from hvlab.lab.inventory import BUILDS, ROOT, STACKS, Lab
 from hvlab.remote.collect import collect
 from hvlab.remote.playbook import HostFailure
 

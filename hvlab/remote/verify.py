@@ -15,7 +15,7 @@ from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
 from hvlab.base.paths import project_dir
 from hvlab.base.temporary import temporary_folder
-from hvlab.lab import ansible_variables
+from hvlab.lab.inventory import kept_variables
 from hvlab.remote.check_outcome import CheckOutcome
 
 _CHECKS_RAN = (0, 1)
@@ -78,8 +78,7 @@ def run(
             subprocess.Popen(
                 process.bound(argv),
                 cwd=project_dir(),
-                env=ansible_variables.kept(os.environ)
-                | {"ANSIBLE_LOCAL_TEMP": str(folder), "TMPDIR": str(folder)},
+                env=kept_variables(os.environ) | {"ANSIBLE_LOCAL_TEMP": str(folder), "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

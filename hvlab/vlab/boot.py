@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import threading
 import time
@@ -9,28 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hvlab.base.errors import HvlabError, UnreachableError, UsageError
-from hvlab.vlab import (
-    controller,
-    image,
-    keys,
-    known_hosts,
-    limits,
-    links,
-    names,
-    network,
-    ready,
-    reality,
-    settings,
-)
+from hvlab.vlab import image, keys, limits, links, names, network, packages, reality
 from hvlab.vlab import node as machines
 from hvlab.vlab.command import succeeds
-from hvlab.vlab.controller import NodeConfig
-from hvlab.vlab.files import close, discard
+from hvlab.vlab.files import close, discard, write
 from hvlab.vlab.limits import NodeLimits
 from hvlab.vlab.node import Node
+from hvlab.vlab.packages import NodeConfig
 from hvlab.vlab.plan import LabPlan
 
 T = TypeVar("T")
@@ -39,6 +28,9 @@ Report = Callable[[str, str], None]
 BOOT_SECONDS = 120.0
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+# What the last `up` set of each node and link, for `status`.
+_SETTINGS = "settings.json"
+OF_LINK = ("up", "down", "delay", "loss", "rack")
 
 
 class Boot:
@@ -67,7 +59,7 @@ class Boot:
             keys.ensure(node.host_key, comment=node.name)
             machines.admit(node, self.login)
         if current:
-            known_hosts.write_known_hosts(self.ssh, self._known())
+            keys.write_known_hosts(self.ssh, self._known())
         up = self._each(current, lambda node: self._answers(node, running[node.name][0]))
         stopped = [node for node in self.plan.nodes if not up.get(node.name)]
         if stopped:
@@ -106,12 +98,12 @@ class Boot:
 
     def _start(self, nodes: Sequence[Node], release: str) -> None:
         bases = self._bases(nodes, release)
-        config = controller.node_config(release)
+        config = packages.node_config(release)
         for node in nodes:
             node.directory.mkdir(exist_ok=True)
             machines.recover_host_key(node)
             keys.ensure(node.host_key, comment=node.name)
-        known_hosts.write_known_hosts(self.ssh, self._known())
+        keys.write_known_hosts(self.ssh, self._known())
         self._each(nodes, lambda node: self._start_one(node, bases[node.name], config))
 
     def _start_one(self, node: Node, base: Path, config: NodeConfig) -> None:
@@ -136,7 +128,7 @@ class Boot:
         """Return whether the node lets us log in within ``seconds``; at once when its process ends."""
         deadline = time.monotonic() + seconds
         while not self.interrupted.is_set() and time.monotonic() < deadline:
-            if ready.listens(node) and ready.log_in(node, self.ssh / keys.LOGIN_KEY):
+            if keys.listens(node) and keys.log_in(node, self.ssh / keys.LOGIN_KEY):
                 return True
             if child is not None and child.poll() is not None:
                 return False
@@ -144,7 +136,6 @@ class Boot:
         return False
 
     def _release(self) -> str:
-        """Return the release to boot; raises UsageError when the lab runs another."""
         requested = self.plan.release
         existing = [image.release_of(Path(node.record()["image"])) for node in self._known() if node.record()]
         other = next(
@@ -162,7 +153,7 @@ class Boot:
         bases = {node.name: Path(node.record().get("image", "")) for node in nodes}
         lost = [node for node in nodes if not image.whole(bases[node.name])]
         if lost:
-            current = image.ensure(controller.image_config(release), say=lambda step: self.report("", step))
+            current = image.ensure(packages.image_config(release), say=lambda step: self.report("", step))
             for node in lost:
                 machines.stop(node)
                 machines.unmount(node.directory)
@@ -201,11 +192,10 @@ class Boot:
                 unit = machines.SYSTEMD_RUNS.is_dir()
                 remark = limits.remarks(limits.apply(node.name, node.group, leader, own, unit=unit), own)
                 remarks += [f"{node.name}: {remark}"] if remark else []
-        settings.write(self.plan, self.limits, ports)
+        _keep_settings(self.plan, self.limits, ports)
         return remarks
 
     def _each(self, nodes: Sequence[Node], work: Callable[[Node], T]) -> dict[str, T]:
-        """Do the same to all nodes at the same time; raises one error for all nodes that fail."""
         with ThreadPoolExecutor(max_workers=32) as pool:
             try:
                 tasks = {node.name: pool.submit(work, node) for node in nodes}
@@ -222,3 +212,49 @@ class Boot:
                 remedy="`hvlab lab up` tries again and keeps what works; `hvlab lab down` removes the lab",
             )
         return {name: task.result() for name, task in tasks.items()}
+
+
+def _keep_settings(plan: LabPlan, limits: Mapping[str, NodeLimits], ports: Mapping[str, str]) -> None:
+    """Keep the limits of the plan's nodes; those of nodes that an earlier call booted stay.
+
+    ``ports`` are the links that were limited, by host.
+    """
+    kept = kept_settings(plan)
+    for node in plan.nodes:
+        link, own = plan.link(node.name), limits[node.name]
+        rack, port = plan.topology.rack_of(node.name), ports.get(node.name)
+        kept[node.name] = {
+            "memory": own.memory,
+            "cpu_weight": own.weight,
+            **vars(link),
+            "pairs": plan.pairs(node.name),
+            "rack": plan.topology.racks[rack - 1].name if rack else None,
+            "port": port,
+            "port_index": links.index_of(port) if port else None,
+            "bridge": network.bridge_of(plan.lab, rack),
+        }
+    write(plan.runtime / _SETTINGS, json.dumps(kept, indent=1) + "\n")
+
+
+def kept_settings(plan: LabPlan) -> dict[str, dict[str, Any]]:
+    """Return what was kept, by host; empty for a lab that is not up."""
+    try:
+        kept: dict[str, dict[str, Any]] = json.loads((plan.runtime / _SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return kept
+
+
+def link_lost(kept: Mapping[str, Any]) -> bool:
+    """Return whether a host's link has no longer the limits and the rack that were kept of it.
+
+    Where systemd runs this machine, a host may reboot itself: it gets a new link, with another number, on the
+    lab's bridge.
+    """
+    limited = kept.get("pairs") or any(kept.get(name) is not None for name in OF_LINK)
+    # What an earlier hvlab kept names no port.
+    if not limited or "port" not in kept:
+        return False
+    port = kept["port"]
+    same = port is not None and links.index_of(port) == kept["port_index"]
+    return not (same and links.is_port(kept["bridge"], port))

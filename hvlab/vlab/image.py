@@ -17,8 +17,8 @@ from hvlab.base.files import file_sha256, locked
 from hvlab.base.paths import image_dirs, images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.command import run, stream
-from hvlab.vlab.controller import ImageConfig
 from hvlab.vlab.files import close, discard, link, write
+from hvlab.vlab.packages import ImageConfig
 
 RECIPE = 4
 PACKAGES = (
@@ -49,7 +49,7 @@ def key(config: ImageConfig) -> str:
     inputs.append(packages.render(config.sources))
     inputs += [[path, mode, hashlib.sha256(content).hexdigest()] for path, mode, content in config.files]
     if config.release in names.REDHAT:
-        inputs += [file_sha256(Path(redhat.__file__))]
+        inputs += [file_sha256(Path(redhat.__file__).with_suffix(end)) for end in (".py", ".yml")]
     return f"{config.release}-{hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]}"
 
 

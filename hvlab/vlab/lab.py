@@ -17,18 +17,7 @@ from hvlab.base.files import locked
 from hvlab.base.paths import trust_dir
 from hvlab.base.sudo import as_caller
 from hvlab.lab.inventory import Lab
-from hvlab.vlab import (
-    enter_cgroup,
-    kernel,
-    keys,
-    known_hosts,
-    limits,
-    links,
-    network,
-    ready,
-    reality,
-    settings,
-)
+from hvlab.vlab import boot, enter_cgroup, keys, limits, links, network, reality
 from hvlab.vlab import node as machines
 from hvlab.vlab.boot import Boot, Report
 from hvlab.vlab.files import discard
@@ -75,9 +64,9 @@ def up(plan: LabPlan, *, report: Report) -> list[str]:
     check_names(plan)
     os.umask(0o022)
     with _disk_errors(), _alone(plan, report):
-        routes = kernel.routes(plan.runtime.parent)
+        routes = network.routes(plan.runtime.parent)
         network.ensure(plan.lab, plan.network, routes=routes, racks=len(plan.topology.racks))
-        kernel.prepare(plan.runtime.parent)
+        network.set_kernel(plan.runtime.parent)
         report("", "network is up")
         return Boot(plan, allowed, report).all()
 
@@ -96,7 +85,7 @@ def down(lab: Lab, plan: LabPlan, *, report: Report) -> bool:
             with suppress(OSError):
                 (hierarchy / "hvlab").rmdir()
         discard(plan.runtime)
-        kernel.restore(plan.runtime.parent)
+        network.restore_kernel(plan.runtime.parent)
     if all(host.virtual for host in lab.hosts):
         forget(plan.lab)
     return existed
@@ -139,7 +128,7 @@ def _disk_errors() -> Iterator[None]:
 def status(plan: LabPlan) -> list[NodeStatus]:
     """Return the state of each node; it needs no root."""
     running = reality.supervisors(plan.runtime / "nodes")
-    kept = settings.read(plan)
+    kept = boot.kept_settings(plan)
     with ThreadPoolExecutor(max_workers=32) as pool:
         rows = list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
     cores_of = {host: held.cpus for host, held in limits.held(plan.lab).items()}
@@ -153,15 +142,15 @@ def _with_limits(
     if row.pid is None or own is None:
         return row
     others = (host for host, cores in cores_of.items() if host != row.host and set(own) & set(cores))
-    lost = settings.link_lost(kept)
-    names = ("memory", "cpu_weight") if lost else ("memory", "cpu_weight", *settings.OF_LINK)
+    lost = boot.link_lost(kept)
+    names = ("memory", "cpu_weight") if lost else ("memory", "cpu_weight", *boot.OF_LINK)
     known: dict[str, Any] = {name: kept.get(name) for name in names}
     return replace(row, cores=own, shared_with=tuple(sorted(others)), link_lost=lost, **known)
 
 
 def _status(node: Node, pids: list[int]) -> NodeStatus:
     pid = pids[0] if pids else None
-    if pid is not None and ready.listens(node):
+    if pid is not None and keys.listens(node):
         state = "up"
     else:
         state = "half" if pid is not None or node.record() else "down"
@@ -188,14 +177,14 @@ def ssh_argv(plan: LabPlan, host: str, command: tuple[str, ...]) -> list[str]:
     key = directory / keys.LOGIN_KEY
     running = host in reality.supervisors(plan.runtime / "nodes")
     # A machine that runs may be slow to answer where much else runs, and its sshd may just begin anew.
-    if not directory.exists() or not running or not ready.listens(node, seconds=30, patience=5):
+    if not directory.exists() or not running or not keys.listens(node, seconds=30, patience=5):
         raise UnreachableError(f"{host} ({node.address}) is not up", remedy="run `hvlab lab up`")
     if not os.access(key, os.R_OK):
         raise HvlabError(
             f"the lab's key {key} belongs to another user",
             remedy="run this as the user that ran `hvlab lab up`, or with sudo",
         )
-    options = [f"UserKnownHostsFile={directory / known_hosts.FILE}", "GlobalKnownHostsFile=none"]
+    options = [f"UserKnownHostsFile={directory / keys.KNOWN_HOSTS}", "GlobalKnownHostsFile=none"]
     options += ["StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "PasswordAuthentication=no"]
     options += ["ConnectionAttempts=5"]
     argv = ["ssh", "-F", "none", "-i", str(key), "-p", str(node.port)]

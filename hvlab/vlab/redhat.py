@@ -6,44 +6,17 @@ Programs are Debian's; dnf, the rpm database, the releases' files and the packag
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvlab.base.yaml_files import read_shipped
 from hvlab.vlab.command import run
 from hvlab.vlab.files import discard, link, write
 
 PACKAGES = ("dnf", "python3-dnf", "dnf-plugins-core", "rpm", "createrepo-c", "gpg", "gpgv")
-# Packages of the family, and which of Debian's they stand for: they get its version.
-STANDS_FOR = {
-    "bash": "bash",
-    "ca-certificates": "ca-certificates",
-    "coreutils": "coreutils",
-    "createrepo_c": "createrepo-c",
-    "dnf-plugins-core": "dnf-plugins-core",
-    "filesystem": "base-files",
-    "findutils": "findutils",
-    "gawk": "mawk",
-    "glibc": "libc6",
-    "glibc-common": "libc-bin",
-    "grep": "grep",
-    "gzip": "gzip",
-    "iproute": "iproute2",
-    "libgcc": "libgcc-s1",
-    "libstdc++": "libstdc++6",
-    "openssh": "openssh-client",
-    "openssh-clients": "openssh-client",
-    "openssh-server": "openssh-server",
-    "procps-ng": "procps",
-    "python3": "python3",
-    "python3-libs": "libpython3-stdlib",
-    "rpm": "rpm",
-    "sed": "sed",
-    "shadow-utils": "passwd",
-    "sudo": "sudo",
-    "systemd": "systemd",
-    "tar": "tar",
-    "util-linux": "util-linux",
-}
+_DATA = read_shipped(Path(__file__).with_suffix(".yml"))
+STANDS_FOR: Mapping[str, str] = _DATA["packages"]
 _AWAY = Path("usr/lib/hvlab/debian")
 _MOVED = ("usr/bin/apt*", "usr/bin/dpkg*", "usr/sbin/dpkg*", "var/lib/dpkg", "etc/apt", "etc/dpkg")
 _BUILD = Path("tmp/hvlab-rpm")
@@ -81,13 +54,7 @@ class System:
         return "".join(f'{key}="{value}"\n' for key, value in lines.items())
 
 
-SYSTEMS = {
-    "el7": System("centos", "CentOS Linux", "7.9.2009", "redhat-release", "centos-release", "el7"),
-    "el8": System("rocky", "Rocky Linux", "8.10", "redhat-release", "rocky-release", "el8"),
-    "el9": System("rocky", "Rocky Linux", "9.6", "redhat-release", "rocky-release", "el9"),
-    "el10": System("rocky", "Rocky Linux", "10.0", "redhat-release", "rocky-release", "el10"),
-    "amzn2023": System("amzn", "Amazon Linux", "2023", "system-release", "system-release", "amzn2023"),
-}
+SYSTEMS = {name: System(**system) for name, system in _DATA["systems"].items()}
 
 
 def release_of(os_release: str) -> str:
@@ -158,7 +125,6 @@ def _libraries(tree: Path) -> list[str]:
 
 
 def _programs(tree: Path) -> list[str]:
-    """Return the paths of the tree's programs, as they are and as they were before /bin became a link."""
     programs = [
         path.relative_to(tree) for pattern in ("usr/bin/*", "usr/sbin/*") for path in tree.glob(pattern)
     ]

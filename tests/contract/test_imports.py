@@ -74,7 +74,7 @@ def test_only_remote_imports_ansible_runner() -> None:
 
 
 def test_backends_are_spelt_in_their_table_alone() -> None:
-    """Adding a backend is one row of lab/backends.py: what sets it apart is a field of that row."""
+    """Adding a backend is one row of lab/backends.yml: what sets it apart is a field of that row."""
     spelt = {}
     for path in MODULES:
         place = str(path.relative_to(tree.ROOT / "hvlab"))

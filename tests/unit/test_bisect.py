@@ -18,7 +18,7 @@ from hvlab.analysis.baseline import keeping
 from hvlab.analysis.compare import measurements
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.bench.settings import SettingsFile
-from hvlab.lab import builds
+from hvlab.lab import pin_variables
 from hvlab.lab.inventory import Host, Lab
 from hvlab.results.store import Store
 from hvlab.searches.bisect import ends, install
@@ -356,7 +356,7 @@ def test_a_lock_of_an_hvlab_with_other_patches_is_said(tmp_path: Path) -> None:
     file = tmp_path / "lock.json"
     entry = {"versions": {"torch": "2.5.0"}}
     assert ends.notes("lab") == []
-    for patches, said in ((builds.patches(), 0), (None, 0), ("0123456789abcdef", 1)):
+    for patches, said in ((pin_variables.patches(), 0), (None, 0), ("0123456789abcdef", 1)):
         file.write_text(json.dumps({"hvlab": "0.0.9", "hosts": {"n1": {**entry, "patches": patches}}}))
         notes = ends.notes(str(file))
         assert len(notes) == said
@@ -370,12 +370,12 @@ def test_a_lock_of_an_hvlab_with_other_patches_is_said(tmp_path: Path) -> None:
 def test_a_default_that_changed_since_a_lock_is_a_change(tmp_path: Path) -> None:
     file = tmp_path / "lock.json"
     flags = ["--as-it-was"]
-    of_then = builds.defaults() | {"openmpi_configure_flags": flags}
+    of_then = pin_variables.defaults() | {"openmpi_configure_flags": flags}
     file.write_text(json.dumps({"hosts": {"n1": {"versions": {}, "build": of_then}}}))
     read = ends.read(str(file), Store(tmp_path), _lab())
     own, good, bad = ends.with_defaults(GOOD, Stack({**GOOD.items, **read}), GOOD)
     changes = chain(good, bad, {}, lambda _: True)
-    now = builds.defaults()["openmpi_configure_flags"]
+    now = pin_variables.defaults()["openmpi_configure_flags"]
     assert [(change.item, change.before, change.after) for change in changes] == [
         ("openmpi_configure_flags", flags, now)
     ]

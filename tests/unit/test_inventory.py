@@ -11,9 +11,8 @@ from hvlab.base.errors import InventoryError
 from hvlab.base.paths import project_dir
 from hvlab.lab.inventory import load, problems
 from hvlab.lab.inventory_files import file_problems
-from hvlab.lab.inventory_rules import valid_name
+from hvlab.lab.inventory_rules import argument_problems, role_options, valid_name
 from hvlab.lab.inventory_values import READ
-from hvlab.lab.role_arguments import argument_problems, role_options
 from hvlab.lab.variants import available
 
 GOOD = {"ansible_host": "10.0.0.1", "lab_network": "10.0.0.0/24", "lab_interface": "eth0"}

@@ -13,8 +13,8 @@ import pytest
 from hvlab.base.errors import UsageError
 from hvlab.base.paths import project_dir
 from hvlab.cli import run
-from hvlab.lab import builds
-from hvlab.lab.builds import patches
+from hvlab.lab import pin_variables
+from hvlab.lab.pin_variables import patches
 from hvlab.stack.resolver import HostRequest, Resolution, facts, lock, pins, plan
 
 H100 = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "memory_mib": 81559}
@@ -148,7 +148,7 @@ def test_a_lock_has_all_that_roles_build_with_defaults_included(
 def test_the_sum_of_patches_moves_with_one_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(project_dir() / "roles/horovod", tmp_path / "roles/horovod")
     before = patches()
-    monkeypatch.setattr(builds, "project_dir", lambda: tmp_path)
+    monkeypatch.setattr(pin_variables, "project_dir", lambda: tmp_path)
     assert patches() == before
     file = tmp_path / "roles/horovod/files/patches/no-debug-info.patch"
     file.write_text(file.read_text() + "\n")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvlab.base.errors import UsageError
-from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, platforms
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan
 from hvlab.stack.resolver.catalogue import load
 from hvlab.stack.resolver.lab import request
 
@@ -89,7 +89,7 @@ def test_a_name_tells_of_the_gpu_whose_words_it_has(name: str, capability: str |
     ],
 )
 def test_what_a_name_tells_of_the_platform(name: str, kind: str) -> None:
-    tests = {"mig": platforms.mig, "vgpu": platforms.vgpu, "board": platforms.board}
+    tests = {"mig": facts.mig, "vgpu": facts.vgpu, "board": facts.board}
     assert " ".join(word for word, holds in tests.items() if holds(name)) == kind
 
 

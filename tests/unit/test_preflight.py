@@ -22,7 +22,8 @@ from hvlab.checks.python import check_pythons
 from hvlab.checks.ssh import check_owner
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host
-from hvlab.remote import known_hosts, rotation, ssh_keys, trust
+from hvlab.remote import known_hosts, ssh_keys, trust
+from hvlab.remote import trust as rotation
 from tests.unit.fuzzing import QUICK
 from tests.unit.test_answers import VALUES, _replaced
 

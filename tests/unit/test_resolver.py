@@ -14,9 +14,8 @@ from hvlab.lab.pin_variables import METHODS
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, rules, versions
 from hvlab.stack.resolver.catalogue import FOLDER, CatalogueError, build, load
 from hvlab.stack.resolver.lab import request
-from hvlab.stack.resolver.model import ConstraintProblem, Limit, Relation, Scope, prune
-from hvlab.stack.resolver.problem import ONE_CUDA
-from hvlab.stack.resolver.provider import SearchLimitError, search
+from hvlab.stack.resolver.model import ONE_CUDA, ConstraintProblem, Limit, Relation, Scope, prune
+from hvlab.stack.resolver.solve import SearchLimitError, search
 
 pytestmark = pytest.mark.resolver
 
@@ -559,8 +558,8 @@ def test_many_kinds_of_hosts():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("hvlab.stack.resolver.provider.ROUNDS", 1)
-    monkeypatch.setattr("hvlab.stack.resolver.provider.ROUNDS_EACH", 0)
+    monkeypatch.setattr("hvlab.stack.resolver.solve.ROUNDS", 1)
+    monkeypatch.setattr("hvlab.stack.resolver.solve.ROUNDS_EACH", 0)
 
 
 def test_a_search_that_ends_at_its_limit_refuses_nothing(impatient):

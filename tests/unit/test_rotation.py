@@ -7,7 +7,8 @@ from click.testing import CliRunner
 
 from hvlab.base.errors import CheckError, HvlabError, Problem, UnreachableError, UsageError
 from hvlab.cli import cli, keys
-from hvlab.remote import rotation, ssh_keys, trust
+from hvlab.remote import ssh_keys, trust
+from hvlab.remote import trust as rotation
 from tests.unit.fuzzing import MANY
 
 HOSTS = """

@@ -7,7 +7,7 @@ from hvlab.base.errors import UsageError
 from hvlab.base.paths import project_dir
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.environment import stack
-from hvlab.lab.folders import folders
+from hvlab.lab.inventory import folders
 from hvlab.lab.variants import carries, choose, device, variant_for, variants
 from tests.unit.labs import lab
 

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 import pytest
 
 from hvlab.base.files import locked
-from hvlab.vlab import kernel, network
+from hvlab.vlab import network
 
 LAB = IPv4Network("198.18.0.0/24")
 
@@ -50,11 +50,11 @@ def test_a_machine_that_is_no_router_forwards_for_labs_alone(tmp_path, settings)
     refused = '    iifname != "hv*" oifname != "hv*" drop'
     lines = [network.ruleset("lab", LAB, routes=routes).splitlines() for routes in (True, False)]
     assert [refused in of_table for of_table in lines] == [False, True]
-    assert not kernel.routes(tmp_path, settings=settings)
-    kernel.prepare(tmp_path, settings=settings)
-    assert not kernel.routes(tmp_path, settings=settings)
+    assert not network.routes(tmp_path, settings=settings)
+    network.set_kernel(tmp_path, settings=settings)
+    assert not network.routes(tmp_path, settings=settings)
     (tmp_path / "kernel.json").unlink()
-    assert kernel.routes(tmp_path, settings=settings)
+    assert network.routes(tmp_path, settings=settings)
 
 
 def test_uplinks_that_no_bridge_has_yet_are_removed(tmp_path, monkeypatch):
@@ -75,49 +75,49 @@ BEFORE = [0, 128, 128, 512, 1024]
 @pytest.fixture
 def settings(tmp_path):
     root = tmp_path / "sys"
-    for name, value in zip(kernel.LEAST, BEFORE, strict=True):
+    for name, value in zip(network.LEAST, BEFORE, strict=True):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"{value}\n")
     return root
 
 
 def values(settings):
-    return [int((settings / name).read_text()) for name in kernel.LEAST]
+    return [int((settings / name).read_text()) for name in network.LEAST]
 
 
 def test_kernel_settings_come_back_with_the_last_lab(tmp_path, settings):
     runtime = tmp_path / "labs"
     (runtime / "one").mkdir(parents=True)
     (runtime / "two").mkdir()
-    kernel.prepare(runtime, settings=settings)
-    kernel.prepare(runtime, settings=settings)
-    assert values(settings) == list(kernel.LEAST.values())
+    network.set_kernel(runtime, settings=settings)
+    network.set_kernel(runtime, settings=settings)
+    assert values(settings) == list(network.LEAST.values())
     (runtime / "one").rmdir()
-    kernel.restore(runtime, settings=settings)
-    assert values(settings) == list(kernel.LEAST.values())
+    network.restore_kernel(runtime, settings=settings)
+    assert values(settings) == list(network.LEAST.values())
     (runtime / "two").rmdir()
-    kernel.restore(runtime, settings=settings)
+    network.restore_kernel(runtime, settings=settings)
     assert values(settings) == BEFORE
     assert not runtime.exists()
 
 
 def test_kernel_settings_that_suffice_or_were_changed_since_stay(tmp_path, settings):
     (settings / "net/ipv4/ip_forward").write_text("1\n")
-    kernel.prepare(tmp_path, settings=settings)
-    recorded = dict(zip(list(kernel.LEAST)[1:], BEFORE[1:], strict=True))
+    network.set_kernel(tmp_path, settings=settings)
+    recorded = dict(zip(list(network.LEAST)[1:], BEFORE[1:], strict=True))
     assert json.loads((tmp_path / "kernel.json").read_text()) == recorded
     (settings / "fs/inotify/max_user_instances").write_text("65536\n")
     settings.rename(tmp_path.with_name("elsewhere"))
-    kernel.restore(tmp_path, settings=tmp_path.with_name("elsewhere"))
+    network.restore_kernel(tmp_path, settings=tmp_path.with_name("elsewhere"))
     assert values(tmp_path.with_name("elsewhere")) == [1, 65536, *BEFORE[2:]]
 
 
 def come_and_go(runtime, settings, name):
     for _ in range(200):
         with locked(runtime / name):
-            kernel.prepare(runtime, settings=settings)
+            network.set_kernel(runtime, settings=settings)
             (runtime / name).rmdir()
-            kernel.restore(runtime, settings=settings)
+            network.restore_kernel(runtime, settings=settings)
 
 
 def test_labs_may_come_and_go_at_the_same_time(tmp_path, settings):

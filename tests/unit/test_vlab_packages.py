@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.vlab import controller, packages
+from hvlab.vlab import packages
 from hvlab.vlab.packages import PackageSource
 
 LIST = """\
@@ -218,10 +218,10 @@ def test_a_node_has_the_files_of_pips_settings_that_lie_among_the_systems_own(mo
     constraint = tmp_path / "constraints.txt"
     constraint.write_text("torch<3\n")
     constraint.chmod(0o640)
-    monkeypatch.setattr(controller, "_pip_listing", lambda: f"global.constraint='{constraint}'\n")
-    assert controller.node_config("bookworm").shared == (constraint,)
+    monkeypatch.setattr(packages, "_pip_listing", lambda: f"global.constraint='{constraint}'\n")
+    assert packages.node_config("bookworm").shared == (constraint,)
     monkeypatch.setattr(packages, "shareable", lambda path: path != constraint)
-    config = controller.node_config("bookworm")
+    config = packages.node_config("bookworm")
     assert config.files == ((str(constraint), 0o640, b"torch<3\n"),)
     assert constraint not in config.shared
 
@@ -231,9 +231,9 @@ def test_a_file_below_a_link_of_the_system_is_written_to_where_that_leads(monkey
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/ca.pem").write_text("x")
     (tmp_path / "lib").symlink_to("etc")
-    monkeypatch.setattr(controller, "_pip_listing", lambda: f"global.cert='{tmp_path}/lib/ca.pem'\n")
+    monkeypatch.setattr(packages, "_pip_listing", lambda: f"global.cert='{tmp_path}/lib/ca.pem'\n")
     monkeypatch.setattr(packages, "shareable", lambda _: False)
-    assert [path for path, _, _ in controller.node_config("bookworm").files] == [f"{tmp_path}/etc/ca.pem"]
+    assert [path for path, _, _ in packages.node_config("bookworm").files] == [f"{tmp_path}/etc/ca.pem"]
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 
 from hvlab.base.errors import HvlabError
 from hvlab.base.files import locked
-from hvlab.vlab import controller, files, keys, known_hosts, lab, node, reality
+from hvlab.vlab import files, keys, lab, node, packages, reality
 from hvlab.vlab.command import run
-from hvlab.vlab.controller import NodeConfig
 from hvlab.vlab.node import Node
+from hvlab.vlab.packages import NodeConfig
 
 NODES = Path("/var/lib/hvlab/lab/nodes")
 MOUNTS = """\
@@ -128,9 +128,9 @@ def test_keys_are_made_once_and_the_private_one_is_ours_alone(tmp_path):
     line = keys.ensure(machine.host_key, comment="n1")
     assert keys.ensure(machine.host_key, comment="n1") == line
     assert machine.host_key.stat().st_mode & 0o777 == 0o600
-    assert known_hosts.known_hosts_line(machine) == f"198.18.0.11,n1 {' '.join(line.split()[:2])}"
+    assert keys.known_hosts_line(machine) == f"198.18.0.11,n1 {' '.join(line.split()[:2])}"
     other = Node("lab", "n1", "198.18.0.11", 2222, tmp_path)
-    assert known_hosts.known_hosts_line(other).startswith("[198.18.0.11]:2222,[n1]:2222 ssh-ed25519 ")
+    assert keys.known_hosts_line(other).startswith("[198.18.0.11]:2222,[n1]:2222 ssh-ed25519 ")
 
 
 def test_a_login_key_is_written_through_no_link_of_the_caller(tmp_path, monkeypatch):
@@ -210,7 +210,7 @@ def test_a_password_of_the_controller_is_roots_alone_on_a_node(tmp_path, monkeyp
     """PAM gives every login what is in /etc/environment, whoever may read the file."""
     monkeypatch.setenv("https_proxy", "http://me:pw@proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", "localhost")
-    config = controller.node_config("bookworm")
+    config = packages.node_config("bookworm")
     index = "[global]\nindex-url = https://token@x.example\n"
     for name, given, mode in (
         ("n1", replace(CONFIG, pip_conf=index, sshd_settings=config.sshd_settings), 0o600),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hvlab.vlab import image, names, redhat
-from hvlab.vlab.controller import ImageConfig
+from hvlab.vlab.packages import ImageConfig
 
 VERSIONS = dict.fromkeys([*redhat.STANDS_FOR.values(), "dnf"], "1:2.3p1-4+deb12u1")
 CONFIG = ImageConfig(release="el9", sources=(), apt_settings="", files=(), ca_bundle="")

@@ -14,7 +14,7 @@ import pytest
 from hvlab.base.paths import images_dir, lab_runtime_dir
 from hvlab.lab import cores
 from hvlab.lab.inventory import load
-from hvlab.vlab import controller, links, reality
+from hvlab.vlab import links, packages, reality
 from hvlab.vlab.lab import ssh_argv
 from hvlab.vlab.plan import make_plan, plan_without_limits
 from tests.vlab.labs import leftovers
@@ -154,7 +154,7 @@ def test_secrets_are_the_owners_alone(lab):
 def test_nodes_take_packages_as_the_controller_does(lab):
     on(lab, "n1", "apt-get", "update")
     assert ".deb" in on(lab, "n1", "apt-get", "download", "--print-uris", "hello")
-    for path in controller.node_config("bookworm").shared:
+    for path in packages.node_config("bookworm").shared:
         on(lab, "n1", "test", "-e", str(path))
 
 

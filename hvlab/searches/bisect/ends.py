@@ -16,14 +16,13 @@ from hvlab.analysis.compare import Measurements, measurements
 from hvlab.base.errors import CheckError, UsageError, some
 from hvlab.base.yaml_files import mistake, read_yaml
 from hvlab.bench.settings import SettingsFile
-from hvlab.lab.builds import defaults, patches
 from hvlab.lab.environment import components
 from hvlab.lab.inventory import Lab
-from hvlab.lab.pin_variables import BUILD_ROLES, builds
+from hvlab.lab.pin_variables import BUILD_ROLES, TITLES, builds, defaults, patches
 from hvlab.results.store import Store
 from hvlab.searches.bisect.stack import COMPONENTS, Stack, apart, from_settings
 from hvlab.stack.resolver import lock
-from hvlab.stack.resolver.pins import TITLES, Pin, parse
+from hvlab.stack.resolver.pins import Pin, parse
 from hvlab.workloads.parameters import OWN_STACK
 
 _REMEDY = (

@@ -7,14 +7,13 @@ from typing import Any
 
 from hvlab.base.errors import CheckError, Problem, report
 from hvlab.lab.environment import components, of_stack
-from hvlab.lab.folders import STACKS, parameters_file
-from hvlab.lab.inventory import Lab
-from hvlab.lab.pin_variables import BUILD_ROLES, VERSION_PINS
+from hvlab.lab.inventory import STACKS, Lab, parameters_file
+from hvlab.lab.pin_variables import BUILD_ROLES, TITLES, VERSION_PINS
 from hvlab.remote.facts import facts
 from hvlab.remote.playbook import Owner, Play
 from hvlab.searches.bisect.stack import Stack
 from hvlab.stack.resolver import versions
-from hvlab.stack.resolver.pins import TITLES, Pin
+from hvlab.stack.resolver.pins import Pin
 
 # Where each role puts what is in use, as in group_vars/all.yml.
 _PREFIXES: Mapping[str, str] = {

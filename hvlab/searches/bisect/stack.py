@@ -15,9 +15,8 @@ from typing import Any
 from hvlab.base.errors import UsageError
 from hvlab.base.masking import HIDDEN, hides
 from hvlab.bench.settings import SettingsFile
-from hvlab.lab.pin_variables import BUILD_ROLES, VERSION_PINS, builds
+from hvlab.lab.pin_variables import BUILD_ROLES, TITLES, VERSION_PINS, builds
 from hvlab.stack.resolver import versions
-from hvlab.stack.resolver.pins import TITLES
 
 # What can be installed beside another of its kind. A kernel or a driver cannot.
 COMPONENTS = ("openmpi", "python", "torch", "tensorflow", "horovod")

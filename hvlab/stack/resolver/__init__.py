@@ -6,12 +6,12 @@ Out: a `Resolution` (versions, packages, reasons and notes by host), or `Infeasi
 Read `solve` first. It is the whole way, and each line leads to one file:
 
     lab.group             like hosts become one `HostGroup`, so that 1,000 hosts cost as one
-    solve.build           the constraint problem of these groups, a `problem.LabProblem`:
+    solve.build           the constraint problem of these groups, a `model.LabProblem`:
       domains.add           the candidates of each component, the preferred first
       limits.add            rules on one component: pins, operating system, driver, GPUs
       relations.add         rules on two: which torch fits which CUDA, which driver runs it
     solve.best            the solution that keeps the most preferences (installed driver, one CUDA, ...)
-      provider.search       one search: `model.prune`, then resolvelib
+      solve.search          one search: `model.prune`, then resolvelib
 
 How it hangs together with resolvelib: a key (`("cuda", 0)`: CUDA of group 0) is what resolvelib calls an
 identifier. `Provider` hands it the candidates of a key in the order of preference; a chosen candidate asks
@@ -27,7 +27,7 @@ Beside resolvelib, which says neither why nothing fits nor what would:
     nearest.remedies      changes of pins, hosts and drivers, each tried by a search before it is offered
 
 `lock` keeps the versions of a plan in a file, and makes them pins of a later one.
-The answer: `stack` (versions and `packages` by host), `reasons`, `notes`; `render` writes it for a terminal.
+The answer: `stack` (versions, reasons and `packages` by host), `notes`; `render` writes it for a terminal.
 The data: `catalogue` reads the files of `hvlab.stack.catalogue` and a user's `own` into checked objects,
 `versions` compares them.
 `newer` adds the releases that pins ask for beyond the files, each taken to be like the newest of its branch.
@@ -43,11 +43,10 @@ from hvlab.base.errors import Problem
 from hvlab.stack.resolver import conflict, nearest, newer, notes, stack
 from hvlab.stack.resolver.catalogue import Catalogue, load
 from hvlab.stack.resolver.lab import HostRequest, group
+from hvlab.stack.resolver.model import FACT, LabProblem
 from hvlab.stack.resolver.nearest import Remedy
 from hvlab.stack.resolver.pins import Pin
-from hvlab.stack.resolver.problem import FACT, LabProblem
-from hvlab.stack.resolver.provider import SearchLimitError
-from hvlab.stack.resolver.solve import best, build
+from hvlab.stack.resolver.solve import SearchLimitError, best, build
 
 __all__ = ["HostRequest", "Infeasible", "Resolution", "plan"]
 
@@ -184,7 +183,6 @@ def _infeasible(lab: tuple[HostRequest, ...], problem: LabProblem) -> Infeasible
 
 
 def _in_time(search: Callable[[], T]) -> tuple[T | None, bool]:
-    """Return what a search finds, and whether it ended at its limit."""
     try:
         return search(), False
     except SearchLimitError:

@@ -343,7 +343,6 @@ def _entry(kind: type[T], file: str, item: Mapping[str, Any]) -> T:
 
 
 def _releases(kind: type[T], file: str, items: Mapping[str, Mapping[str, Any]]) -> dict[str, T]:
-    """Return the entries, the newest first."""
     unquoted = [name for name in items if not isinstance(name, str)]
     if unquoted:
         raise CatalogueError(f"{file}.yml, {unquoted[0]}: write the version in quotes")

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from hvlab.lab.pin_variables import TITLES
 from hvlab.stack.resolver import newer, versions
 from hvlab.stack.resolver.model import (
+    FACT,
+    PIN,
     Assumption,
     Candidate,
     ConstraintProblem,
     Key,
+    LabProblem,
     Limit,
     Pruned,
     Relation,
@@ -20,10 +24,8 @@ from hvlab.stack.resolver.model import (
     partners,
     prune,
 )
-from hvlab.stack.resolver.pins import TITLES, Pin, meets
-from hvlab.stack.resolver.problem import FACT, PIN, LabProblem
-from hvlab.stack.resolver.provider import infeasible
-from hvlab.stack.resolver.solve import build
+from hvlab.stack.resolver.pins import Pin, meets
+from hvlab.stack.resolver.solve import build, infeasible
 
 _SENTENCES = 4
 # Labs of more groups of hosts are narrowed down to those in conflict first: a third of the time at 50.
@@ -56,7 +58,6 @@ def all_of(lab: LabProblem) -> tuple[list[Assumption], list[list[Assumption]]]:
 
 
 def _part(lab: LabProblem) -> LabProblem:
-    """Return the lab without the groups of hosts that a conflict does not need."""
     if len(lab.groups) <= _FEW:
         return lab
 
@@ -178,7 +179,6 @@ def _reasons(
 def _causes(
     problem: ConstraintProblem, scope: Scope, pruned: Pruned, key: Key
 ) -> Iterator[tuple[int, Limit | Relation, Key | None]]:
-    """Yield every rule on a component, what it takes away, and the other one where its choice matters."""
     full = problem.full(key)
     for number, limit in enumerate(problem.limits):
         if limit.key == key and limit.say and scope.counts(limit):
@@ -216,7 +216,6 @@ def _say(
 
 
 def _unknown(lab: LabProblem, key: Key, pins: Sequence[tuple[int, Limit]]) -> str:
-    """Return the sentence for pins that no known version meets, or that contradict one another."""
     title = TITLES.get(key[0], key[0])
     known = [
         candidate.version
@@ -245,7 +244,6 @@ def _in_full(pin: Assumption, known: Sequence[str]) -> str:
 
 
 def _builds(problem: ConstraintProblem, key: Key, pin: Pin) -> str:
-    """Return the sentence for a pin whose release is known and has no such build."""
     release = replace(pin, value=re.split(r"(?:-1)?\+", pin.value)[0])
     if release == pin or pin.name != key[0]:
         return ""

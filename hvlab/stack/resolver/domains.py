@@ -9,8 +9,8 @@ from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.stack.resolver import rules, versions
 from hvlab.stack.resolver.catalogue import Catalogue, DriverBranch
 from hvlab.stack.resolver.lab import HostGroup
+from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, LabProblem
 from hvlab.stack.resolver.pins import Pin
-from hvlab.stack.resolver.problem import ONE_CUDA, ONE_NCCL, LabProblem
 
 _KINDS = ("production", "long-term", "legacy", "new-feature", "developer", "not known")
 Versions = list[tuple[str, Any]]
@@ -65,7 +65,6 @@ def _of_cuda(lab: LabProblem) -> None:
 
 
 def _usable(version: str, branch: DriverBranch | None, lab: LabProblem, group: HostGroup) -> bool:
-    """Whether a driver runs all GPUs of a group, and is there or can be had."""
     runs = all(
         rules.driver_runs(version, rules.branch_of(version, lab.catalogue), capability, lab.catalogue)
         for capability in group.capabilities

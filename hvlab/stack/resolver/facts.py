@@ -13,6 +13,37 @@ from hvlab.base.errors import UsageError
 from hvlab.stack.resolver import versions
 from hvlab.stack.resolver.catalogue import Catalogue, GpuModel, OperatingSystem, load
 
+# What a GPU or a host is beside its model, by its names. Sources:
+# https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html (MIG: what programs can do),
+# https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/index.html (names of vGPU types),
+# https://docs.nvidia.com/cuda/wsl-user-guide/index.html (the driver is that of Windows).
+# NVIDIA A100-SXM4-40GB MIG 1g.5gb
+_MIG = re.compile(r"\bMIG\b|\b\d+g\.\d+gb\b", re.IGNORECASE)
+# GRID A100-10C, NVIDIA A40-48Q, NVIDIA A100-4-20C, A100-1-5CME: memory in GB and the series of the licence.
+_VGPU = re.compile(r"[A-Za-z0-9]-(\d+-)?\d+[ABCQ](ME|NOME|MEALL|GFX)?$")
+# NVIDIA A100-SXM4-80GB, not SXM2, which came before NVSwitch; Hopper of these boards says HBM3 or nothing, of
+# cards PCIe or NVL.
+_BOARD = re.compile(
+    r"\bSXM(?!2)\d?\b|\bH100 80GB HBM3$|\b(H800|H20-3e|(H200|H20|B200|B300)( \d+GB( HBM3e?)?)?)$"
+)
+VGPU, WSL = "vGPU", "WSL2"
+
+
+def mig(name: str) -> bool:
+    """Whether a GPU's name is that of a MIG slice."""
+    return bool(_MIG.search(name))
+
+
+def vgpu(name: str) -> bool:
+    """Whether a GPU's name is that of a vGPU, as a guest sees it."""
+    return bool(_VGPU.search(name.strip()))
+
+
+def board(name: str) -> bool:
+    """Whether a GPU is one of an HGX or DGX board that may have NVSwitches."""
+    return not vgpu(name) and bool(_BOARD.search(name.strip()))
+
+
 # What facts call the rebuilds and relatives of a distribution that NVIDIA has one repository for.
 _ALIASES = {
     "redhatenterpriselinux": "redhat",
@@ -91,6 +122,13 @@ class HostFacts:
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
     declared: bool = False
+
+    @property
+    def guest(self) -> str | None:
+        """Why its driver comes from outside (``WSL2``, ``vGPU``); None where it does not."""
+        if self.gpus and "microsoft" in (self.kernel or "").lower():
+            return WSL
+        return VGPU if any(vgpu(gpu.name) for gpu in self.gpus) else None
 
     def as_json(self) -> dict[str, Any]:
         """Return what a facts file has of a host."""
@@ -255,7 +293,6 @@ def _problems(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _unprintable(value: object) -> str | None:
-    """Return what keeps a value from being shown on a line; None where nothing does."""
     text = "" if value is None else str(value)
     if len(text) > _LONGEST:
         return f"is longer than {_LONGEST} characters"
@@ -263,7 +300,6 @@ def _unprintable(value: object) -> str | None:
 
 
 def _unknown(given: Iterable[Any], known: Iterable[str]) -> list[str]:
-    """Return the fields that nobody reads, each with the one it may have been meant to be."""
     fields, wrong = list(known), []
     for field in given:
         if field not in fields:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import METHODS, builds
-from hvlab.stack.resolver import pins, platforms, versions
+from hvlab.stack.resolver import facts, pins, versions
 from hvlab.stack.resolver.catalogue import Catalogue, OperatingSystem, load
 from hvlab.stack.resolver.facts import Gpu, HostFacts, capability_of, supported_systems, system_of, with_gpus
 from hvlab.stack.resolver.pins import Pin
@@ -20,8 +20,8 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 # Where the driver of a guest comes from.
 _GUESTS = {
-    platforms.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
-    platforms.WSL: "install NVIDIA's driver in Windows",
+    facts.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
+    facts.WSL: "install NVIDIA's driver in Windows",
 }
 
 
@@ -94,11 +94,6 @@ class HostGroup:
         return facts
 
     @property
-    def guest(self) -> str | None:
-        """Why its driver comes from outside (a vGPU, WSL2); None where it is its own."""
-        return _guest(self.host)
-
-    @property
     def driver(self) -> str:
         """The installed driver for the reader."""
         return f"driver {self.host.driver}" if self.host.driver else "no driver"
@@ -119,7 +114,7 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
         kernel_gcc = host.kernel_gcc if gpus else None
         like = replace(host, name="", kernel=None, kernel_gcc=kernel_gcc, gpus=gpus)
-        guest = _guest(host)
+        guest = host.guest
         if guest:
             methods["driver"] = "none"
         key = (like, guest, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
@@ -143,13 +138,8 @@ def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
     return unknown or _driver_problem(host, catalogue)
 
 
-def _guest(host: HostFacts) -> str | None:
-    """Return why a host's driver comes from outside; None where it is its own, or there is no GPU."""
-    return platforms.guest(host.kernel, (gpu.name for gpu in host.gpus)) if host.gpus else None
-
-
 def _driver_problem(host: HostFacts, catalogue: Catalogue) -> Problem | None:
-    guest = _guest(host)
+    guest = host.guest
     if guest and not host.driver and not host.declared:
         observed = f"its driver comes from outside ({guest}), and there is none"
         return Problem(host.name, observed, _GUESTS[guest])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from hvlab.lab.backends import BACKENDS
+from hvlab.lab.pin_variables import TITLES
 from hvlab.stack.resolver import rules, versions
 from hvlab.stack.resolver.facts import Gpu
 from hvlab.stack.resolver.lab import NO_GPU, HostGroup
-from hvlab.stack.resolver.model import Candidate, Limit, listed
-from hvlab.stack.resolver.pins import TITLES, Pin, meets
-from hvlab.stack.resolver.problem import PIN, LabProblem, keep_driver
+from hvlab.stack.resolver.model import PIN, Candidate, LabProblem, Limit, keep_driver, listed
+from hvlab.stack.resolver.pins import Pin, meets
 
 
 def add(lab: LabProblem) -> None:
@@ -43,7 +43,6 @@ def _meets(pin: Pin) -> Callable[[Candidate], bool]:
 
 
 def _of_lab(lab: LabProblem) -> Iterable[Limit]:
-    """Yield what is excluded whatever the hosts are."""
 
     def say(gone: Sequence[Candidate]) -> str:
         return "; ".join(f"Open MPI {c.version} {c.data.avoid}" for c in gone[:2])
@@ -95,7 +94,6 @@ def _system_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
 def _tool_limits(
     lab: LabProblem, number: int, group: HostGroup, where: str, assumed: tuple[int, ...]
 ) -> Iterable[Limit]:
-    """Yield which Python and which compiler a system has."""
     system, host = group.system, group.host
     own = versions.minor(host.python) if host.python else None
     pythons = {*system.python, *([own] if own else [])}
@@ -121,7 +119,6 @@ def _tool_limits(
 def _framework_limits(
     lab: LabProblem, group: HostGroup, where: str, assumed: tuple[int, ...]
 ) -> Iterable[Limit]:
-    """Yield for which glibc and architecture there are wheels."""
     system, architecture = group.system, group.host.architecture
     if "torch" in lab.frameworks:
         yield Limit(
@@ -146,7 +143,6 @@ def _framework_limits(
 def _cuda_limits(
     lab: LabProblem, number: int, group: HostGroup, where: str, assumed: tuple[int, ...]
 ) -> Iterable[Limit]:
-    """Yield which CUDA and which of its libraries a system is offered."""
     system, method = group.system, group.methods["cuda"]
     yield Limit(
         ("cuda", number),
@@ -259,7 +255,9 @@ def _driver_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
     if method == "none":
         where = lab.sharing("driver", group.driver)
         because = (
-            f"which comes from outside ({group.guest})" if group.guest else "and lab_driver_method is none"
+            f"which comes from outside ({group.host.guest})"
+            if group.host.guest
+            else "and lab_driver_method is none"
         )
         yield Limit(
             ("driver", number),
@@ -330,7 +328,6 @@ def _gpu_limits(lab: LabProblem, number: int, gpu: Gpu) -> Iterable[Limit]:
 
 
 def _capabilities(releases: Sequence[Candidate]) -> str:
-    """Return the compute capabilities that releases of TensorFlow run on, for the reader."""
     ranges = dict.fromkeys(release.data.capabilities for release in releases)
     return ", ".join(
         f"it runs on {lowest} to {highest}" if highest else f"it runs on {lowest} and newer"

@@ -18,9 +18,9 @@ from typing import Any
 from hvlab import __version__
 from hvlab.base.errors import UsageError, some
 from hvlab.base.files import write_file
-from hvlab.lab.builds import defaults, patches, plain_values
+from hvlab.lab.pin_variables import TITLES, defaults, patches, plain_values
 from hvlab.stack.resolver.lab import HostRequest
-from hvlab.stack.resolver.pins import TITLES, Pin, parse
+from hvlab.stack.resolver.pins import Pin, parse
 
 # Ansible leaves names that begin with a dot alone in a folder of inventory files.
 NAME = ".hvlab-lock.json"
@@ -114,7 +114,6 @@ def read(path: Path) -> Lock | None:
 
 
 def _check(lock: Lock) -> None:
-    """Raise UsageError where the file has something else than versions of components."""
     for host, versions in lock.hosts.items():
         for name, version in versions.items():
             if version is None or version == "":

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 
 from hvlab.base.errors import some
 from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.pin_variables import TITLES
 from hvlab.stack.resolver import rules, versions
 from hvlab.stack.resolver.catalogue import Catalogue, DriverBranch, OpenMpiRelease
 from hvlab.stack.resolver.conflict import minimal
 from hvlab.stack.resolver.lab import HostRequest, group
-from hvlab.stack.resolver.model import Assumption, Candidate, Scope, prune
-from hvlab.stack.resolver.pins import FRAMEWORKS, TITLES, Pin, meets
-from hvlab.stack.resolver.problem import FACT, PIN, LabProblem
-from hvlab.stack.resolver.provider import infeasible, search
-from hvlab.stack.resolver.solve import build
+from hvlab.stack.resolver.model import FACT, PIN, Assumption, Candidate, LabProblem, Scope, prune
+from hvlab.stack.resolver.pins import FRAMEWORKS, Pin, meets
+from hvlab.stack.resolver.solve import build, infeasible, search
 
 _DEPTH = 3
 _BREADTH = 6
@@ -128,7 +127,6 @@ def _problem(lab: Lab, catalogue: Catalogue) -> LabProblem | None:
 
 
 def _options(lab: Lab, catalogue: Catalogue) -> Iterator[Relaxation]:
-    """Yield single changes that undo the conflict at hand: pins first, then drivers, then hosts."""
     problem = _problem(lab, catalogue)
     if problem is None:
         return
@@ -152,7 +150,6 @@ def _options(lab: Lab, catalogue: Catalogue) -> Iterator[Relaxation]:
 
 
 def _other_methods(lab: LabProblem, fact: Assumption) -> Iterator[Relaxation]:
-    """Yield other ways to a driver for those hosts of a system that get it from NVIDIA's repository."""
     groups = [lab.groups[n] for n in sorted(fact.groups)]
     for method in _METHODS:
         hosts = [
@@ -176,7 +173,6 @@ def _infeasible_alone(lab: LabProblem, fact: Assumption) -> list[str]:
 
 
 def _remedy(lab: LabProblem, changes: Sequence[Relaxation]) -> Remedy:
-    """Return the changes in words, with the nearest version that works for each dropped pin."""
     only: dict[tuple[str, int | None], int] = {}
     texts: list[str] = []
     pins: list[str] = []
@@ -230,7 +226,6 @@ def _replacement(lab: LabProblem, pin: Pin, only: dict[tuple[str, int | None], i
 
 
 def _warned(candidate: Candidate) -> bool:
-    """Whether hvlab itself warns of a version."""
     return isinstance(candidate.data, OpenMpiRelease) and bool(candidate.data.warnings)
 
 

@@ -76,7 +76,6 @@ def _known(name: str, catalogue: Catalogue) -> list[str]:
 
 
 def _release(pin: Pin) -> Pin:
-    """Return the pin without the build it asks for."""
     return Pin(pin.name, pin.version.partition("+")[0].removesuffix("-1"))
 
 
@@ -92,7 +91,6 @@ def _marked(catalogue: Catalogue, name: str, version: str, like: str) -> tuple[A
 
 
 def _first(entries: Mapping[str, Any], name: str, entry: Any) -> dict[str, Any]:
-    """Return the entries with one more, the newest first."""
     ordered = sorted(
         [*entries.items(), (name, entry)], key=lambda pair: versions.numbers(pair[0]), reverse=True
     )

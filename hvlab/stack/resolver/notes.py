@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hvlab.lab.pin_variables import AUTO
-from hvlab.stack.resolver import packages, platforms, rules, versions
+from hvlab.lab.pin_variables import AUTO, TITLES
+from hvlab.stack.resolver import facts, packages, rules, versions
 from hvlab.stack.resolver.facts import Gpu, model_of
-from hvlab.stack.resolver.model import Scope
-from hvlab.stack.resolver.pins import TITLES
-from hvlab.stack.resolver.problem import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT
-from hvlab.stack.resolver.provider import infeasible
-from hvlab.stack.resolver.reasons import GroupChoice
-from hvlab.stack.resolver.solve import Solution
+from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT, Scope
+from hvlab.stack.resolver.solve import GroupChoice, Solution, infeasible
 
 # Source: https://github.com/horovod/horovod/issues/1123
 _OWN_HWLOC = ("1.14", "1.15")
@@ -53,7 +49,6 @@ def of_lab(solution: Solution) -> list[str]:
 
 
 def _cudas(solution: Solution) -> str:
-    """Return why hosts get different CUDA releases: the GPUs, or a preference that comes first."""
     if ONE_CUDA in solution.undecided:
         return (
             "hosts get different CUDA releases: the search ended at its limit before it knew of one for all"
@@ -128,7 +123,7 @@ def _not_shipped(choice: GroupChoice) -> Iterable[str]:
 
 def _platform(choice: GroupChoice) -> Iterable[str]:
     gpus, driver = [gpu.name for gpu in choice.group.gpus], choice.versions["driver"]
-    slices, boards = list(filter(platforms.mig, gpus)), list(filter(platforms.board, gpus))
+    slices, boards = list(filter(facts.mig, gpus)), list(filter(facts.board, gpus))
     for gpu in choice.group.gpus:
         model = model_of(gpu, choice.catalogue)
         if model and model.capability != gpu.capability:
@@ -139,12 +134,12 @@ def _platform(choice: GroupChoice) -> Iterable[str]:
             f"{', '.join(slices)}: a process sees one MIG slice, and nothing is copied from slice to slice, "
             "so NCCL does not run between slices of one GPU: start one rank for each GPU, or turn MIG off"
         )
-    if choice.group.guest == platforms.VGPU:
+    if choice.group.host.guest == facts.VGPU:
         yield (
-            f"{', '.join(filter(platforms.vgpu, gpus))}: a vGPU; its driver {driver} goes with that of the "
+            f"{', '.join(filter(facts.vgpu, gpus))}: a vGPU; its driver {driver} goes with that of the "
             "hypervisor, and is left as it is"
         )
-    if choice.group.guest == platforms.WSL:
+    if choice.group.host.guest == facts.WSL:
         yield f"its kernel is that of WSL2: driver {driver} is that of Windows, and is left as it is"
     if boards and driver and not packages.fabric_manager(choice.group, choice.catalogue):
         yield (
@@ -216,7 +211,6 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
 
 
 def _modules(choice: GroupChoice) -> Iterable[str]:
-    """Yield that the kernel has another compiler than the host, where the driver's modules are built."""
     group, used = choice.group, choice.group.host.kernel_gcc
     if not used or used == str(choice.gcc) or group.methods["driver"] in ("none", "elrepo"):
         return
@@ -230,7 +224,6 @@ def _modules(choice: GroupChoice) -> Iterable[str]:
 
 
 def _fabric(choice: GroupChoice) -> Iterable[str]:
-    """Yield what the GPUs need beside the driver, for the links between them."""
     group = choice.group
     models = [(gpu.name, model_of(gpu, choice.catalogue)) for gpu in group.gpus]
     names = ", ".join(dict.fromkeys(name for name, model in models if model and (model.fabric or model.imex)))
@@ -250,7 +243,6 @@ def _fabric(choice: GroupChoice) -> Iterable[str]:
 
 
 def _too_old(installed: str, cuda: str, choice: GroupChoice) -> str:
-    """Return why an installed driver cannot stay, where that is known."""
     catalogue = choice.catalogue
     branch = rules.branch_of(installed, catalogue)
 
@@ -289,7 +281,6 @@ def _torch(choice: GroupChoice) -> Iterable[str]:
 
 
 def _torch_nccl(choice: GroupChoice) -> Iterable[str]:
-    """Yield that ranks of torch use another NCCL than the installed one."""
     nccl, own = choice.versions["nccl"], choice.torch_nccl
     release = str(nccl).partition("-")[0]
     if nccl is None or own in ("", release):

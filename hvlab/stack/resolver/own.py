@@ -12,13 +12,12 @@ The file has the names of the catalogue's files at its top, and below each the e
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from hvlab.base.errors import UsageError
+from hvlab.base.errors import UsageError, did_you_mean
 from hvlab.base.yaml_files import read_yaml
 from hvlab.stack.resolver import versions
 
@@ -75,7 +74,7 @@ def merged(data: Mapping[str, Entry], own: Mapping[str, Any], path: Path) -> dic
     """Return the catalogue's files with a user's entries. Raises CatalogueError that names the entry."""
     for file in own:
         if file not in _FILES:
-            hint = _near(str(file), _FILES)
+            hint = did_you_mean(str(file), _FILES)
             raise CatalogueError(
                 f"{path}: unknown key {file!r}", remedy=f"{hint}it can be {', '.join(_FILES)}"
             )
@@ -122,7 +121,7 @@ def _add(entries: dict[str, Any], file: str, name: str, entry: Any, where: str) 
     needed = set.intersection(*every) - _UNREAD
     for field in entry:
         if field not in {*fields, _LIKE, "note"}:
-            hint = _near(str(field), fields)
+            hint = did_you_mean(str(field), fields)
             raise CatalogueError(
                 f"{where}: unknown field {field!r}", remedy=f"{hint}it has {', '.join(sorted(fields))}"
             )
@@ -144,8 +143,3 @@ def _offer(systems: Sequence[dict[str, Any]], known: Iterable[str], own: Iterabl
                 *has,
                 *(branch for branch in own if branch not in has and int(branch) > int(newest)),
             ]
-
-
-def _near(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"did you mean {near[0]}? " if near else ""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.base.errors import UsageError
+from hvlab.base.errors import UsageError, did_you_mean
 from hvlab.lab.backends import PARALLEL
 from hvlab.lab.pin_variables import (
     COMPONENTS,
+    EXAMPLES,
     METHOD_PINS,
     METHODS,
     VERSION_PINS,
@@ -20,20 +20,6 @@ from hvlab.lab.pin_variables import (
 from hvlab.stack.resolver import versions
 
 FRAMEWORKS = ("torch", "tensorflow")
-# A component's title, for the reader.
-TITLES: Mapping[str, str] = {
-    "driver": "driver",
-    "cuda": "CUDA",
-    "cudnn": "cuDNN",
-    "nccl": "NCCL",
-    "openmpi": "Open MPI",
-    "python": "Python",
-    "gcc": "gcc",
-    "torch": "torch",
-    "tensorflow": "TensorFlow",
-    "horovod": "Horovod",
-    "backend": "backend",
-}
 # A package's revision begins with a digit (9.1.0.70-1): 580-server is another driver than 580.
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*(-[0-9][0-9A-Za-z.+~-]*|\+[0-9A-Za-z.+~-]+)?")
 # Characters; no version is that long.
@@ -91,29 +77,11 @@ def parse(text: str) -> Pin:
     """Return the pin ``NAME=VERSION``. Raises UsageError for an unknown name or a malformed version."""
     name, equals, value = (part.strip() for part in text.partition("="))
     if name not in COMPONENTS:
-        near = difflib.get_close_matches(name.lower(), COMPONENTS, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(
-            f"unknown component {name!r} in {text!r}", remedy=f"{hint}it can be {', '.join(COMPONENTS)}"
-        )
+        remedy = f"{did_you_mean(name, COMPONENTS)}it can be {', '.join(COMPONENTS)}"
+        raise UsageError(f"unknown component {name!r} in {text!r}", remedy=remedy)
     if not equals or not value:
-        raise UsageError(f"{text!r} is not NAME=VERSION", remedy=f"write it as {name}={_EXAMPLES[name]}")
+        raise UsageError(f"{text!r} is not NAME=VERSION", remedy=f"write it as {name}={EXAMPLES[name]}")
     return _checked(name, value, where=repr(text))
-
-
-_EXAMPLES = {
-    "driver": "580",
-    "cuda": "12.4",
-    "cudnn": "9.1",
-    "nccl": "2.21.5",
-    "openmpi": "4.1.8",
-    "python": "3.11",
-    "gcc": "12",
-    "torch": "2.4",
-    "tensorflow": "2.15",
-    "horovod": "0.28.1",
-    "backend": "nccl",
-}
 
 
 def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
@@ -169,9 +137,7 @@ def meets(pin: Pin, version: str) -> bool:
 def _checked(name: str, value: str, *, where: str) -> Pin:
     if name == "backend":
         if value not in PARALLEL:
-            near = difflib.get_close_matches(value.lower(), PARALLEL, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            remedy = f"{hint}the backends are {', '.join(PARALLEL)}"
+            remedy = f"{did_you_mean(value, PARALLEL)}the backends are {', '.join(PARALLEL)}"
             raise UsageError(f"{where}: unknown backend {value!r}", remedy=remedy)
         return Pin(name, value)
     value = re.sub(r"^v(?=\d)", "", value)
@@ -191,6 +157,6 @@ def _checked(name: str, value: str, *, where: str) -> Pin:
     if wrong:
         raise UsageError(
             f"{where[:_LONGEST]}: {value[:_LONGEST]!r} is not a version",
-            remedy=f"write it as {name}={_EXAMPLES[name]}",
+            remedy=f"write it as {name}={EXAMPLES[name]}",
         )
     return pin

@@ -1,16 +1,33 @@
-"""Rules on two components: which versions fit together."""
+"""Rules on two components: which versions fit together; and one NCCL for all ranks of torch.
+
+Torch is imported before Horovod's library, and its NCCL is loaded with it, so Horovod's calls end there
+whatever Horovod was linked with; in a process of TensorFlow they end in the installed one. Torch's library
+names the folder of its NCCL as RPATH, which the loader searches before LD_LIBRARY_PATH.
+Sources: https://github.com/horovod/horovod/issues/2561; `readelf -d` of torch 2.14.1's libtorch_cuda.so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from hvlab.base.errors import some
+from hvlab.lab.pin_variables import TITLES
 from hvlab.stack.resolver import rules, versions
-from hvlab.stack.resolver.catalogue import Catalogue
+from hvlab.stack.resolver.catalogue import Catalogue, TorchRelease
 from hvlab.stack.resolver.lab import HostGroup
-from hvlab.stack.resolver.model import Candidate, Key, Relation, listed
-from hvlab.stack.resolver.pins import TITLES
-from hvlab.stack.resolver.problem import ONE_CUDA, ONE_NCCL, SAME_TOOLKIT, TENSORFLOW_TOOLKIT, LabProblem
+from hvlab.stack.resolver.model import (
+    ONE_CUDA,
+    ONE_NCCL,
+    ONE_TORCH_NCCL,
+    SAME_TOOLKIT,
+    TENSORFLOW_TOOLKIT,
+    Candidate,
+    Key,
+    LabProblem,
+    Relation,
+    listed,
+)
 
 # Longer lists are cut.
 _FEW = 6
@@ -21,6 +38,7 @@ def add(lab: LabProblem) -> None:
     lab.relations += _of_lab(lab)
     for number, group in enumerate(lab.groups):
         lab.relations += _of_group(lab, number, group)
+    _add_torch_nccl(lab)
 
 
 def _torch_runs(
@@ -227,7 +245,7 @@ def _tensorflow_relations(lab: LabProblem, number: int) -> Iterable[Relation]:
 
 
 def _each(releases: Iterable[str]) -> str:
-    return ", ".join(sorted(set(releases), key=versions.numbers))
+    return ", ".join(sorted({release for release in releases if release}, key=versions.numbers))
 
 
 def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relation]:
@@ -280,3 +298,65 @@ def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[
 def _floor(cuda: str, catalogue: Catalogue) -> str:
     full = catalogue.cuda[versions.minor(cuda)].driver
     return catalogue.minor_compatibility.get(versions.major(cuda)) or str(full)
+
+
+@dataclass(frozen=True)
+class TorchNccl:
+    """An NCCL release that a wheel of a torch release brings; empty where that is not known."""
+
+    torch: TorchRelease
+    nccl: str
+
+
+def brought_nccl(torch: TorchRelease, cuda: str, group: HostGroup) -> str:
+    """Return the NCCL release that torch's wheel for a toolkit brings; empty where that is not known."""
+    builds = rules.torch_fits(torch, cuda, group.capabilities, group.host.architecture, exact=False)
+    return torch.nccl.get(builds[0], "") if builds else ""
+
+
+def _add_torch_nccl(lab: LabProblem) -> None:
+    """Add the choice of one NCCL release that torch brings on all hosts with GPUs."""
+    numbers = [number for number, group in enumerate(lab.groups) if group.gpus]
+    if len(numbers) < 2 or "torch" not in lab.frameworks or lab.torch_on_cpu:  # noqa: PLR2004
+        return
+    pairs = [
+        TorchNccl(candidate.data, nccl)
+        for candidate in lab.domains["torch", None]
+        for nccl in sorted(set(candidate.data.nccl.values()) or {""}, key=versions.numbers, reverse=True)
+    ]
+    lab.domain((ONE_TORCH_NCCL, None), [(f"{pair.torch.version} {pair.nccl}", pair) for pair in pairs])
+    lab.relations += _torch_nccl_relations(lab, numbers)
+
+
+def _torch_nccl_relations(lab: LabProblem, numbers: Iterable[int]) -> Iterable[Relation]:
+    one = (ONE_TORCH_NCCL, None)
+    yield Relation(
+        ("torch", None),
+        one,
+        lambda torch, pair: bool(torch.version == pair.data.torch.version),
+        lambda torches, _: (
+            f"torch {listed(torches)} brings NCCL "
+            f"{_each(nccl for torch in torches for nccl in torch.data.nccl.values())}"
+        ),
+    )
+    rules_of_one = [(None, (pin,)) for pin in lab.pinned("backend", "nccl")]
+    for number in numbers:
+        for soft, assumptions in [(ONE_TORCH_NCCL, ()), *rules_of_one]:
+            yield _same(lab, number, soft=soft, assumptions=assumptions)
+
+
+def _same(lab: LabProblem, number: int, *, soft: str | None, assumptions: tuple[int, ...]) -> Relation:
+    group = lab.groups[number]
+
+    def allowed(pair: Candidate, cuda: Candidate) -> bool:
+        return brought_nccl(pair.data.torch, cuda.version, group) in (pair.data.nccl, "")
+
+    def say(pairs: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
+        torches = ", ".join(dict.fromkeys(pair.data.torch.version for pair in pairs))
+        cuda, one = lab.listed(cudas), _each(pair.data.nccl for pair in pairs)
+        return (
+            f"torch {torches} brings another NCCL for CUDA {cuda} on {some(group.hosts)} "
+            f"than {one} of the other hosts: backend nccl needs one on all"
+        )
+
+    return Relation((ONE_TORCH_NCCL, None), ("cuda", number), allowed, say, None, assumptions, soft)

@@ -42,7 +42,6 @@ def resolution(result: Resolution, *, explain: bool = False) -> str:
 
 
 def _marked(stack: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the versions, with a mark at those that are newer than the catalogue."""
     unknown = stack["not_known"]
     return {name: f"{value} ?" if name in unknown else value for name, value in stack["versions"].items()}
 
@@ -77,7 +76,6 @@ def changes(before: Resolution | Infeasible, after: Resolution) -> str:
 def _alike(
     hosts: Mapping[str, Mapping[str, Any]], parts: Iterable[str]
 ) -> list[tuple[list[str], Mapping[str, Any]]]:
-    """Return the hosts together whose stacks have the same parts."""
     chosen = list(parts)
     alike: list[tuple[list[str], Mapping[str, Any]]] = []
     places: dict[str, int] = {}

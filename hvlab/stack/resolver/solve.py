@@ -1,16 +1,125 @@
-"""From groups of hosts to a stack for each: rules always hold, preferences as far as they go."""
+"""The search: resolvelib chooses a candidate for each component, in order, and backtracks.
+
+Rules always hold, preferences as far as they go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from hvlab.stack.resolver import domains, limits, relations, rules, torch_nccl
+from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, ResolutionTooDeep, Resolver
+
+from hvlab.base.errors import HvlabError
+from hvlab.stack.resolver import domains, limits, relations, rules, versions
 from hvlab.stack.resolver.catalogue import Catalogue
 from hvlab.stack.resolver.lab import HostGroup
-from hvlab.stack.resolver.model import Candidate, Key, Scope, prune
-from hvlab.stack.resolver.problem import LabProblem
-from hvlab.stack.resolver.provider import SearchLimitError, search
+from hvlab.stack.resolver.model import Candidate, ConstraintProblem, Key, LabProblem, Scope, prune
+
+# Rounds of the search, and more of them for each component: far more than pruned domains need.
+ROUNDS, ROUNDS_EACH = 1000, 20
+
+
+class SearchLimitError(HvlabError):
+    """The search ended at its limit: whether anything fits is not known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Requirement:
+    """That a component be there (no parent), or fit the candidate that was chosen for another."""
+
+    key: Key
+    relation: int | None = None
+    parent: Candidate | None = None
+
+
+class Provider(AbstractProvider[Requirement, Candidate, Key]):
+    """Tells resolvelib the candidates of each component, and what a choice asks of the others."""
+
+    def __init__(self, problem: ConstraintProblem, scope: Scope, masks: Mapping[Key, int]) -> None:
+        self._problem = problem
+        self._scope = scope
+        self._masks = masks
+
+    def identify(self, requirement_or_candidate: Requirement | Candidate) -> Key:
+        """Return the component."""
+        return requirement_or_candidate.key
+
+    def get_preference(self, identifier: Key, *_: object, **__: object) -> int:
+        """Return its place in the fixed order: what is chosen never changes what was chosen before it."""
+        return self._problem.order[identifier]
+
+    def find_matches(
+        self,
+        identifier: Key,
+        requirements: Mapping[Key, Iterator[Requirement]],
+        incompatibilities: Mapping[Key, Iterator[Candidate]],
+    ) -> Sequence[Candidate]:
+        """Return the candidates that fit all requirements, the preferred first."""
+        mask, needed = self._masks[identifier], list(requirements[identifier])
+        for requirement in needed:
+            mask &= self._allowed(requirement)
+        for candidate in incompatibilities[identifier]:
+            mask &= ~(1 << candidate.place)
+        candidates = self._problem.of(identifier, mask)
+        return sorted(candidates, key=lambda candidate: self._rank(candidate, needed))
+
+    def is_satisfied_by(self, requirement: Requirement, candidate: Candidate) -> bool:
+        """Whether the candidate fits the requirement."""
+        return bool(self._allowed(requirement) >> candidate.place & 1)
+
+    def get_dependencies(self, candidate: Candidate) -> Iterable[Requirement]:
+        """Return what the choice of a candidate asks of others."""
+        for number, relation in self._problem.of_left(candidate.key, self._scope):
+            yield Requirement(relation.right, number, candidate)
+
+    def _allowed(self, requirement: Requirement) -> int:
+        if requirement.relation is None or requirement.parent is None:
+            return self._masks[requirement.key]
+        return self._problem.tables[requirement.relation][0][requirement.parent.place]
+
+    def _rank(self, candidate: Candidate, needed: Iterable[Requirement]) -> tuple[Any, ...]:
+        ranks = []
+        for requirement in needed:
+            if requirement.relation is not None and requirement.parent is not None:
+                prefer = self._problem.relations[requirement.relation].prefer
+                if prefer:
+                    ranks.append(prefer(requirement.parent, candidate))
+        return (*ranks, candidate.place)
+
+
+def search(problem: ConstraintProblem, scope: Scope) -> dict[Key, Candidate] | None:
+    """Return a candidate for every component, or None where nothing fits.
+
+    Raises SearchLimitError where it gives up before it knows.
+    """
+    pruned = prune(problem, scope)
+    if pruned.empty is not None:
+        return None
+    resolver: Resolver[Requirement, Candidate, Key] = Resolver(
+        Provider(problem, scope, pruned.masks), BaseReporter()
+    )
+    requirements = [Requirement(key) for key in problem.domains]
+    rounds = ROUNDS + ROUNDS_EACH * len(requirements)
+    try:
+        result = resolver.resolve(requirements, max_rounds=rounds)
+    except ResolutionImpossible:
+        return None
+    except ResolutionTooDeep as error:
+        raise SearchLimitError(
+            f"the search for versions ended at its limit of {rounds} rounds: there may be a stack that fits",
+            remedy="ask for exact versions, lab_torch and lab_cuda first, or plan fewer hosts at a time (-l)",
+        ) from error
+    return dict(result.mapping)
+
+
+def infeasible(problem: ConstraintProblem, scope: Scope) -> bool:
+    """Whether nothing fits for certain; not so where the search ends at its limit."""
+    try:
+        return search(problem, scope) is None
+    except SearchLimitError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -38,7 +147,7 @@ def build(groups: Sequence[HostGroup], catalogue: Catalogue) -> LabProblem:
     domains.add(lab)
     limits.add(lab)
     relations.add(lab)
-    torch_nccl.add(lab)
+    relations.add(lab)
     return lab
 
 
@@ -89,3 +198,70 @@ def _as_torch(lab: LabProblem, chosen: dict[Key, Candidate], soft: frozenset[str
                 if prune(lab, Scope(soft=soft, only=changed)).empty is None:
                     chosen, only = {**chosen, key: same}, changed
     return chosen
+
+
+@dataclass(frozen=True)
+class GroupChoice:
+    """What was chosen for one group of hosts; a version is None where they do not get the component."""
+
+    solution: Solution
+    number: int
+    group: HostGroup
+    versions: Mapping[str, str | None]
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The catalogue it was chosen from."""
+        return self.solution.lab.catalogue
+
+    @property
+    def torch(self) -> Any:
+        """What the catalogue knows of the chosen torch; None where there is none."""
+        return self.data("torch", None)
+
+    @property
+    def sms(self) -> str:
+        """The GPUs' code names for the reader."""
+        return ", ".join("sm_" + capability.replace(".", "") for capability in self.group.capabilities)
+
+    @property
+    def gcc(self) -> int | None:
+        """The major version of the compiler that is there."""
+        return versions.major(self.group.host.gcc) if self.group.host.gcc else None
+
+    @property
+    def torch_build(self) -> str | None:
+        """The CUDA release of the torch wheel; None for the one without CUDA."""
+        cuda = self.versions["cuda"]
+        if self.torch is None or cuda is None or self.solution.lab.torch_on_cpu:
+            return None
+        fits = rules.torch_fits(
+            self.torch, cuda, self.group.capabilities, self.group.host.architecture, exact=False
+        )
+        return next(iter(fits), None)
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """Component -> the known version that the chosen one is taken to be like, where that is not known."""
+        return {
+            item.name: item.like
+            for item in self.catalogue.assumed
+            if item.version == (self.versions[item.name] or "").partition("-1+cuda")[0]
+        }
+
+    @property
+    def torch_nccl(self) -> str:
+        """The NCCL release that ranks of torch use; empty where they use no GPU, or it is not known."""
+        cuda = self.versions["cuda"]
+        if self.torch is None or cuda is None or self.solution.lab.torch_on_cpu:
+            return ""
+        return relations.brought_nccl(self.torch, cuda, self.group)
+
+    def version(self, name: str) -> str:
+        """Return the version of a component that the hosts get."""
+        return str(self.versions[name])
+
+    def data(self, name: str, number: int | None) -> Any:
+        """Return what the catalogue knows of a chosen version."""
+        candidate = self.solution.chosen.get((name, number))
+        return None if candidate is None else candidate.data

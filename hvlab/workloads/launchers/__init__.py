@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
-from hvlab.lab.folders import folders, parameters_file
-from hvlab.lab.inventory import Host, Lab
+from hvlab.lab.inventory import Host, Lab, folders, parameters_file
 from hvlab.workloads import DATA_FOLDER
 from hvlab.workloads.case import Case
 from hvlab.workloads.datasets import rules

@@ -13,7 +13,7 @@ import yaml
 
 from hvlab.base.errors import HvlabError
 from hvlab.base.paths import cache_dir, project_dir
-from hvlab.vlab import controller, image
+from hvlab.vlab import image, packages
 
 HERE = Path(__file__).parent
 ENTER = HERE / "enter"
@@ -28,9 +28,9 @@ PINNED = ("cuda", "cudnn", "nccl", "openmpi", "torch", "horovod")
 
 def make(root: Path, driver: str) -> dict[str, str]:
     """Make the root for machines with this branch of the driver, and return the versions in it."""
-    config = controller.image_config(RELEASE)
+    config = packages.image_config(RELEASE)
     subprocess.run(["cp", "--archive", f"{image.ensure(config, say=print)}/.", root], check=True)
-    node = controller.node_config(RELEASE)
+    node = packages.node_config(RELEASE)
     (root / "etc/resolv.conf").write_text(node.resolv_conf, "utf-8")
     (root / "etc/pip.conf").write_text(node.pip_conf, "utf-8")
     shutil.copy("/etc/hosts", root / "etc/hosts")
