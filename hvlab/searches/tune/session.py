@@ -182,7 +182,6 @@ def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
 
 
 def _to_prove(trials: Trials, best: Candidate) -> str:
-    """Return what is proved now, and by how much that exceeds the budget."""
     text = f"to prove: {trials.space.words(best)}"
     if (over := trials.proof_s - trials.rest_s) > 0:
         text += f" (this takes about {over / 60:.1f} min more than the budget, which was too short)"
