@@ -142,7 +142,6 @@ def _longest(shell: Shell, lab: Lab) -> int | None:
 
 
 def _around(shell: Shell, hosts: Sequence[str]) -> Allocation:
-    """Return the allocation that hvlab itself runs in."""
     job = os.environ["SLURM_JOB_ID"]
     listed = os.environ.get("SLURM_JOB_NODELIST", "")
     inside = _answer(shell, ("scontrol", "show", "hostnames", listed)).split() if listed else list(hosts)
@@ -160,8 +159,6 @@ def _around(shell: Shell, hosts: Sequence[str]) -> Allocation:
 
 @dataclass
 class _Request:
-    """A request for hosts, until it is granted."""
-
     shell: Shell
     hosts: Sequence[str]
     run_id: str
@@ -251,7 +248,6 @@ class _Request:
 
 
 def _answer(shell: Shell, words: Sequence[str]) -> str:
-    """Return what a command prints; empty where the host does not answer."""
     done = _asked(shell, words)
     return done.stdout + done.stderr if done else ""
 

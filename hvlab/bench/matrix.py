@@ -131,7 +131,6 @@ def _place(case: Case, common: str | None, seed: str) -> tuple[str, bool]:
 
 
 def _common(case: Case, spec: Spec) -> dict[str, Any]:
-    """Return what A and B of a configuration have in common."""
     switched = {"side", *(name for values in spec.sides.values() for name in values)}
     if "backend" in switched:
         switched |= {"launcher", "variant"}
@@ -288,7 +287,6 @@ def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
 
 
 def _unused(case: Case) -> str | None:
-    """Return which of a case's settings would have no effect; None where all have."""
     if MPIRUN.name in case.params and case.launcher != mpirun.NAME:
         return f"{case.launcher} takes no options of mpirun (--set mpirun=)"
     if STACK.name in case.params and case.container:

@@ -339,7 +339,6 @@ class _Run:
         return before - len(self.queue)
 
     def _check(self, play: Play) -> None:
-        """Raise an error if the playbook ended too early."""
         refused = self.folder / "refused.json"
         if refused.exists():
             refusals = json.loads(refused.read_text("utf-8"))

@@ -129,7 +129,6 @@ def _against(request: BenchRequest, lab: Lab, store: Store) -> Spec:
 
 
 def _spec(request: BenchRequest, lab: Lab) -> Spec:
-    """Return the specification of the options and the suite."""
     named = _backends(
         _names(request.backend, "--backend", BACKENDS),
         _names(request.library, "--library", LIBRARIES),
@@ -189,7 +188,6 @@ def _names(text: str | None, option: str, known: Iterable[str]) -> tuple[str, ..
 
 
 def _sets(request: BenchRequest) -> dict[str, object]:
-    """Return the values that options set, by parameter."""
     parameters: dict[str, object] = {}
     if request.settings:
         parameters |= settings.load(request.settings).parameters

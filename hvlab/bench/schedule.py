@@ -137,5 +137,4 @@ class Schedule:
 
 
 def _cuda(case: Case) -> bool:
-    """Return whether a case's ranks use GPUs."""
     return bool(case.params["device"] == "cuda")

@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from hvlab.base.errors import UsageError
 from hvlab.base.files import write_file
 from hvlab.base.yaml_files import mistake, read_yaml
-from hvlab.bench.matrix import Block
+from hvlab.bench.matrix import Block, Spec, expand
+from hvlab.lab.inventory import Lab
 from hvlab.workloads import parameters
 from hvlab.workloads.datasets import rules
 from hvlab.workloads.launchers import RULES_FILE
@@ -108,6 +109,28 @@ def changed(block: Block, settings: SettingsFile) -> Block:
         if item := find(name, known):
             axes[name] = item.several(text)
     return replace(block, axes=axes)
+
+
+def misfit(spec: Spec, settings: SettingsFile, lab: Lab) -> str:
+    """Return why what is measured cannot run with settings; empty where it can."""
+    blocks = tuple(changed(block, settings) for block in spec.blocks)
+    _, infeasible = expand(replace(spec, blocks=blocks), lab)
+    return infeasible[0].reason if infeasible else ""
+
+
+def check_one(spec: Spec, lab: Lab, problem: str) -> None:
+    """Raise UsageError, which begins with ``problem``, where a specification is not one configuration."""
+    cases, infeasible = expand(spec, lab)
+    if len(cases) == 1:
+        return
+    why, remedy = (
+        f"{len(cases)} configurations are asked for",
+        "name one --workload, --backend, --hosts and --slots, and one value of each parameter",
+    )
+    if not cases:
+        why = infeasible[0].reason if infeasible else why
+        remedy = "name one that can run; `hvlab bench --dry-run` says what is infeasible, and why"
+    raise UsageError(f"{problem}: {why}", remedy=remedy)
 
 
 def save(settings: SettingsFile, path: Path, *, recipe: Sequence[str] = ()) -> Path:

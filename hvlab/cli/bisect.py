@@ -14,6 +14,7 @@ from hvlab.cli import candidates, options
 from hvlab.cli.one_configuration import one, one_options
 from hvlab.cli.options import GroupedCommand
 from hvlab.lab.inventory import load
+from hvlab.results import searches
 from hvlab.results.store import Store
 
 
@@ -73,7 +74,7 @@ def command(
     # These load slowly, and --help needs none of them.
     from hvlab.remote.facts import facts  # noqa: PLC0415
     from hvlab.searches.bisect import ends  # noqa: PLC0415
-    from hvlab.searches.bisect.session import REPORT, BisectRequest, bisect, folder_of  # noqa: PLC0415
+    from hvlab.searches.bisect.session import REPORT, BisectRequest, bisect  # noqa: PLC0415
     from hvlab.searches.bisect.stack import Stack  # noqa: PLC0415
     from hvlab.stack.resolver.facts import from_ansible  # noqa: PLC0415
     from hvlab.stack.resolver.lab import request  # noqa: PLC0415
@@ -97,7 +98,7 @@ def command(
             request(from_ansible(host.name, known[host.name]), host.vars, gpu=host.gpu) for host in lab.hosts
         ],
     )
-    place = folder_of(asked, store.folder, restart=restart)
+    place = searches.folder_of(store.folder, "bisect", asked.key(), restart=restart)
     if place.is_dir():
         click.echo(f"resuming the search in {place}", err=True)
     result = bisect(asked, store, place, keep=keep, note=lambda text: click.echo(text, err=True))

@@ -17,6 +17,7 @@ from hvlab.cli.one_configuration import one, one_options
 from hvlab.cli.options import GroupedCommand
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
+from hvlab.results import searches
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
 from hvlab.workloads.launchers import srun
@@ -133,7 +134,7 @@ def command(
         return 0
     # These load slowly, and --help needs none of them.
     from hvlab.searches.tune.host_session import of_hosts, tune_hosts  # noqa: PLC0415
-    from hvlab.searches.tune.session import check, check_space, folder_of, tune, written  # noqa: PLC0415
+    from hvlab.searches.tune.session import check, check_space, tune, written  # noqa: PLC0415
 
     request = _request(lab, store, values, settings, space_file, kind=kind, seed=seed, budget=budget)
     if host_settings:
@@ -143,7 +144,7 @@ def command(
         check_space(request)
     if not host_settings and not os.access(output.absolute().parent, os.W_OK):
         raise UsageError(f"{output} cannot be written there", remedy="choose another --output")
-    place = folder_of(request, store.folder, restart=restart)
+    place = searches.folder_of(store.folder, "tune", request.key(), restart=restart)
     if place.is_dir():
         _note(f"resuming the search in {place}")
     result = (tune_hosts if host_settings else tune)(request, store, place, note=_note)

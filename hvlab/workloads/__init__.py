@@ -3,8 +3,9 @@
 In: a ``Case`` (``case``, read it first). Out: the program's arguments (``argv`` below), and later, from the
 files that it wrote, an ``Outcome`` (``outcome``). ``collective``, ``training`` and ``command``, the user's
 own training, are the kinds of workload; ``parameters``, ``sizes`` and ``limits`` are what can be set of them,
-``metrics`` their results (``tables.yml`` has all of that as data), ``proof`` shows which backend really carried the data, ``contention`` what others
-took of the cores. ``programs`` never import hvlab: hosts do not have it.
+``metrics`` their results (``tables.yml`` has all of that as data), ``proof`` shows which backend really
+carried the data, ``contention`` what others took of the cores. ``programs`` never import hvlab: hosts do not
+have it.
 """
 
 from __future__ import annotations

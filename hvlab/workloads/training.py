@@ -44,7 +44,6 @@ def losses(folder: Path) -> tuple[float, ...]:
 
 
 def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
-    """Return what the training did not complete, or None."""
     steps, epochs = len(result["steps"]["mean_s"]), len(result.get("epochs") or [])
     if not steps or steps != len(result["steps"]["samples"]):
         return f"{steps} steps were timed, {len(result['steps']['samples'])} counted"
@@ -55,7 +54,6 @@ def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
 
 
 def _set_back(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str | None:
-    """Return an error if the host's clock went backwards during the case."""
     if result["times"]["first_step_at"] >= outcome.started_at:
         return None
     return f"{case.hosts[0]}: its clock was set back while the case ran: run it again"

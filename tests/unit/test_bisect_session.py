@@ -11,10 +11,11 @@ import pytest
 
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.bench.matrix import Block, Spec
+from hvlab.results import searches
 from hvlab.results.store import Store
 from hvlab.searches.bisect import session
 from hvlab.searches.bisect.judge import Effect, InstalledStack, Judge, StackFailsError
-from hvlab.searches.bisect.session import BisectRequest, bisect, check, folder_of
+from hvlab.searches.bisect.session import BisectRequest, bisect, check
 from hvlab.searches.bisect.stack import Stack
 from hvlab.statistics.interval import Interval
 from tests.unit import labs
@@ -154,19 +155,21 @@ def test_two_equal_ends_and_several_configurations_are_refused(hosts: Hosts, tmp
 
 def test_an_unfinished_bisection_goes_on_in_its_folder(tmp_path: Path) -> None:
     request = _request(**BAD)
-    first = folder_of(request, tmp_path, restart=False)
+    first = searches.folder_of(tmp_path, "bisect", request.key(), restart=False)
     first.mkdir(parents=True)
-    assert folder_of(request, tmp_path, restart=False) == first
-    assert folder_of(request, tmp_path, restart=True) != first
+    assert searches.folder_of(tmp_path, "bisect", request.key(), restart=False) == first
+    assert searches.folder_of(tmp_path, "bisect", request.key(), restart=True) != first
     (first / "result.json").touch()
-    assert folder_of(request, tmp_path, restart=False) != first
-    assert folder_of(_request(torch="2.12.0"), tmp_path, restart=False) != first
-    second = folder_of(request, tmp_path, restart=False)
+    assert searches.folder_of(tmp_path, "bisect", request.key(), restart=False) != first
+    other = _request(torch="2.12.0").key()
+    assert searches.folder_of(tmp_path, "bisect", other, restart=False) != first
+    second = searches.folder_of(tmp_path, "bisect", request.key(), restart=False)
     second.mkdir()
     (second / "result.json").touch()
     shutil.rmtree(first)
     # An ended search is never resumed, whatever else was removed.
-    assert folder_of(request, tmp_path, restart=False) not in (second, second.with_name(f"{first.name}-2"))
+    third = searches.folder_of(tmp_path, "bisect", request.key(), restart=False)
+    assert third not in (second, second.with_name(f"{first.name}-2"))
 
 
 def test_settings_of_an_end_that_cannot_run_are_refused_before_anything_is_installed(

@@ -19,6 +19,7 @@ from hvlab.bench.settings import SettingsFile
 from hvlab.checks.ask import Answered
 from hvlab.cli import cli
 from hvlab.lab.inventory import Lab
+from hvlab.results import searches
 from hvlab.results.store import Store
 from hvlab.searches.tune import host_session, host_space, host_state, session, space_file, trials
 from hvlab.searches.tune import space as spaces
@@ -151,7 +152,7 @@ def _tune(
     spec, space = labs.spec("mpi", sizes=(1024,)), spaces.Space((), SettingsFile())
     request = host_session.of_hosts(TuneRequest(spec, labs.lab(2), space, "tpe", 0, 60))
     store = Store(folder)
-    place = session.folder_of(request, folder, restart=False)
+    place = searches.folder_of(folder, "tune", request.key(), restart=False)
     note = [].append if notes is None else notes.append
     return host_session.tune_hosts(request, store, place, note=note), launches, place
 

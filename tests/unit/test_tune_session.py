@@ -116,7 +116,7 @@ def _tune(
     request = _request(today, **changes)
     store = Store(folder)
     hosts.results = folder
-    place = session.folder_of(request, folder, restart=False)
+    place = searches.folder_of(folder, "tune", request.key(), restart=False)
     return session.tune(request, store, place, note=lambda _: None), place
 
 
@@ -170,7 +170,7 @@ def test_search_and_proof_end_within_the_budget(
     monkeypatch.setattr(trials.time, "monotonic", lambda: hosts.now)
     request = replace(_request(BAD), budget=budget)
     lines: list[str] = []
-    place = session.folder_of(request, tmp_path, restart=False)
+    place = searches.folder_of(tmp_path, "tune", request.key(), restart=False)
     result = session.tune(request, Store(tmp_path), place, note=lines.append)
     assert result.proof is not None
     assert hosts.limit >= 120  # six repeats of each side

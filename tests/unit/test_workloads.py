@@ -1,6 +1,5 @@
 """Parsers, on files as the programs write them."""
 
-import ast
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -513,38 +512,6 @@ def test_last_words(tmp_path, stderr, stdout, told):
     (tmp_path / "stderr").write_text(stderr)
     (tmp_path / "stdout").write_text(stdout)
     assert last_words(tmp_path) == told
-
-
-OWN = {"command": {"command": "python train.py"}}
-PROGRAMS = Path(__file__).parents[2] / "hvlab/workloads/programs"
-
-
-@pytest.mark.parametrize("workload", list(WORKLOADS))
-def test_every_workload_has_its_program(workload):
-    made = argv(case(workload=workload, **OWN.get(workload, {})))
-    assert (PROGRAMS / made[0]).is_file()
-    assert all(isinstance(word, str) for word in made)
-
-
-@pytest.mark.parametrize("workload", list(WORKLOADS))
-def test_the_program_takes_every_option(workload):
-    made = argv(case(workload=workload, **OWN.get(workload, {})))
-    words = strings(made[0], "world.py")
-    assert {word for word in made if word.startswith("--") and not {word, word[2:]} & words} == set()
-
-
-@pytest.mark.parametrize("workload", list(WORKLOADS))
-def test_the_program_knows_every_choice(workload):
-    words = strings(*(path.name for path in PROGRAMS.glob("*.py")))
-    choices = {choice for item in WORKLOADS[workload].parameters for choice in item.choices}
-    assert choices <= words
-
-
-def strings(*names):
-    """Every text that stands in the source of these programs."""
-    trees = [ast.parse((PROGRAMS / name).read_text()) for name in names]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.base.files import write_file
-from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.settings import changed
+from hvlab.bench.matrix import Spec
+from hvlab.bench.settings import check_one, misfit
 from hvlab.lab.inventory import Lab
-from hvlab.results import searches
 from hvlab.results.lock import measuring
 from hvlab.results.searches import RESULT
 from hvlab.results.store import Store
@@ -74,15 +73,7 @@ class BisectRequest:
 
 def check(request: BisectRequest) -> None:
     """Raise UsageError where what is asked is not one configuration, or an end is impossible."""
-    cases, infeasible = expand(request.spec, request.lab)
-    if len(cases) != 1:
-        why = (
-            infeasible[0].reason if not cases and infeasible else f"{len(cases)} configurations are asked for"
-        )
-        raise UsageError(
-            f"bisect compares stacks by one configuration: {why}",
-            remedy="name one --workload, --backend, --hosts and --slots, and one value of each parameter",
-        )
+    check_one(request.spec, request.lab, "bisect compares stacks by one configuration")
     for name, stack in (("good", request.good), ("bad", request.bad)):
         if not request.possible(stack):
             pins = " ".join(f"--pin {part}={version}" for part, version in stack.versions.items())
@@ -90,18 +81,11 @@ def check(request: BisectRequest) -> None:
                 f"the {name} stack cannot be installed on these hosts",
                 remedy=f"`hvlab plan {pins}` says what is in the way",
             )
-        blocks = tuple(changed(block, stack.settings) for block in request.spec.blocks)
-        _, infeasible = expand(replace(request.spec, blocks=blocks), request.lab)
-        if infeasible:
+        if reason := misfit(request.spec, stack.settings, request.lab):
             raise UsageError(
-                f"the settings of the {name} stack do not fit what is measured: {infeasible[0].reason}",
+                f"the settings of the {name} stack do not fit what is measured: {reason}",
                 remedy="leave that out of the stack, or choose the backend and launcher that it is for",
             )
-
-
-def folder_of(request: BisectRequest, results: Path, *, restart: bool) -> Path:
-    """Return the folder of the bisection: that of an unfinished one, unless ``restart`` says otherwise."""
-    return searches.folder_of(results, "bisect", request.key(), restart=restart)
 
 
 def bisect(

@@ -190,7 +190,6 @@ def _between(before: Any, after: Any, releases: Sequence[str]) -> Iterator[str]:
 
 
 def _one_release(one: Any, other: Any) -> bool:
-    """Return whether one version is the other's beginning."""
     both = one and other
     return bool(both) and (versions.prefix(one, other) or versions.prefix(other, one))
 

@@ -202,7 +202,6 @@ def _judgements(
 
 
 def _by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell, list[float]]:
-    """Return the rates that were read of each link."""
     read: dict[Cell, list[float]] = {}
     for step, rates in zip(planned, readings, strict=True):
         for cell, rate in rates.items():

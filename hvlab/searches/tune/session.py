@@ -13,9 +13,8 @@ from pathlib import Path
 from hvlab.base.errors import UsageError
 from hvlab.base.files import write_file
 from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.settings import SettingsFile, changed, save
+from hvlab.bench.settings import SettingsFile, changed, check_one, misfit, save
 from hvlab.lab.inventory import Lab
-from hvlab.results import searches
 from hvlab.results.lock import measuring
 from hvlab.results.searches import RESULT
 from hvlab.results.store import Store
@@ -58,22 +57,14 @@ class TuneRequest:
 
 def check(request: TuneRequest) -> None:
     """Raise UsageError where what is asked is not one configuration that settings can be changed of."""
-    cases, infeasible = expand(request.spec, request.lab)
-    if len(cases) != 1:
-        observed = (
-            infeasible[0].reason if not cases and infeasible else f"{len(cases)} configurations are asked for"
-        )
-        remedy = "name one --workload, --backend, --hosts and --slots, and one value of each parameter"
-        if not cases:
-            remedy = "name one that can run; `hvlab bench --dry-run` says what is infeasible, and why"
-        raise UsageError(f"tune finds the settings of one configuration: {observed}", remedy=remedy)
+    check_one(request.spec, request.lab, "tune finds the settings of one configuration")
     own = {item.name for item in (*TUNING, *OPTIONAL)}
     if given := sorted(own & {name for block in request.spec.blocks for name in block.axes}):
         raise UsageError(
             f"--set {given[0]}: settings that are searched or kept stand in a file",
             remedy="write them to a settings file, and name it with --settings",
         )
-    if reason := _infeasible(request, request.space.today):
+    if reason := misfit(request.spec, request.space.today, request.lab):
         raise UsageError(f"--settings does not fit what is measured: {reason}", remedy=_FITTING)
 
 
@@ -83,21 +74,9 @@ def check_space(request: TuneRequest) -> None:
     for place, (item, now) in enumerate(zip(space.parameters, space.start, strict=True)):
         others = [value for value in range(len(item.values)) if value != now]
         candidates = [(*space.start[:place], value, *space.start[place + 1 :]) for value in others]
-        reasons = [_infeasible(request, space.settings(candidate)) for candidate in candidates]
+        reasons = [misfit(request.spec, space.settings(each), request.lab) for each in candidates]
         if reasons and all(reasons):
             raise UsageError(f"{item.name} of --space does not fit: {reasons[0]}", remedy=_FITTING)
-
-
-def _infeasible(request: TuneRequest, settings: SettingsFile) -> str:
-    """Return why what is measured cannot run with settings; empty where it can."""
-    blocks = tuple(changed(block, settings) for block in request.spec.blocks)
-    _, infeasible = expand(replace(request.spec, blocks=blocks), request.lab)
-    return infeasible[0].reason if infeasible else ""
-
-
-def folder_of(request: TuneRequest, results: Path, *, restart: bool) -> Path:
-    """Return the folder of the search: that of an unfinished one, unless ``restart`` says otherwise."""
-    return searches.folder_of(results, "tune", request.key(), restart=restart)
 
 
 @contextmanager
@@ -182,7 +161,6 @@ def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
 
 
 def _to_prove(trials: Trials, best: Candidate) -> str:
-    """Return what is proved now, and by how much that exceeds the budget."""
     text = f"to prove: {trials.space.words(best)}"
     if (over := trials.proof_s - trials.rest_s) > 0:
         text += f" (this takes about {over / 60:.1f} min more than the budget, which was too short)"

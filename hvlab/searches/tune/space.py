@@ -138,7 +138,6 @@ def _on_lab(item: SpaceParameter, rank_env: Mapping[str, Word]) -> SpaceParamete
 
 
 def _read(settings: SettingsFile) -> dict[str, Any]:
-    """Return the parameters of cases that settings set, as cases have them."""
     known = {item.name: item for item in COMMON}
     return {name: known[name].read(text) for name, text in settings.parameters.items()}
 
@@ -149,7 +148,6 @@ def _with_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
 
 
 def _with(item: SpaceParameter, value: Word) -> SpaceParameter:
-    """Return a parameter that has this value, too."""
     if item.has(value):
         return item
     number = item.read(value)

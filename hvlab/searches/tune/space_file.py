@@ -105,7 +105,6 @@ class _SpaceFile(BaseModel):
 
 
 def _number(given: Word) -> Word:
-    """Return a text that is a number as such."""
     for read in (int, float) if isinstance(given, str) else ():
         with suppress(ValueError):
             return read(given)
@@ -138,7 +137,6 @@ def load(path: Path) -> tuple[SpaceParameter, ...]:
 
 
 def _check(item: SpaceParameter, path: Path) -> None:
-    """Raise UsageError where a value of a parameter makes no settings."""
     for value in item.values:
         env = {item.variable: value} if item.to == "env" and value != "" else {}
         try:

@@ -63,7 +63,7 @@ def prepare(
     where no mirror gives the files or the cache cannot be written.
     """
     shelf = Shelf(cache or cache_dir())
-    try:
+    with shelf.writing():
         if name_or_dir not in _sets():
             return _from_folder(name_or_dir, shelf)
         key = key_of(_sets()[name_or_dir]["sha256"])
@@ -77,11 +77,6 @@ def prepare(
                 else:
                     _mnist(shelf, new, _mirrors(mirrors), patience or Patience())
                 return Dataset(name_or_dir, *shelf.take(new))
-    except OSError as error:
-        raise CheckError(
-            f"the cache {shelf.folder} cannot be written: {error.strerror or error}",
-            remedy="free some space there, or name another folder in HVLAB_CACHE",
-        ) from error
 
 
 @once

@@ -124,7 +124,6 @@ def copy_files(source: Path, folder: Path) -> None:
 
 
 def _find(source: Path, name: str) -> Path | None:
-    """Return the file, the plain one where there are several."""
     names = (name, name.replace("-idx", ".idx"))
     paths = [source / f"{each}{suffix}" for suffix in ("", ".gz") for each in names]
     return next((path for path in paths if path.is_file()), None)

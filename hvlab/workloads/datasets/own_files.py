@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
-from hvlab.base.errors import CheckError, UsageError
+from hvlab.base.errors import UsageError
 from hvlab.base.paths import cache_dir
 from hvlab.workloads.datasets.shelf import Shelf, key_of
 
@@ -62,22 +62,16 @@ def packed(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
     """
     key, folder, *names = shlex.split(line)
     shelf = Shelf(cache or cache_dir())
-    try:
-        with shelf.locked("own"):
-            cached = shelf.find(key)
-            if cached:
-                os.utime(cached)
-                return key, cached
-            with shelf.new_folder("own") as new:
-                with (new / ARCHIVE).open("wb") as file:
-                    _write(file, Path(folder), names)
-                place, content = shelf.take(new)
-            _forget(shelf, place)
-    except OSError as error:
-        raise CheckError(
-            f"the cache {shelf.folder} cannot be written: {error.strerror or error}",
-            remedy="free some space there, or name another folder in HVLAB_CACHE",
-        ) from error
+    with shelf.writing(), shelf.locked("own"):
+        cached = shelf.find(key)
+        if cached:
+            os.utime(cached)
+            return key, cached
+        with shelf.new_folder("own") as new:
+            with (new / ARCHIVE).open("wb") as file:
+                _write(file, Path(folder), names)
+            place, content = shelf.take(new)
+        _forget(shelf, place)
     if content != key:
         raise UsageError(
             f"the files in {folder} are no longer what this run was started with",
@@ -87,7 +81,6 @@ def packed(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
 
 
 def _forget(shelf: Shelf, newest: Path) -> None:
-    """Remove archives that were not used for longest, and what was made of them."""
     folders = [path for path in shelf.folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
     own = [path for path in folders if [file.name for file in path.iterdir()] == [ARCHIVE]]
     for old in sorted(own, key=lambda path: (path == newest, path.stat().st_mtime))[:-KEPT]:

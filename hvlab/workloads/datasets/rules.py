@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from hvlab.base.errors import CheckError, UsageError
+from hvlab.base.errors import UsageError
 from hvlab.base.paths import cache_dir
 from hvlab.workloads.datasets.shelf import Shelf, key_of
 
@@ -60,15 +60,9 @@ def key(text: str) -> str:
 def placed(text: str, *, cache: Path | None = None) -> tuple[str, Path]:
     """Return the key and the folder of the file. Raises CheckError where the cache cannot be written."""
     shelf = Shelf(cache or cache_dir())
-    try:
-        with shelf.locked("rules"), shelf.new_folder("rules") as new:
-            (new / FILE).write_bytes(_content(text))
-            folder, key = shelf.take(new)
-    except OSError as error:
-        raise CheckError(
-            f"the cache {shelf.folder} cannot be written: {error.strerror or error}",
-            remedy="free some space there, or name another folder in HVLAB_CACHE",
-        ) from error
+    with shelf.writing(), shelf.locked("rules"), shelf.new_folder("rules") as new:
+        (new / FILE).write_bytes(_content(text))
+        folder, key = shelf.take(new)
     return key, folder
 
 

@@ -49,6 +49,17 @@ class Shelf:
         return folder
 
     @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Raise CheckError where the cache cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            raise CheckError(
+                f"the cache {self.folder} cannot be written: {error.strerror or error}",
+                remedy="free some space there, or name another folder in HVLAB_CACHE",
+            ) from error
+
+    @contextmanager
     def locked(self, name: str) -> Iterator[None]:
         """Hold ``name`` against every other process; wait for one that has it.
 

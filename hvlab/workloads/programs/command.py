@@ -26,6 +26,7 @@ import time
 from typing import Any, Sequence
 
 import case
+import evidence
 import launched
 import stolen
 
@@ -60,8 +61,8 @@ def main(options: argparse.Namespace) -> int:
     clear(WORK, mine)
     # A killed rank may have had the same number.
     shutil.rmtree(work, ignore_errors=True)
-    evidence = os.path.join(work, "evidence")
-    os.makedirs(evidence)
+    noted = os.path.join(work, "evidence")
+    os.makedirs(noted)
     try:
         place = prepared(options, work)
         brought = contents(place)
@@ -78,7 +79,7 @@ def main(options: argparse.Namespace) -> int:
             return status
         account(rank, local_rank, stolen.since(counted))
         if rank == 0:
-            result = judged(options, read(evidence), os.path.join(folder, TIMELINE))
+            result = judged(options, read(noted), os.path.join(folder, TIMELINE))
             result["command"] = {
                 "started_at": started,
                 "seconds": seconds,
@@ -260,7 +261,7 @@ def judged(options: argparse.Namespace, notes: list[dict[str, Any]], timeline: s
             checks.append(message.format(*asked, *there))
     proof: dict[str, Any] = {}
     if framework == "horovod":
-        proof = {"timeline": TIMELINE, "activities": events(timeline)}
+        proof = {"timeline": TIMELINE, "activities": evidence.events(timeline)}
     if framework == "ddp" and own:
         # Several are written as cpu:gloo,cuda:nccl.
         proof["groups"] = [part.rpartition(":")[2] for part in one["state"]["backend"].split(",")]
@@ -271,23 +272,6 @@ def judged(options: argparse.Namespace, notes: list[dict[str, Any]], timeline: s
         "proof": proof,
         "state": {framework or "alone": one["state"], "versions": one["versions"]},
     }
-
-
-def events(path: str) -> list[str]:
-    """Return the names of a timeline's events; several are on a line, and the last may be cut off."""
-    names = set()
-    with contextlib.suppress(OSError), open(path) as file:
-        text = file.read()
-        decoder, at = json.JSONDecoder(), text.find("{")
-        while at >= 0:
-            try:
-                event, end = decoder.raw_decode(text, at)
-            except ValueError:
-                event, end = {}, at + 1
-            if event.get("ph") in ("B", "X"):
-                names.add(event.get("name", ""))
-            at = text.find("{", end)
-    return sorted(names - {""})
 
 
 if __name__ == "__main__":

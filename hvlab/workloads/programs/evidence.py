@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -22,18 +23,29 @@ def activities(path: str, shown: Sequence[str]) -> list[str]:
     names: list[str] = []
     deadline = time.time() + TIMELINE_WAIT_S
     while time.time() < deadline:
-        try:
-            with open(path) as file:
-                text = file.read().rstrip().rstrip(",")
-            events = json.loads(text if text.endswith("]") else text + "]")
-            names = sorted({event["name"] for event in events if event.get("ph") in ("B", "X")} - {""})
-        except (OSError, ValueError):
-            names = []
+        names = events(path)
         done = [name for name in names if not name.startswith("NEGOTIATE_")]
         if all(any(name.endswith(end) for name in done) for end in shown):
             break
         time.sleep(0.02)
     return names
+
+
+def events(path: str) -> list[str]:
+    """Return the names of a timeline's events; several are on a line, and the last may be cut off."""
+    names = set()
+    with contextlib.suppress(OSError), open(path) as file:
+        text = file.read()
+        decoder, at = json.JSONDecoder(), text.find("{")
+        while at >= 0:
+            try:
+                event, end = decoder.raw_decode(text, at)
+            except ValueError:
+                event, end = {}, at + 1
+            if event.get("ph") in ("B", "X"):
+                names.add(event.get("name", ""))
+            at = text.find("{", end)
+    return sorted(names - {""})
 
 
 def loaded_nccl(world: Any) -> str:

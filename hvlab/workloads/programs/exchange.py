@@ -64,7 +64,6 @@ class EightBit:
         return torch.nn.functional.pad(numbers, (0, -numbers.numel() % NUMBERS)).view(torch.int32)
 
     def unpack(self, total: torch.Tensor, maxima: torch.Tensor) -> list[torch.Tensor]:
-        """Return the averaged gradients from the sum of what all ranks packed."""
         offset, steps = self.levels * self.ranks, self.levels * self.ranks
         parts = split(total.view(torch.uint8), [residual.shape for residual in self.residuals])
         return [(part.to(largest.dtype) - offset) * (largest / steps) for part, largest in zip(parts, maxima)]
@@ -100,7 +99,6 @@ class Shares:
         return self.small(self.large(received).reshape(self.ranks, -1).mean(dim=0))
 
     def unpack(self, gathered: torch.Tensor) -> list[torch.Tensor]:
-        """Return the averaged gradients from all ranks' shares."""
         return split(self.large(gathered), self.shapes)
 
     def small(self, values: torch.Tensor) -> torch.Tensor:
@@ -108,7 +106,6 @@ class Shares:
         return values.to(self.dtype).view(torch.uint8)
 
     def large(self, small: torch.Tensor) -> torch.Tensor:
-        """Return the values that the bytes stand for."""
         return small.view(self.dtype).to(torch.float32)
 
 
@@ -122,7 +119,6 @@ class Nothing:
         return optimizer
 
     def forward(self, model: torch.nn.Module) -> Any:
-        """Return the model as it is called in training."""
         return model
 
     def sent(self, numbers: int, tensors: int) -> int:

@@ -73,7 +73,6 @@ def torch() -> dict[str, str | None] | None:
 
 
 def tensorflow() -> dict[str, str | None] | None:
-    """Return TensorFlow's version; None without it."""
     installed = version("tensorflow") or version("tensorflow-cpu")
     return {"framework": "tensorflow", "version": installed, "build": ""} if installed else None
 
@@ -86,7 +85,6 @@ def version(package: str) -> str | None:
 
 
 def answer(argv: Sequence[str]) -> str:
-    """Return what a command prints; empty where it cannot be run."""
     try:
         done = subprocess.run(
             argv,

@@ -38,7 +38,6 @@ def main() -> int:
 
 
 def rank(given: Mapping[str, str]) -> dict[str, str]:
-    """Return what Horovod wants to know of a rank, from what Slurm says; every host has as many ranks."""
     number, size, slots = (int(given[name]) for name in ("SLURM_PROCID", "SLURM_NTASKS", SLOTS))
     variables = {
         "RANK": number,

@@ -62,7 +62,6 @@ def normed(channels: int, out: int, kernel: int, stride: int = 1) -> nn.Module:
 
 
 def resnet(depths: tuple[int, ...], expansion: int, classes: int) -> nn.Module:
-    """Return a ResNet with so many blocks in each of its four stages."""
     layers: list[nn.Module] = [normed(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1)]
     channels = 64
     for stage, depth in enumerate(depths):

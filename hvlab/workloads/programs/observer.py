@@ -46,7 +46,6 @@ class Watcher(MetaPathFinder):
 
 
 def horovod(module: Any) -> None:
-    """Watch horovod.common.basics, which all of Horovod's frameworks share."""
     plain, end = module.HorovodBasics.init, module.HorovodBasics.shutdown
     # The processes that write one: a forked child has no thread that would.
     writing: list[int] = []
@@ -93,7 +92,6 @@ def until_enough(basics: Any, timeline: str) -> None:
 
 
 def distributed(module: Any) -> None:
-    """Watch torch.distributed.distributed_c10d."""
     plain = module.init_process_group
 
     @functools.wraps(plain)
@@ -115,7 +113,6 @@ WATCHED: dict[str, Callable[[Any], None]] = {
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what this process has loaded."""
     loaded = {name: sys.modules.get(name) for name in ("horovod", "torch", "tensorflow")}
     return {
         "python": ".".join(map(str, sys.version_info[:3])),

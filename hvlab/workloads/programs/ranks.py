@@ -72,21 +72,27 @@ class Alone:
 
 
 class Ranks(Alone):
-    """All ranks that Horovod connects; ``hvd`` is Horovod for torch."""
+    """All ranks that Horovod connects; ``hvd`` is Horovod for ``framework``."""
+
+    framework = "torch"
 
     def __init__(self) -> None:
-        self.hvd = hvd = import_module("horovod.torch")
+        self.hvd = hvd = import_module("horovod." + self.framework)
         hvd.init()
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
 
     def gather(self, data: Any, name: str) -> list[Any]:
         text = json.dumps(data).encode()
-        lengths = self.hvd.allgather(torch.tensor([len(text)]), name=name + ".lengths").tolist()
-        bytes_ = self.hvd.allgather(
-            torch.tensor(list(text), dtype=torch.uint8), name=name + ".texts"
-        ).tolist()
+        lengths = self.joined([len(text)], "int64", name + ".lengths")
+        texts = bytes(self.joined(list(text), "uint8", name + ".texts"))
         ends = [sum(lengths[: rank + 1]) for rank in range(len(lengths))]
-        return [json.loads(bytes(bytes_[end - length : end])) for end, length in zip(ends, lengths)]
+        return [json.loads(texts[end - length : end]) for end, length in zip(ends, lengths)]
+
+    def joined(self, numbers: list[int], dtype: str, name: str) -> list[int]:
+        """Return the numbers of all ranks, one after another."""
+        own = torch.tensor(numbers, dtype=getattr(torch, dtype))
+        every: list[int] = self.hvd.allgather(own, name=name).tolist()
+        return every
 
     def total(self, values: Sequence[float], name: str) -> list[float]:
         own = torch.tensor([float(value) for value in values], dtype=torch.float64)
@@ -96,5 +102,5 @@ class Ranks(Alone):
         self.hvd.barrier()
 
     def leave(self) -> None:
-        self.hvd.barrier()
+        self.barrier()
         self.hvd.shutdown()

@@ -30,7 +30,6 @@ def main() -> int:
 
 
 def reap(case: str) -> list[dict[str, Any]]:
-    """Return ``{"pid", "argv", "signal"}`` of each process that was ended."""
     ended: dict[int, dict[str, Any]] = {}
     deadline = time.monotonic() + GRACE_S
     sent = signal.SIGTERM

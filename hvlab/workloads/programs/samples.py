@@ -172,6 +172,5 @@ class Digits(Task):
 
 
 def note(sums: list[int], numbers: numpy.ndarray) -> None:
-    """Add samples' numbers to the sum of numbers and to that of their squares."""
     sums[0] += int(numbers.sum())
     sums[1] += int((numbers.astype(numpy.int64) ** 2).sum())

@@ -72,7 +72,6 @@ def steps(job: str, name: str) -> list[str]:
 
 
 def answer(argv: Sequence[str]) -> tuple[int, str]:
-    """Return a command's exit status and what it printed."""
     try:
         done = subprocess.run(
             argv,

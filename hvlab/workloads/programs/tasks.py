@@ -31,7 +31,6 @@ class Repeated(samples.Task):
         self.device = device
 
     def batches(self, epoch: int) -> Batches:
-        """Yield this rank's inputs and targets, one pair a step."""
         for _ in range(self.steps):
             yield self.inputs, self.targets
 
@@ -71,7 +70,6 @@ class Digits(samples.Digits):
         self.model = models.Cnn(samples.CLASSES).to(device)
 
     def batches(self, epoch: int) -> Batches:
-        """Yield this rank's inputs and targets, one pair a step."""
         for numbers in self.numbers(epoch):
             index = torch.from_numpy(numbers).to(self.device)
             yield self.images[index], self.labels[index]

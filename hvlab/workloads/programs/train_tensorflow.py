@@ -86,7 +86,6 @@ class Run(training.Run):
         return [variable.numpy().tobytes() for variable in self.model.trainable_variables]
 
     def sender(self, gradients: Sequence[Any]) -> Any:
-        """Return what sends gradients that nobody needs, under a name of their own."""
 
         def send(name: str) -> None:
             for number, gradient in enumerate(gradients):
@@ -179,7 +178,6 @@ class Digits(samples.Digits):
         self.model = network()
 
     def batches(self, epoch: int) -> Iterator[tuple[Any, Any]]:
-        """Yield this rank's inputs and targets, one pair a step."""
         for numbers in self.numbers(epoch):
             yield tf.constant(self.images[numbers]), tf.constant(self.labels[numbers])
 

@@ -69,7 +69,6 @@ class Run:
         self.real_s = 0.0
 
     def step(self, inputs: Any, targets: Any) -> float:
-        """Make one step, to its end, and return the loss."""
         raise NotImplementedError
 
     def set_rate(self, rate: float) -> None:
@@ -80,7 +79,6 @@ class Run:
         raise NotImplementedError
 
     def train(self) -> None:
-        """Go through all epochs, with an evaluation after each."""
         self.first_step_at = time.time()
         for epoch in range(self.task.epochs):
             self.world.barrier()
@@ -110,7 +108,6 @@ class Run:
         return float((low + (self.peak - low) * min(1.0, done / WARM_UP)) * (1 - done))
 
     def results(self) -> dict[str, Any]:
-        """Return what is written of the training."""
         everyone = self.world.gather(self.times, "times")
         task = self.task
         return {

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import platform
-import tempfile
 import time
 from importlib import import_module
 from typing import Any, Callable, Sequence
 
+import case
 import evidence
 import launched
 import stolen
@@ -34,7 +33,6 @@ ANOTHER_HOST = (
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of the options that all programs have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--workload", required=True)
     parser.add_argument("--world-size", type=int, required=True)
@@ -47,7 +45,6 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def flag(text: str) -> bool:
-    """Return what the words true and false mean."""
     return {"true": True, "false": False}[text]
 
 
@@ -177,11 +174,5 @@ def prove(
 
 
 def write(path: str, data: object) -> None:
-    """Write ``data`` so that the file is whole or not there."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(data, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    case.write(*os.path.split(path), data)

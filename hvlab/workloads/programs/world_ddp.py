@@ -61,59 +61,48 @@ class Group:
         self.path = ""
 
     def allreduce_async_(self, tensor: torch.Tensor, op: str, name: str) -> Any:
-        """Begin to reduce a tensor in place."""
         reduction = dist.ReduceOp.MAX if op == self.Max else dist.ReduceOp.SUM
         return dist.all_reduce(tensor, op=reduction, async_op=True), tensor, op
 
     def allreduce_async(self, tensor: torch.Tensor, op: str, name: str) -> Any:
-        """Begin to reduce a tensor into a new one."""
         return self.allreduce_async_(tensor.clone(), op, name)
 
     def synchronize(self, handle: Any) -> torch.Tensor:
-        """Return the result when it is there."""
         work, tensor, op = handle
         work.wait()
         result: torch.Tensor = tensor.div_(dist.get_world_size()) if op == self.Average else tensor
         return result
 
     def allreduce(self, tensor: torch.Tensor, op: str, name: str) -> torch.Tensor:
-        """Return the tensor, reduced over all ranks."""
         return self.synchronize(self.allreduce_async(tensor, op, name))
 
     def broadcast_(self, tensor: torch.Tensor, root: int, name: str) -> torch.Tensor:
-        """Put the tensor of one rank into those of all."""
         dist.broadcast(tensor, root)
         return tensor
 
     def broadcast(self, tensor: torch.Tensor, root: int, name: str) -> torch.Tensor:
-        """Return the tensor of one rank."""
         return self.broadcast_(tensor.clone(), root, name)
 
     def allgather(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        """Return the tensors of all ranks, one after the other."""
         every = tensor.new_empty((tensor.shape[0] * dist.get_world_size(), *tensor.shape[1:]))
         dist.all_gather_into_tensor(every, tensor)
         return every
 
     def alltoall(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        """Return the parts that all ranks have for this one."""
         received = torch.empty_like(tensor)
         dist.all_to_all_single(received, tensor)
         return received
 
     def reducescatter(self, tensor: torch.Tensor, op: str, name: str) -> torch.Tensor:
-        """Return this rank's part of the reduced tensor."""
         part = tensor.new_empty((tensor.shape[0] // dist.get_world_size(), *tensor.shape[1:]))
         dist.reduce_scatter_tensor(part, tensor, op=dist.ReduceOp.SUM)
         return part.div_(dist.get_world_size()) if op == self.Average else part
 
     def broadcast_parameters(self, state: Any, root_rank: int) -> None:
-        """Give all ranks the weights of one."""
         for tensor in state.values():
             dist.broadcast(tensor, root_rank)
 
     def start_timeline(self, path: str) -> None:
-        """Begin to record what the process group does, on rank 0."""
         self.path = path
         if dist.get_rank() == 0:
             self.profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])

@@ -5,11 +5,9 @@ TensorFlow gets its threads and devices before it starts, so this is imported be
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-from importlib import import_module
-from typing import Any, Sequence
+from typing import Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -48,21 +46,15 @@ class Alone(ranks.Alone):
         return "{}:{}".format(kind, index)
 
 
-class Ranks(Alone):
+class Ranks(Alone, ranks.Ranks):
     """All ranks that Horovod connects; ``hvd`` is Horovod for TensorFlow."""
 
-    def __init__(self) -> None:
-        self.hvd = hvd = import_module("horovod.tensorflow")
-        hvd.init()
-        self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+    framework = "tensorflow"
 
-    def gather(self, data: Any, name: str) -> list[Any]:
-        text = json.dumps(data).encode()
-        lengths = self.hvd.allgather(tf.constant([len(text)]), name=name + ".lengths").numpy().tolist()
-        own = tf.constant(list(text), dtype=tf.uint8)
-        joined = self.hvd.allgather(own, name=name + ".texts").numpy().tobytes()
-        ends = [sum(lengths[: rank + 1]) for rank in range(len(lengths))]
-        return [json.loads(joined[end - length : end]) for end, length in zip(ends, lengths)]
+    def joined(self, numbers: list[int], dtype: str, name: str) -> list[int]:
+        own = tf.constant(numbers, dtype=getattr(tf, dtype))
+        every: list[int] = self.hvd.allgather(own, name=name).numpy().tolist()
+        return every
 
     def total(self, values: Sequence[float], name: str) -> list[float]:
         own = tf.constant([float(value) for value in values], dtype=tf.float64)
@@ -70,7 +62,3 @@ class Ranks(Alone):
 
     def barrier(self) -> None:
         self.total([1], "barrier")
-
-    def leave(self) -> None:
-        self.barrier()
-        self.hvd.shutdown()

@@ -74,7 +74,6 @@ class Lines:
         return hmac.new(self.key, b"%d %d %s" % (leads, number, text), "sha256").hexdigest().encode()
 
     def send(self, value: Any) -> None:
-        """Send one value."""
         text = json.dumps(value).encode()
         self.connection.settimeout(PATIENCE_S)
         self.connection.sendall(self.proof(self.leads, self.sent, text) + b" " + text + b"\n")
@@ -107,7 +106,6 @@ class Lines:
             raise OSError("the other end sends no JSON") from error
 
     def close(self) -> None:
-        """End the connection."""
         self.connection.close()
 
 
@@ -213,7 +211,6 @@ def ask(
 
 
 def are_places(answer: Any, count: int) -> bool:
-    """Return whether an answer is a list of places."""
     return isinstance(answer, list) and all(type(place) is int and place in range(count) for place in answer)
 
 
@@ -291,7 +288,6 @@ class Worker:
         self.blocked: list[Any] = []
 
     def close(self) -> None:
-        """Leave."""
         self.control.close()
         self.listener.close()
 
@@ -484,7 +480,6 @@ def compute(seconds: float) -> tuple[float, float]:
 
 
 def count_blocks(end: float) -> int:
-    """Return how many blocks of 64 KiB are hashed until then."""
     block, blocks = bytes(BLOCK), 0
     while time.monotonic() < end:
         hashlib.sha256(block).digest()
