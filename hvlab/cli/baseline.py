@@ -83,14 +83,7 @@ def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
     help="Exit code 1, too, if anything is undecided: too few runs or repeats, a missing case.",
 )
 @options.results
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json", "junit"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
+@options.formats("table", "json", "junit")
 @click.option(
     "--output",
     "file",

@@ -81,8 +81,12 @@ class _Bench(GroupedCommand):
     )
 
 
-def _short(name: str) -> Callable[[F], F]:
-    return click.option(f"--{name}", metavar="VALUE,...", help=f"Short for --set {name}=VALUE,...")
+def _shorts(command: F) -> F:
+    for name in reversed(SHORT):
+        command = click.option(f"--{name}", metavar="VALUE,...", help=f"Short for --set {name}=VALUE,...")(
+            command
+        )
+    return command
 
 
 @click.command("bench", cls=_Bench)
@@ -167,14 +171,7 @@ def _short(name: str) -> Callable[[F], F]:
     help="Set what a settings file holds: environment, options of mpirun, Open MPI's rules (docs/tune.md). "
     "--set overrides it. In --ab: settings=FILE.",
 )
-@_short("sizes")
-@_short("iterations")
-@_short("dtype")
-@_short("op")
-@_short("batch")
-@_short("compression")
-@_short("data")
-@_short("framework")
+@_shorts
 @click.option(
     "--copy",
     multiple=True,

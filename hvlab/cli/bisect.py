@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def command(
     place = folder_of(asked, store.folder, restart=restart)
     if place.is_dir():
         click.echo(f"resuming the search in {place}", err=True)
-    result = bisect(asked, store, place, keep=keep, note=lambda text: click.echo(text, err=True))
+    result = bisect(asked, store, place, keep=keep, note=partial(click.echo, err=True))
     click.echo(json.dumps(result.as_json(), indent=1) if output_format == "json" else result.markdown())
     click.echo(f"report: {place / REPORT}", err=True)
     return 0 if result.culprit else 1

@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -19,6 +19,7 @@ from hvlab.lab.backends import BACKENDS, LIBRARIES
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import find
 
+F = TypeVar("F", bound=Callable[..., Any])
 Rows = Sequence[tuple[str, str]]
 # Whether a command line has ``--``, in the context's meta.
 AFTER_DASHES = "hvlab.after-dashes"
@@ -148,22 +149,22 @@ own_command = click.argument(
     shell_complete=candidates.files,
     callback=_refuse_names,
 )
-table_or_json = click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
-output_format = click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
+
+
+def formats(*names: str) -> Callable[[F], F]:
+    """Return the option --format with these formats, the first of them by default."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(names),
+        default=names[0],
+        show_default=True,
+        help="Output format.",
+    )
+
+
+table_or_json = formats("table", "json")
+output_format = formats("table", "json", "csv")
 junit = click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
 )

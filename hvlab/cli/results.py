@@ -28,7 +28,7 @@ def command() -> None:
     hvlab results list
     hvlab results show last
     hvlab results export last~1 --to csv --output run.csv
-    hvlab results import nccl.log --hosts 2 --slots 8
+    hvlab results import nccl.log --on-hosts 2 --slots 8
 
     List, show, export and import results.
     """
@@ -176,7 +176,7 @@ def rebuild_store(*, folder: Path | None) -> int:
 )
 @click.option("--workload", help="What was measured, if a file does not say: allreduce, alltoall, ...")
 @click.option("--backend", help="Backend that carried the data. Default: what the file says.")
-@click.option("--hosts", help="Number or names of the hosts, if a file does not say.")
+@click.option("--on-hosts", "hosts", help="Number or names of the hosts it ran on, if a file does not say.")
 @click.option("--slots", type=click.IntRange(1, 2**20), help="Ranks per host, if a file does not say.")
 @options.results
 def import_files(
@@ -210,7 +210,7 @@ def import_files(
     ):
         click.echo(
             f"{file} does not say on which hosts its ranks ran, or how many ran on each. Many tables cannot"
-            " show its figures without that: give --hosts and --slots",
+            " show its figures without that: give --on-hosts and --slots",
             err=True,
         )
     left_out: dict[str, dict[str, None]] = {}
@@ -237,7 +237,9 @@ def _hosts(text: str | None) -> tuple[str, ...] | None:
         return tuple(f"host{number}" for number in range(1, int(text) + 1))
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names or text.isdigit():
-        raise UsageError(f"--hosts {text}: it names no host", remedy="write --hosts 2 or --hosts n1,n2")
+        raise UsageError(
+            f"--on-hosts {text}: it names no host", remedy="write --on-hosts 2 or --on-hosts n1,n2"
+        )
     return names
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from hvlab.workloads.launchers import srun
 if TYPE_CHECKING:
     from hvlab.searches.tune.result import TuneResult
     from hvlab.searches.tune.session import TuneRequest
+
+_note = partial(click.echo, err=True)
 
 
 class _Tune(GroupedCommand):
@@ -151,10 +154,6 @@ def command(
     if not host_settings and (outcome := written(request, result, output)):
         _note(outcome)
     return 0
-
-
-def _note(text: str) -> None:
-    click.echo(text, err=True)
 
 
 def _request(
