@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from hvlab.base.paths import results_dir
 from hvlab.bench.request import specify
 from hvlab.cli import candidates, options
 from hvlab.cli.one_configuration import one, one_options
@@ -23,7 +22,7 @@ class _Bisect(GroupedCommand):
         "Where": ("inventory", "limit", "hosts", "slots"),
         "What": ("workload", "backend", "sets", "copy", "pattern"),
         "Search": ("timeout", "launcher", "restart", "keep"),
-        "Results": ("folder", "output_format"),
+        "Results": ("store", "output_format"),
     }
 
 
@@ -44,7 +43,7 @@ def command(
     limit: str | None,
     restart: bool,
     keep: bool,
-    folder: Path | None,
+    store: Store,
     output_format: str,
     good: str,
     bad: str,
@@ -70,7 +69,6 @@ def command(
     interrupted search.
     """
     lab = load(inventory, limit=limit)
-    store = Store(results_dir(folder))
     # These load slowly, and --help needs none of them.
     from hvlab.remote.facts import facts  # noqa: PLC0415
     from hvlab.searches.bisect import ends  # noqa: PLC0415

@@ -144,7 +144,8 @@ def causes(_context: click.Context, _incomplete: str) -> Iterator[CompletionItem
 
 
 def _results(context: click.Context) -> Path:
-    return results_dir(context.params.get("folder"))
+    store = context.params.get("store")
+    return store.folder if store else results_dir()
 
 
 def _hosts_and_groups(context: click.Context) -> tuple[list[str], list[str]]:

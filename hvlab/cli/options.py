@@ -7,17 +7,20 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from hvlab.base.errors import UsageError
-from hvlab.base.paths import default_inventory
+from hvlab.base.paths import default_inventory, results_dir
 from hvlab.bench import suite
 from hvlab.cli import candidates
 from hvlab.lab.backends import BACKENDS, LIBRARIES
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import find
+
+if TYPE_CHECKING:
+    from hvlab.results.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 Rows = Sequence[tuple[str, str]]
@@ -168,10 +171,19 @@ output_format = formats("table", "json", "csv")
 junit = click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
 )
+
+
+def _opened(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> Store:
+    from hvlab.results.store import Store  # noqa: PLC0415 - it loads slowly, and --help needs none of it
+
+    return Store(results_dir(folder))
+
+
 results = click.option(
     "--results",
-    "folder",
+    "store",
     type=click.Path(path_type=Path),
+    callback=_opened,
     help="Folder of the results. Default: $HVLAB_RESULTS, or ./results.",
 )
 

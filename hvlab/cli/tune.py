@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hvlab.base.errors import UsageError
-from hvlab.base.paths import results_dir
 from hvlab.bench.request import specify
 from hvlab.cli import options
 from hvlab.cli.one_configuration import one, one_options
@@ -35,7 +34,7 @@ class _Tune(GroupedCommand):
         "What": ("workload", "backend", "sets", "copy", "pattern"),
         "Search": ("settings", "space_file", "kind", "budget", "seed", "timeout", "launcher", "restart"),
         "Hosts": ("host_settings", "restore"),
-        "Results": ("output", "folder", "output_format"),
+        "Results": ("output", "store", "output_format"),
     }
 
 
@@ -108,7 +107,7 @@ def command(
     host_settings: bool,
     restore: bool,
     output: Path,
-    folder: Path | None,
+    store: Store,
     output_format: str,
     **values: Any,
 ) -> int:
@@ -126,7 +125,6 @@ def command(
     answer. To resume an interrupted or open search, run the same command again.
     """
     lab = load(inventory, limit=limit)
-    store = Store(results_dir(folder))
     if host_settings and space_file:
         raise UsageError("--host-settings has a space of its own", remedy="leave --space or it out")
     put_back = _put_back(inventory, lab, store)
