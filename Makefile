@@ -89,7 +89,7 @@ install: $(INSTALLED)  ## install hvlab into .venv, and the system packages that
 $(INSTALLED): setup.py requirements/run.txt | system
 	$(call say,hvlab with $(PYTHON) into .venv: a minute)
 	@test -x .venv/bin/pip || $(PYTHON) -m venv --clear .venv
-	@$(PIP) -e .[hosts,markdown,tune]
+	@$(PIP) -e .[hosts,pictures,tune]
 	@touch $@
 
 $(TOOLS): $(INSTALLED) requirements/dev.txt

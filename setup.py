@@ -38,8 +38,8 @@ EXTRAS = {
         "pytest~=9.2",
     ),
     "tune": ("optuna~=5.0",),
-    # A PDF is printed by a browser; pictures beside Markdown are drawn here.
-    "markdown": ("matplotlib~=3.11",),
+    # The pictures beside Markdown and a filled sheet; a PDF is printed by a browser.
+    "pictures": ("matplotlib~=3.11",),
     # Collections, for inventories that ask a cloud.
     "cloud": ("ansible~=12.3",),
 }

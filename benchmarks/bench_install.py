@@ -25,10 +25,10 @@ from hvlab.base.paths import project_dir
 EXTRAS = {
     "base": "",
     "hosts": "[hosts]",
-    "markdown": "[markdown]",
+    "pictures": "[pictures]",
     "tune": "[tune]",
     "cloud": "[cloud]",
-    "user": "[hosts,markdown,tune]",
+    "user": "[hosts,pictures,tune]",
 }
 LIMITS_MB = {"base": 150, "user": 450}
 

@@ -178,11 +178,11 @@ def simulate(
         for number in numbers:
             if number in steps:
                 step = steps[number]
-                widths[number].append(step.high_s / step.low_s)
-                held[number] += int(step.low_s <= truth[number] <= step.high_s)
+                widths[number].append(step.seconds.high / step.seconds.low)
+                held[number] += int(step.seconds.low <= truth[number] <= step.seconds.high)
                 work = number if law.scaling == "weak" else 1
                 speedup = law.step(1) * work / truth[number]
-                speedups[number] += int(step.speedup_low <= speedup <= step.speedup_high)
+                speedups[number] += int(step.speedup.low <= speedup <= step.speedup.high)
             else:
                 reasons[number][why.key if why else "?"] += 1
     return [

@@ -11,7 +11,7 @@ from hvlab.base import sudo
 EXTRAS = {
     "ansible": "hosts",
     "ansible_runner": "hosts",
-    "matplotlib": "markdown",
+    "matplotlib": "pictures",
     "optuna": "tune",
     "paramiko": "hosts",
     "pip": "hosts",

@@ -11,7 +11,6 @@ from hvlab.analysis import baseline
 from hvlab.analysis.baseline import output
 from hvlab.analysis.compare import Measurements, measurements, rows
 from hvlab.base.errors import UsageError
-from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, decisions, options
 from hvlab.results.store import Store
 from hvlab.statistics.between import FEWEST
@@ -40,9 +39,8 @@ def command() -> None:
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=candidates.runs)
 @_name
 @options.results
-def set_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
+def set_baseline(*, runs: tuple[str, ...], name: str, store: Store) -> int:
     """Make each RUN (default: the last run) the baseline of their lab, in place of the earlier one."""
-    store = Store(results_dir(folder))
     return _keep(store, [_measurements(store, run) for run in runs or (None,)], name)
 
 
@@ -50,9 +48,8 @@ def set_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> in
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=candidates.runs)
 @_name
 @options.results
-def add_to_baseline(*, runs: tuple[str, ...], name: str, folder: Path | None) -> int:
+def add_to_baseline(*, runs: tuple[str, ...], name: str, store: Store) -> int:
     """Add each RUN (default: the last run) to the baseline of its lab; the first ones begin it."""
-    store = Store(results_dir(folder))
     measured = [_measurements(store, run) for run in runs or (None,)]
     lab = measured[0].lab
     known = baseline.load(store.folder, lab, name=name) if name in baseline.names(store.folder, lab) else ()
@@ -83,14 +80,7 @@ def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
     help="Exit code 1, too, if anything is undecided: too few runs or repeats, a missing case.",
 )
 @options.results
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json", "junit"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
+@options.formats("table", "json", "junit")
 @click.option(
     "--output",
     "file",
@@ -104,7 +94,7 @@ def check_run(
     metric: str | None,
     matters: float,
     strict: bool,
-    folder: Path | None,
+    store: Store,
     output_format: str,
     file: Path | None,
 ) -> int:
@@ -115,7 +105,6 @@ def check_run(
     regression. The exit code is 1 on a regression; where nothing is worse than undecided it is 0, and 1 with
     --strict.
     """
-    store = Store(results_dir(folder))
     measured = _measurements(store, run)
     kept = baseline.load(store.folder, measured.lab, name=name)
     if measured.run_id in {one.run_id for one in kept}:

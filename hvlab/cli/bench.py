@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import click
 
 from hvlab.base.errors import CheckError, UsageError
-from hvlab.base.paths import results_dir
 from hvlab.bench import manifests, suite
 from hvlab.bench.estimate import estimate
 from hvlab.bench.placement import most_slots
@@ -35,7 +34,7 @@ from hvlab.workloads import WORKLOADS
 # Every one of them is a value in a mapping of its own: `--set sizes=1M`.
 SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data", "framework")
 # What --resume can be combined with: where the run is, and the output format.
-_ANYWAY = ("inventory", "limit", "here", "python", "folder", "output_format", "dry_run", "verbose")
+_ANYWAY = ("inventory", "limit", "here", "python", "store", "output_format", "dry_run", "verbose")
 _WITH_RESUME = (*_ANYWAY, "resume")
 # And --against: what B changes, and how much is measured.
 _WITH_AGAINST = (
@@ -50,7 +49,7 @@ class _Bench(GroupedCommand):
     brief = (
         *("inventory", "limit", "here", "hosts", "slots"),
         *("suite", "workload", "backend", "library", "sets", "no_cuda", "ab", "against", "resume"),
-        *("repeats", "timeout", "dry_run", "restart", "folder", "output_format"),
+        *("repeats", "timeout", "dry_run", "restart", "store", "output_format"),
     )
     groups = {
         "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
@@ -69,7 +68,7 @@ class _Bench(GroupedCommand):
                 "output",
                 "restart",
             ),
-            *("folder", "output_format"),
+            *("store", "output_format"),
         ),
     }
     notes = (
@@ -81,8 +80,12 @@ class _Bench(GroupedCommand):
     )
 
 
-def _short(name: str) -> Callable[[F], F]:
-    return click.option(f"--{name}", metavar="VALUE,...", help=f"Short for --set {name}=VALUE,...")
+def _shorts(command: F) -> F:
+    for name in reversed(SHORT):
+        command = click.option(f"--{name}", metavar="VALUE,...", help=f"Short for --set {name}=VALUE,...")(
+            command
+        )
+    return command
 
 
 @click.command("bench", cls=_Bench)
@@ -167,14 +170,7 @@ def _short(name: str) -> Callable[[F], F]:
     help="Set what a settings file holds: environment, options of mpirun, Open MPI's rules (docs/tune.md). "
     "--set overrides it. In --ab: settings=FILE.",
 )
-@_short("sizes")
-@_short("iterations")
-@_short("dtype")
-@_short("op")
-@_short("batch")
-@_short("compression")
-@_short("data")
-@_short("framework")
+@_shorts
 @click.option(
     "--copy",
     multiple=True,
@@ -278,7 +274,7 @@ def command(
     verbose: bool,
     export: str | None,
     output: Path,
-    folder: Path | None,
+    store: Store,
     restart: bool,
     output_format: str,
     **values: Any,
@@ -314,7 +310,6 @@ def command(
         if name in given and wanted not in given:
             option = f"--{wanted.replace('_', '-')}"
             raise UsageError(f"--{name} is for {option}", remedy=f"add {option}, or leave --{name} out")
-    store = Store(results_dir(folder))
     if here:
         lab = context.with_resource(_job(request, given, python, store, resume or request.against))
     else:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hvlab.base.paths import results_dir
 from hvlab.bench.request import specify
 from hvlab.cli import candidates, options
 from hvlab.cli.one_configuration import one, one_options
@@ -23,7 +23,7 @@ class _Bisect(GroupedCommand):
         "Where": ("inventory", "limit", "hosts", "slots"),
         "What": ("workload", "backend", "sets", "copy", "pattern"),
         "Search": ("timeout", "launcher", "restart", "keep"),
-        "Results": ("folder", "output_format"),
+        "Results": ("store", "output_format"),
     }
 
 
@@ -44,7 +44,7 @@ def command(
     limit: str | None,
     restart: bool,
     keep: bool,
-    folder: Path | None,
+    store: Store,
     output_format: str,
     good: str,
     bad: str,
@@ -70,7 +70,6 @@ def command(
     interrupted search.
     """
     lab = load(inventory, limit=limit)
-    store = Store(results_dir(folder))
     # These load slowly, and --help needs none of them.
     from hvlab.remote.facts import facts  # noqa: PLC0415
     from hvlab.searches.bisect import ends  # noqa: PLC0415
@@ -101,7 +100,7 @@ def command(
     place = searches.folder_of(store.folder, "bisect", asked.key(), restart=restart)
     if place.is_dir():
         click.echo(f"resuming the search in {place}", err=True)
-    result = bisect(asked, store, place, keep=keep, note=lambda text: click.echo(text, err=True))
+    result = bisect(asked, store, place, keep=keep, note=partial(click.echo, err=True))
     click.echo(json.dumps(result.as_json(), indent=1) if output_format == "json" else result.markdown())
     click.echo(f"report: {place / REPORT}", err=True)
     return 0 if result.culprit else 1

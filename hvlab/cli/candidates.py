@@ -64,17 +64,21 @@ def files(_context: click.Context, incomplete: str) -> Items:
     return [CompletionItem(incomplete, type="file")]
 
 
-@_offered
-def runs(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
-    """Yield the runs of the store."""
-    return _runs(context)
-
-
-def _runs(context: click.Context) -> Iterator[CompletionItem[str]]:
+def _runs(context: click.Context, _incomplete: str = "") -> Iterator[CompletionItem[str]]:
     from hvlab.results.store import Store  # noqa: PLC0415 - it loads slowly, and --help needs none of it
 
     for run in reversed(Store(_results(context)).runs()):
         yield CompletionItem(run.run_id, help=f"{run.lab}, {run.state}")
+
+
+def _baselines(context: click.Context, _incomplete: str = "") -> Iterator[CompletionItem[str]]:
+    from hvlab.analysis.baseline import names  # noqa: PLC0415 - as above
+
+    return _plain(names(_results(context)))
+
+
+# The runs of the store, the newest first, and the baselines of all labs.
+runs, baselines = _offered(_runs), _offered(_baselines)
 
 
 @_offered
@@ -95,18 +99,6 @@ def cases(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[s
     # While an option lacks its value, click has the arguments unparsed.
     named = next(iter(context.args), None)
     return _plain(sorted(store.done(store.run(named).run_id)))
-
-
-@_offered
-def baselines(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
-    """Yield the baselines of all labs."""
-    return _baselines(context)
-
-
-def _baselines(context: click.Context) -> Iterator[CompletionItem[str]]:
-    from hvlab.analysis.baseline import names  # noqa: PLC0415 - as above
-
-    return _plain(names(_results(context)))
 
 
 @_offered
@@ -152,7 +144,8 @@ def causes(_context: click.Context, _incomplete: str) -> Iterator[CompletionItem
 
 
 def _results(context: click.Context) -> Path:
-    return results_dir(context.params.get("folder"))
+    store = context.params.get("store")
+    return store.folder if store else results_dir()
 
 
 def _hosts_and_groups(context: click.Context) -> tuple[list[str], list[str]]:

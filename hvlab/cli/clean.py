@@ -19,11 +19,11 @@ from pydantic import ByteSize
 from hvlab.base import cache
 from hvlab.base.cache import DAY_S, Kept
 from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableError, UsageError, unusable
-from hvlab.base.paths import results_dir
 from hvlab.cli import options
 from hvlab.lab.inventory import Lab, load
 from hvlab.results import searches, tables
 from hvlab.results.lock import measuring
+from hvlab.results.store import Store
 
 if TYPE_CHECKING:
     from hvlab.remote.unused import HostsAnswer
@@ -60,7 +60,7 @@ def command(
     hosts: bool,
     inventory: Path,
     limit: str | None,
-    folder: Path | None,
+    store: Store,
     yes: bool,
     output_format: str,
 ) -> None:
@@ -83,7 +83,7 @@ def command(
     Without --yes it asks first; where there is no terminal, it only shows. Whenever something is added to the
     cache, the longest unused goes by itself until the rest fits $HVLAB_CACHE_LIMIT (20G).
     """
-    results = results_dir(folder).resolve()
+    results = store.folder.resolve()
     most = None if size is None else cache.parse_size(size)
     if limit and not hosts:
         raise UsageError("--limit names hosts", remedy="add --on-hosts to look at them, or leave --limit out")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
 from hvlab.analysis.compare import compare, measurements, rows
-from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, decisions, options
 from hvlab.results import tables
 from hvlab.results.store import Store
@@ -27,7 +25,7 @@ def command(
     run_b: str | None,
     metric: str | None,
     matters: float,
-    folder: Path | None,
+    store: Store,
     output_format: str,
 ) -> int:
     """\b
@@ -47,7 +45,6 @@ def command(
     perhaps only because the runs were measured at different times, and "same" may hide a difference for the
     same reason. To compare two settings, measure both in one run.
     """
-    store = Store(results_dir(folder))
     if run_b is None:
         answer = decisions.of_run(store, store.run(run_a), metric=metric, matters=matters / 100)
         decisions.show(answer, output_format)

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from hvlab.base.errors import CheckError
-from hvlab.base.paths import results_dir
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
 from hvlab.remote import probe
 from hvlab.results.lock import measuring
+from hvlab.results.store import Store
 from hvlab.searches.slow import advice
 from hvlab.searches.slow.hosts import TRANSFER_S, HostProbe
 from hvlab.searches.slow.search import ALPHA, RATIO, SlowSearch, search
@@ -59,7 +59,7 @@ def command(
     ratio: float,
     alpha: float,
     transfer_time: float,
-    folder: Path | None,
+    store: Store,
     matrix: bool,
 ) -> None:
     """\b
@@ -78,7 +78,7 @@ def command(
     lab = inventories.load(inventory, limit=limit)
     names = [host.name for host in lab.hosts]
     console = Console(stderr=True)
-    lock = measuring(results_dir(folder).resolve(), lab.name)
+    lock = measuring(store.folder.resolve(), lab.name)
     with lock, console.status(f"reaching {len(names)} hosts") as status:
 
         def show(launch: int, steps: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hvlab.remote import host_keys, known_hosts, ssh_client
 from hvlab.remote.host_keys import ShownKeys, TrustedFingerprints
 from hvlab.remote.ssh_client import FirstLogin
 
+_say = partial(click.echo, err=True)
 _ON_THE_HOST = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 # Ansible's own, and those that the inventory gets.
 _GROUPS = ("all", "ungrouped", "gpu", "cpu", "virtual")
@@ -323,7 +325,3 @@ def _number(hosts: Sequence[Host]) -> str:
 
 def _at_terminal() -> bool:
     return sys.stdin.isatty()
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)

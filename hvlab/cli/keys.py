@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import click
@@ -28,6 +29,7 @@ from hvlab.remote.trust import (
     take_over,
 )
 
+_say = partial(click.echo, err=True)
 SOON = timedelta(weeks=1)
 _PLAYBOOK = "playbooks/trust.yml"
 _STEPS = {
@@ -240,7 +242,3 @@ def _until(end: datetime | None) -> str:
         return "no certificate yet"
     days = (end - datetime.now(UTC)).total_seconds() / 86400
     return f"until {end:%Y-%m-%d %H:%M} UTC, {f'for {days:.0f} days' if days >= 0 else 'which is over'}"
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)

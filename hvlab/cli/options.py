@@ -7,18 +7,22 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from hvlab.base.errors import UsageError
-from hvlab.base.paths import default_inventory
+from hvlab.base.paths import default_inventory, results_dir
 from hvlab.bench import suite
 from hvlab.cli import candidates
 from hvlab.lab.backends import BACKENDS, LIBRARIES
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import find
 
+if TYPE_CHECKING:
+    from hvlab.results.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
 Rows = Sequence[tuple[str, str]]
 # Whether a command line has ``--``, in the context's meta.
 AFTER_DASHES = "hvlab.after-dashes"
@@ -148,29 +152,38 @@ own_command = click.argument(
     shell_complete=candidates.files,
     callback=_refuse_names,
 )
-table_or_json = click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
-output_format = click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
+
+
+def formats(*names: str) -> Callable[[F], F]:
+    """Return the option --format with these formats, the first of them by default."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(names),
+        default=names[0],
+        show_default=True,
+        help="Output format.",
+    )
+
+
+table_or_json = formats("table", "json")
+output_format = formats("table", "json", "csv")
 junit = click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
 )
+
+
+def _opened(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> Store:
+    from hvlab.results.store import Store  # noqa: PLC0415 - it loads slowly, and --help needs none of it
+
+    return Store(results_dir(folder))
+
+
 results = click.option(
     "--results",
-    "folder",
+    "store",
     type=click.Path(path_type=Path),
+    callback=_opened,
     help="Folder of the results. Default: $HVLAB_RESULTS, or ./results.",
 )
 

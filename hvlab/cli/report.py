@@ -10,7 +10,6 @@ import click
 
 from hvlab.base.errors import UsageError, unknown
 from hvlab.base.files import write_file
-from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, options
 from hvlab.report import data as reading
 from hvlab.report.report import SIGNATURE, Report, analyse
@@ -72,7 +71,7 @@ def command(
     template: Path | None,
     in_place: bool,
     signed: Sequence[str],
-    folder: Path | None,
+    store: Store,
 ) -> int:
     """\b
     hvlab report                                # the last run
@@ -83,7 +82,6 @@ def command(
     """
     if in_place and (output or not template):
         raise UsageError("--in-place changes the sheet of --fill", remedy="give --fill, and no --output")
-    store = Store(results_dir(folder))
     if history:
         if template or signed:
             raise UsageError("--fill and --sign are for one run", remedy="leave out --history")

@@ -10,7 +10,6 @@ import click
 
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import HvlabError, UsageError
-from hvlab.base.paths import results_dir
 from hvlab.cli import candidates, options
 from hvlab.results import formats, samples, tables
 from hvlab.results.formats import MeasuredRun, importing
@@ -28,7 +27,7 @@ def command() -> None:
     hvlab results list
     hvlab results show last
     hvlab results export last~1 --to csv --output run.csv
-    hvlab results import nccl.log --hosts 2 --slots 8
+    hvlab results import nccl.log --on-hosts 2 --slots 8
 
     List, show, export and import results.
     """
@@ -37,9 +36,9 @@ def command() -> None:
 @command.command("list", short_help="List the runs, newest first.")
 @options.results
 @options.output_format
-def list_runs(*, folder: Path | None, output_format: str) -> int:
+def list_runs(*, store: Store, output_format: str) -> int:
     """List the runs, newest first: start time, number of cases, how many succeeded."""
-    rows = Store(results_dir(folder)).overview()
+    rows = store.overview()
     if not rows and output_format == "table":
         click.echo("no runs yet: start one with `hvlab bench`", err=True)
         return 0
@@ -53,9 +52,8 @@ def list_runs(*, folder: Path | None, output_format: str) -> int:
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @options.results
 @options.output_format
-def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int:
+def show_run(*, run: str | None, store: Store, output_format: str) -> int:
     """Show RUN (default: the last run): a short table, or all fields of all records as json or csv."""
-    store = Store(results_dir(folder))
     chosen = store.run(run)
     records = store.records(chosen.run_id)
     if output_format != "table":
@@ -71,7 +69,7 @@ def show_run(*, run: str | None, folder: Path | None, output_format: str) -> int
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @options.results
 @options.output_format
-def show_samples(*, run: str | None, folder: Path | None, output_format: str) -> int:
+def show_samples(*, run: str | None, store: Store, output_format: str) -> int:
     """Show how the iterations of RUN (default: the last run) are distributed.
 
     A row for each configuration: mean, median, p95, p99 and a histogram of the iterations of all repeats
@@ -80,7 +78,6 @@ def show_samples(*, run: str | None, folder: Path | None, output_format: str) ->
     """
     from hvlab.analysis.compare.rows import case_names  # noqa: PLC0415 - it takes long, and `list` must not
 
-    store = Store(results_dir(folder))
     chosen = store.run(run)
     sampled = samples.samples_of(store, store.records(chosen.run_id))
     if not sampled and output_format == "table":
@@ -111,7 +108,7 @@ def show_samples(*, run: str | None, folder: Path | None, output_format: str) ->
 @click.option("--output", type=click.Path(path_type=Path), help="File to write. Default: standard output.")
 @options.results
 def export_run(
-    *, run: str | None, name: str, cases: tuple[str, ...], output: Path | None, folder: Path | None
+    *, run: str | None, name: str, cases: tuple[str, ...], output: Path | None, store: Store
 ) -> int:
     """Export RUN (default: the last run) in the format of another tool.
 
@@ -119,7 +116,6 @@ def export_run(
     a line of its own. csv and jsonl contain every record, junit a test for each case, and prometheus gauges
     in seconds and bytes.
     """
-    store = Store(results_dir(folder))
     chosen = store.run(run)
     records = store.records(chosen.run_id)
     missing = set(cases) - {record.case_id for record in records}
@@ -146,12 +142,11 @@ def export_run(
 
 @command.command("rebuild", short_help="Make the index of the runs anew.")
 @options.results
-def rebuild_store(*, folder: Path | None) -> int:
+def rebuild_store(*, store: Store) -> int:
     """Make the index of the runs anew, and name what their folders do not say.
 
     Any command makes it where it is gone or damaged: the folders of the runs hold everything.
     """
-    store = Store(results_dir(folder))
     records, unread = store.rebuild()
     known = {run.run_id for run in store.runs()}
     click.echo(f"{store.folder / 'hvlab.db'} is new: {len(known)} runs, {records} records")
@@ -176,7 +171,7 @@ def rebuild_store(*, folder: Path | None) -> int:
 )
 @click.option("--workload", help="What was measured, if a file does not say: allreduce, alltoall, ...")
 @click.option("--backend", help="Backend that carried the data. Default: what the file says.")
-@click.option("--hosts", help="Number or names of the hosts, if a file does not say.")
+@click.option("--on-hosts", "hosts", help="Number or names of the hosts it ran on, if a file does not say.")
 @click.option("--slots", type=click.IntRange(1, 2**20), help="Ranks per host, if a file does not say.")
 @options.results
 def import_files(
@@ -188,7 +183,7 @@ def import_files(
     backend: str | None,
     hosts: str | None,
     slots: int | None,
-    folder: Path | None,
+    store: Store,
 ) -> int:
     """Import what nccl-tests (text, JSON), the OSU benchmarks or a training printed into FILES as a new run.
 
@@ -199,7 +194,6 @@ def import_files(
     the same configuration become its repeats; the settings that a file states belong to the configuration.
     A row that cannot be right becomes a failure with its line, and columns without a metric are named.
     """
-    store = Store(results_dir(folder))
     overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots)
     run_id, records = importing.import_files(store, files, overrides, reader=reader, lab=lab)
     cases = dict.fromkeys(record.case_id for record in records)
@@ -210,7 +204,7 @@ def import_files(
     ):
         click.echo(
             f"{file} does not say on which hosts its ranks ran, or how many ran on each. Many tables cannot"
-            " show its figures without that: give --hosts and --slots",
+            " show its figures without that: give --on-hosts and --slots",
             err=True,
         )
     left_out: dict[str, dict[str, None]] = {}
@@ -237,7 +231,9 @@ def _hosts(text: str | None) -> tuple[str, ...] | None:
         return tuple(f"host{number}" for number in range(1, int(text) + 1))
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names or text.isdigit():
-        raise UsageError(f"--hosts {text}: it names no host", remedy="write --hosts 2 or --hosts n1,n2")
+        raise UsageError(
+            f"--on-hosts {text}: it names no host", remedy="write --on-hosts 2 or --on-hosts n1,n2"
+        )
     return names
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hvlab.base.errors import UsageError
-from hvlab.base.paths import results_dir
 from hvlab.bench.request import specify
 from hvlab.cli import options
 from hvlab.cli.one_configuration import one, one_options
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hvlab.searches.tune.result import TuneResult
     from hvlab.searches.tune.session import TuneRequest
 
+_note = partial(click.echo, err=True)
+
 
 class _Tune(GroupedCommand):
     groups = {
@@ -33,7 +35,7 @@ class _Tune(GroupedCommand):
         "What": ("workload", "backend", "sets", "copy", "pattern"),
         "Search": ("settings", "space_file", "kind", "budget", "seed", "timeout", "launcher", "restart"),
         "Hosts": ("host_settings", "restore"),
-        "Results": ("output", "folder", "output_format"),
+        "Results": ("output", "store", "output_format"),
     }
 
 
@@ -106,7 +108,7 @@ def command(
     host_settings: bool,
     restore: bool,
     output: Path,
-    folder: Path | None,
+    store: Store,
     output_format: str,
     **values: Any,
 ) -> int:
@@ -124,7 +126,6 @@ def command(
     answer. To resume an interrupted or open search, run the same command again.
     """
     lab = load(inventory, limit=limit)
-    store = Store(results_dir(folder))
     if host_settings and space_file:
         raise UsageError("--host-settings has a space of its own", remedy="leave --space or it out")
     put_back = _put_back(inventory, lab, store)
@@ -152,10 +153,6 @@ def command(
     if not host_settings and (outcome := written(request, result, output)):
         _note(outcome)
     return 0
-
-
-def _note(text: str) -> None:
-    click.echo(text, err=True)
 
 
 def _request(

@@ -14,7 +14,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from hvlab.base.paths import results_dir
 from hvlab.bench.watch import View, Watch, current, named
 from hvlab.cli import candidates, options
 from hvlab.results import searches
@@ -33,7 +32,7 @@ _STYLES = {"ok": "green", "failed": "red", "skipped": "yellow"}
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @click.option("--once", is_flag=True, help="Show the run as it is now, and end.")
 @options.results
-def command(*, run: str | None, once: bool, folder: Path | None) -> int:
+def command(*, run: str | None, once: bool, store: Store) -> int:
     """\b
     hvlab watch
     hvlab watch last --once
@@ -49,7 +48,6 @@ def command(*, run: str | None, once: bool, folder: Path | None) -> int:
     run: exit code 0 if the run finished, 1 if cases failed or it did not finish, 130 after Ctrl-C. A search
     gives 0 if it came to its result, else 1.
     """
-    store = Store(results_dir(folder))
     watch = named(store, run) if run else current(store)
     console = Console(highlight=False)
     try:

@@ -15,7 +15,6 @@ from hvlab.report.labels import Names, Value
 from hvlab.report.plots import Axis, Plot, Series
 from hvlab.report.trainings import Study
 from hvlab.report.words import Words
-from hvlab.statistics.interval import Interval
 
 _SEVERAL = 2
 _NAMED = ("workload", "model", "backend", "topology", "scaling", "compression", "batch")
@@ -79,16 +78,6 @@ def refused(
         about = names.of(own), words.backend(own.backend), words.place(own.topology, own.scaling, own.slots)
         reasons.setdefault(str(one.reason), (one.reason, {}))[1][about] = None
     return [(reason, list(subjects)) for reason, subjects in reasons.values()]
-
-
-def step_spread(step: PredictedStep) -> Interval:
-    """Return a step with its band."""
-    return Interval(step.low_s, step.step_s, step.high_s)
-
-
-def speedup_spread(step: PredictedStep) -> Interval:
-    """Return a speed-up with its band."""
-    return Interval(step.speedup_low, step.speedup, step.speedup_high)
 
 
 def common(doubts: Sequence[Sequence[Explanation]]) -> list[Explanation]:
@@ -167,11 +156,7 @@ def _name(kind: str, training: Training, words: Words) -> str:
 
 
 def _line(one: Prediction, words: Words) -> Series:
-    points = [
-        (float(step.ranks), Interval(low, step.efficiency, high).times(100))
-        for step in one.steps
-        for low, high in [step.efficiency_band]
-    ]
+    points = [(float(step.ranks), step.efficiency.times(100)) for step in one.steps]
     name, tone = _name("line", one.training, words), one.training.backend
     return Series.through(name, tone, points, line="dash", marks=False, predicted=True)
 

@@ -49,24 +49,8 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_dry_run_prints_lines_and_touches_nothing(inventory, tmp_path, capsys):
-    assert (
-        run(
-            [
-                "bench",
-                "-i",
-                inventory,
-                "--backend",
-                "gloo",
-                "--hosts",
-                "1,2",
-                "--slots",
-                "1",
-                "--dry-run",
-                "-v",
-            ]
-        )
-        == 0
-    )
+    words = ["--backend", "gloo", "--hosts", "1,2", "--slots", "1", "--dry-run", "-v"]
+    assert run(["bench", "-i", inventory, *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sorted(line for line in lines if line.startswith("#")) == [
         "# allreduce-gloo-1x1-r1",
@@ -490,23 +474,15 @@ def store(tmp_path):
 def test_results_list_as_json(store, capsys):
     assert run(["results", "list", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert {key: rows[0][key] for key in ("run_id", "cases", "ok", "failed")} == {
-        "run_id": "r1",
-        "cases": 1,
-        "ok": 1,
-        "failed": 0,
-    }
+    assert [rows[0][key] for key in ("run_id", "cases", "ok", "failed")] == ["r1", 1, 1, 0]
 
 
-@pytest.mark.parametrize("arguments", [[], ["r1"]])
-def test_results_show_as_json(store, capsys, arguments):
-    assert run(["results", "show", *arguments, "--format", "json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert tuple(rows[0]) == FIELDS
-    assert rows[0]["hosts"] == ["n1", "n2"]
-
-
-def test_results_show_as_csv(store, capsys):
+def test_results_show_as_json_and_csv(store, capsys):
+    for arguments in ([], ["r1"]):
+        assert run(["results", "show", *arguments, "--format", "json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert tuple(row) == FIELDS
+        assert row["hosts"] == ["n1", "n2"]
     assert run(["results", "show", "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert rows[0]["params"] == '{"size_bytes": 1024}'
@@ -529,13 +505,8 @@ def test_a_run_is_named_in_short(store, capsys, name, found):
 
 def test_a_short_name_is_of_one_run(store, capsys):
     store.create("r2", lab="t", spec_key="k", spec={}, cases=["c1"])
-    assert [store.run(name).run_id for name in (None, "last", "last~1", "2", "r1")] == [
-        "r2",
-        "r2",
-        "r1",
-        "r2",
-        "r1",
-    ]
+    found = [store.run(name).run_id for name in (None, "last", "last~1", "2", "r1")]
+    assert found == ["r2", "r2", "r1", "r2", "r1"]
     for name, told in (("r", "2 runs have 'r' in their id"), ("last~2", "there is no run last~2")):
         assert run(["results", "show", name]) == 2
         assert told in capsys.readouterr().err

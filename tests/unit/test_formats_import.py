@@ -237,7 +237,7 @@ def test_what_a_file_does_not_say_is_told_by_options():
     gathers = DATA / "osu/alltoall-7.5-validated.txt"
     with pytest.raises(UsageError, match="the size of one message") as caught:
         taken(gathers, reader="osu")
-    assert "--hosts and --slots" in str(caught.value.remedy)
+    assert "--on-hosts and --slots" in str(caught.value.remedy)
     assert {r.params["size_bytes"] for r in taken(gathers, reader="osu", hosts=("a",), slots=4)} == {
         4,
         8,
@@ -413,7 +413,7 @@ def test_a_file_that_does_not_tell_the_layout_gets_advice(tmp_path, capsys):
     assert hvlab(["results", "import", str(OSU), str(NCCL), *results]) == 0
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith(f"{OSU.name} does not say on which hosts")
-    assert "--hosts and --slots" in told
+    assert "--on-hosts and --slots" in told
 
 
 def test_columns_that_no_record_holds_are_told(tmp_path, capsys):
@@ -435,7 +435,7 @@ def test_unequal_ranks_a_host_get_advice(tmp_path, capsys):
 
 def test_a_layout_that_was_told_needs_no_advice(tmp_path, capsys):
     results = ["--results", str(tmp_path / "results")]
-    assert hvlab(["results", "import", str(OSU), "--hosts", "2", "--slots", "2", *results]) == 0
+    assert hvlab(["results", "import", str(OSU), "--on-hosts", "2", "--slots", "2", *results]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -445,7 +445,7 @@ def test_a_layout_that_was_told_needs_no_advice(tmp_path, capsys):
         (["export", "--to", "csv"], 2, "there are no results"),
         (["import", "no.txt"], 2, "no.txt cannot be read"),
         (["import", str(DATA / "two-keys.asc")], 2, "is no output of nccl-tests or osu"),
-        (["import", str(OSU), "--hosts", "0"], 2, "it names no host"),
+        (["import", str(OSU), "--on-hosts", "0"], 2, "it names no host"),
         (["import", str(OSU), "--from", "nccl-tests"], 1, "no figure of nccl-tests"),
     ],
 )
@@ -456,7 +456,7 @@ def test_errors_on_the_command_line(tmp_path, capsys, arguments, code, told):
 
 def test_a_case_that_is_not_there_and_a_file_that_cannot_be_written(tmp_path, capsys):
     results = ["--results", str(tmp_path / "results")]
-    assert hvlab(["results", "import", str(OSU), "--hosts", "2", "--slots", "2", *results]) == 0
+    assert hvlab(["results", "import", str(OSU), "--on-hosts", "2", "--slots", "2", *results]) == 0
     assert hvlab(["results", "export", "--to", "csv", "--case", "c9", *results]) == 2
     assert hvlab(["results", "export", "--to", "csv", "--output", str(tmp_path / "no/x"), *results]) == 1
     assert "cannot be written" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_plans_logs_results_and_reports_need_no_extra(base, words):
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        ("report --output report.md", "markdown"),
+        ("report --output report.md", "pictures"),
         ("init mylab n1", "hosts"),
         (f"plan -i {ROOT}/inventory/lab --facts facts.json", "hosts"),
         (f"bench -i {ROOT}/inventory/lab --suite quick --dry-run", "hosts"),

@@ -67,9 +67,9 @@ def test_what_is_hidden_is_found_again(cost, exposed):
     assert found.overhead_s == pytest.approx(0, abs=1e-9)
     for step in found.steps:
         waited = exposed * cost.seconds(step.ranks, BYTES)
-        assert step.step_s == pytest.approx(0.1 + waited)
-        assert step.speedup == pytest.approx(step.ranks * 0.1 / step.step_s)
-        assert step.efficiency == pytest.approx(0.1 / step.step_s)
+        assert step.seconds.mid == pytest.approx(0.1 + waited)
+        assert step.speedup.mid == pytest.approx(step.ranks * 0.1 / step.seconds.mid)
+        assert step.efficiency.mid == pytest.approx(0.1 / step.seconds.mid)
 
 
 def test_predictions_begin_beyond_what_was_measured_and_end_at_64_times_of_it():
@@ -86,9 +86,9 @@ def test_strong_scaling_shares_the_work():
     found = predicted(configurations, scaling="strong")
     assert found.hidden == pytest.approx(0.5)
     for step in found.steps:
-        assert step.step_s == pytest.approx(10 / step.ranks + 0.5 * RING.seconds(step.ranks, BYTES))
-        assert step.speedup == pytest.approx(10 / step.step_s)
-    assert found.steps[-1].efficiency < found.steps[0].efficiency
+        assert step.seconds.mid == pytest.approx(10 / step.ranks + 0.5 * RING.seconds(step.ranks, BYTES))
+        assert step.speedup.mid == pytest.approx(10 / step.seconds.mid)
+    assert found.steps[-1].efficiency.mid < found.steps[0].efficiency.mid
     assert (found.steps[-1].ranks, found.limit.key) == (64, "too_far")
 
 
@@ -110,7 +110,7 @@ def test_compute_that_grows_with_ranks_is_seen():
     found = predicted(steps(RING, growth=1.3))
     assert found.basis.growth == pytest.approx(1.3)
     assert found.basis.own(np.array([16])) == pytest.approx(0.13)
-    assert found.steps[0].efficiency < 1 / 1.3
+    assert found.steps[0].efficiency.mid < 1 / 1.3
 
 
 def test_without_a_compute_time_the_step_at_one_rank_stands_for_it():
@@ -135,7 +135,7 @@ def test_what_neither_compute_nor_allreduce_explain_is_overhead():
     found = predicted(steps(RING, overhead=0.03))
     assert found.hidden == pytest.approx(0, abs=1e-6)
     assert found.overhead_s == pytest.approx(0.03)
-    assert found.steps[1].step_s == pytest.approx(0.1 + 0.03 + RING.seconds(32, BYTES))
+    assert found.steps[1].seconds.mid == pytest.approx(0.1 + 0.03 + RING.seconds(32, BYTES))
     assert "overhead" in keys(found)
 
 
@@ -184,9 +184,11 @@ def test_the_signed_error_of_the_step_left_out_shifts_the_band():
     shifts = [checked(one, KNOWN).shift for one in (shorter, honest, longer)]
     assert shifts[0] < -0.1 < shifts[1] < 0.1 < shifts[2]
     for before, after in zip(predicted(honest).steps, predicted(longer).steps, strict=False):
-        assert after.step_s > 1.25 * before.step_s
-        assert after.high_s > before.high_s * 1.25
-        assert math.log(after.high_s / after.step_s) > math.log(before.high_s / before.step_s)
+        assert after.seconds.mid > 1.25 * before.seconds.mid
+        assert after.seconds.high > before.seconds.high * 1.25
+        assert math.log(after.seconds.high / after.seconds.mid) > math.log(
+            before.seconds.high / before.seconds.mid
+        )
 
 
 def test_an_error_that_noise_explains_shifts_little():
@@ -212,7 +214,9 @@ def test_the_slowest_of_several_ranks_is_waited_for():
     assert "no_jitter" in keys(predicted(steps(TREE)))
     for step in found.steps:
         waited = jitter * float(expected_maximum([step.ranks])[0])
-        assert step.step_s == pytest.approx(0.1 + waited + 0.5 * TREE.seconds(step.ranks, BYTES), rel=0.02)
+        assert step.seconds.mid == pytest.approx(
+            0.1 + waited + 0.5 * TREE.seconds(step.ranks, BYTES), rel=0.02
+        )
 
 
 def test_several_ranks_on_several_hosts_have_two_levels():
@@ -234,7 +238,7 @@ def test_several_ranks_on_several_hosts_have_two_levels():
     assert found.fit.cost.inner_s_per_byte == pytest.approx(0.5e-9, rel=1e-3)
     assert [step.ranks for step in found.steps] == [32, 64, 128, 256, 512, 1024]
     for step in found.steps:
-        assert step.step_s == pytest.approx(0.1 + cost.seconds(step.ranks, BYTES), rel=1e-3)
+        assert step.seconds.mid == pytest.approx(0.1 + cost.seconds(step.ranks, BYTES), rel=1e-3)
 
 
 def test_the_band_holds_what_the_repeats_and_the_sweep_leave_open():
@@ -247,7 +251,7 @@ def test_the_band_holds_what_the_repeats_and_the_sweep_leave_open():
 
 
 def width(found):
-    return found.steps[-1].high_s / found.steps[-1].low_s - 1
+    return found.steps[-1].seconds.high / found.steps[-1].seconds.low - 1
 
 
 def test_a_prediction_is_no_measurement():
@@ -360,8 +364,8 @@ def test_bounds_hold_whatever_was_measured(compute, exposed, overhead, scaling):
     assert 0 <= found.hidden <= 1
     assert found.steps
     for step in found.steps:
-        assert 0 < step.low_s <= step.step_s <= step.high_s <= 4 * step.low_s
-        assert step.speedup_low <= step.speedup <= step.speedup_high
+        assert 0 < step.seconds.low <= step.seconds.mid <= step.seconds.high <= 4 * step.seconds.low
+        assert step.speedup.low <= step.speedup.mid <= step.speedup.high
 
 
 KNOWN = fitted(RING, ranks=(2, 4, 8), noise=0.02)

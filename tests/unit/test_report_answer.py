@@ -19,42 +19,43 @@ from tests.unit.reports import lab, made, plot, report
 ENGLISH = load("en")
 
 
-def trained(factors, *, repeats=8, noise=0.02, names=("mnist", "rnn")):
-    """A run of trainings across servers, the steps of each backend longer by its factor."""
+def over(factors, make, *, repeats, noise, scaled):
+    """A run whose launches ``make`` adds for each backend; figures in ``scaled`` times (factor ** power)."""
     records = []
     for seed, (backend, factor) in enumerate(factors.items(), 1):
         maker = runs.Maker("r", seed=seed, noise=noise)
         for repeat in range(1, repeats + 1):
-            for name in names:
-                maker.train(name, runs.Place("mpi", runs.HOSTS, 1, repeat))
+            make(maker, repeat)
         records += [
             replace(
                 record, backend=backend, case_id=f"{backend}-{record.case_id}",
-                value=record.value * (factor if record.metric == "step_time" else 1),
+                value=record.value * factor ** scaled.get(record.metric, 0),
             )
             for record in maker.records
         ]  # fmt: skip
     head = Head("r", "lab", "2026-11-20T15:53:01.000Z", "finished", len(records), len(records), 0, 0)
     return ReportData(head, records, gather(records), runs.FACTS)
+
+
+def trained(factors, *, repeats=8, noise=0.02, names=("mnist", "rnn")):
+    """A run of trainings across servers, the steps of each backend longer by its factor."""
+
+    def make(maker, repeat):
+        for name in names:
+            maker.train(name, runs.Place("mpi", runs.HOSTS, 1, repeat))
+
+    return over(factors, make, repeats=repeats, noise=noise, scaled={"step_time": 1})
 
 
 def full(servers=2, slots=8, *shapes):
     """A run over MPI and NCCL on one rank and on all of several servers, NCCL 1.5 times as fast."""
-    records = []
-    for seed, (backend, factor) in enumerate({"mpi": 1.5, "nccl": 1.0}.items(), 1):
-        maker = runs.Maker("r", seed=seed, noise=0.01)
-        for repeat in range(1, 8):
-            for count, ranks in ((1, 1), (servers, slots), *shapes):
-                maker.train("mnist", runs.Place("mpi", runs.HOSTS[:count], ranks, repeat))
-        records += [
-            replace(
-                record, backend=backend, case_id=f"{backend}-{record.case_id}",
-                value=record.value * {"step_time": factor, "throughput": 1 / factor}.get(record.metric, 1),
-            )
-            for record in maker.records
-        ]  # fmt: skip
-    head = Head("r", "lab", "2026-11-20T15:53:01.000Z", "finished", len(records), len(records), 0, 0)
-    return ReportData(head, records, gather(records), runs.FACTS)
+
+    def make(maker, repeat):
+        for count, ranks in ((1, 1), (servers, slots), *shapes):
+            maker.train("mnist", runs.Place("mpi", runs.HOSTS[:count], ranks, repeat))
+
+    scaled = {"step_time": 1, "throughput": -1}
+    return over({"mpi": 1.5, "nccl": 1.0}, make, repeats=7, noise=0.01, scaled=scaled)
 
 
 def answers(data):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from hvlab.analysis.compare.matching import Match, Measurements, differences, match, primary, whole
@@ -80,7 +81,11 @@ def compare(
     matches = match(a, b)
     compared = [(pair, metric or primary(pair.configuration, pair.a, pair.b)) for pair in matches.both]
     comparable = [(pair, name) for pair, name in compared if _measured(pair, name)]
-    verdicts = compare_two_runs([_pair(pair, name) for pair, name in comparable], matters=matters)
+    pairs = [
+        pair_of(one.a, one.b, name, (("A", whole(one.configuration)), ("B", whole(one.configuration))))
+        for one, name in comparable
+    ]
+    verdicts = compare_two_runs(pairs, matters=matters)
     return Comparison(
         a,
         b,
@@ -95,10 +100,9 @@ def compare(
     )
 
 
-def _pair(pair: Match, metric: str) -> Pair:
-    case = whole(pair.configuration)
-    values = figures(pair.a, metric), figures(pair.b, metric)
-    return Pair(*values, METRICS[metric].better or "low", (("A", case), ("B", case)))
+def pair_of(a: Repeats, b: Repeats, metric: str, launches: tuple[Hashable, Hashable]) -> Pair:
+    """Return two sides to compare in a metric; ``launches`` names what was launched for each."""
+    return Pair(figures(a, metric), figures(b, metric), METRICS[metric].better or "low", launches)
 
 
 def check(metric: str) -> None:

@@ -7,16 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hvlab.analysis.compare.comparison import ComparisonRow, check, figures, side_of
+from hvlab.analysis.compare.comparison import ComparisonRow, check, figures, pair_of, side_of
 from hvlab.analysis.compare.matching import Measurements, primary, whole
 from hvlab.lab.backends import BACKENDS
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import verdict
 from hvlab.statistics.looks import LOOKS, Look
 from hvlab.statistics.sequential import answered, compare_in_looks, repeats_to_decide
-from hvlab.statistics.verdict import Pair
 from hvlab.workloads import WORKLOADS, parameters
-from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.parameters import DEVICE, ENV, OPTIONAL, SAMPLES, TUNING, find
 
 # A run with a fixed number of repeats is judged once.
@@ -109,17 +107,15 @@ def decide(
     if metric is not None:
         check(metric)
     sides = {name: dict(values) for name, values in (spec.get("sides") or {}).items()}
-    looks = LOOKS if spec.get("auto") else _ONCE
-    asked = [
-        (a, b, metric or deciding(a, b, run.configurations)) for a, b in questions(run.configurations, sides)
-    ]
-    asked = [each for each in asked if all(figures(run.configurations[side], each[2]) for side in each[:2])]
-    pairs = [_pair(run, *each) for each in asked]
+    looks, measured = LOOKS if spec.get("auto") else _ONCE, run.configurations
+    asked = [(a, b, metric or deciding(a, b, measured)) for a, b in questions(measured, sides)]
+    asked = [each for each in asked if all(figures(measured[side], each[2]) for side in each[:2])]
+    pairs = [pair_of(measured[a], measured[b], name, (whole(a), whole(b))) for a, b, name in asked]
     verdicts = compare_in_looks(pairs, matters=matters, looks=looks)
     switched = tuple(dict.fromkeys(setting for chosen in sides.values() for setting in chosen))
     rows = []
     for (a, b, name), pair, judged in zip(asked, pairs, verdicts, strict=True):
-        one, other = (side_of(run.configurations[side], name) for side in (a, b))
+        one, other = (side_of(measured[side], name) for side in (a, b))
         needed = None
         if not answered(judged):
             needed = repeats_to_decide(pair, family=len(pairs), matters=matters, alpha=looks[-1].alpha)
@@ -205,11 +201,6 @@ def _different(one: Configuration, other: Configuration) -> list[str]:
     names = ["backend"] if one.backend != other.backend else []
     names += [name for name in _SETTINGS if one.get(name) != other.get(name)]
     return [name for name in names if len(names) == 1 or name not in _FOLLOWS]
-
-
-def _pair(run: Measurements, a: Configuration, b: Configuration, metric: str) -> Pair:
-    values = figures(run.configurations[a], metric), figures(run.configurations[b], metric)
-    return Pair(*values, METRICS[metric].better or "low", (whole(a), whole(b)))
 
 
 def _settings(configuration: Configuration) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from hvlab.analysis.model.problem import LAYOUT, Scatter, Values, pooled
 from hvlab.analysis.model.step import DRIFT, Basis, Exposure, basis, exposed, exposure, totals
 from hvlab.analysis.model.training import Step, Training, trainings
 from hvlab.results.configurations import Configuration, Repeats
+from hvlab.statistics.interval import Interval
 
 RANKS = tuple(2**power for power in range(1, 11))
 _BAND = (2.5, 97.5)
@@ -183,18 +184,13 @@ def _steps(model: _Model, checked: PredictionCheck, numbers: Sequence[int]) -> l
     slowest, fastest = np.percentile(speed[1:], _BAND, axis=0)
     step, speedup = whole[0] * np.exp(shift), speed[0] / np.exp(shift)
     _, more = exposed(own, model.costs, ranks, model.exposure)
-    rows = {
-        "step_s": step,
-        "low_s": np.minimum(low * shorter, step),
-        "high_s": np.maximum(high * longer, step),
-        "beyond_backward_s": more[0],
-        "speedup": speedup,
-        "speedup_low": np.minimum(slowest / longer, speedup),
-        "speedup_high": np.maximum(fastest / shorter, speedup),
-    }
+    seconds = np.minimum(low * shorter, step), step, np.maximum(high * longer, step)
+    speedups = np.minimum(slowest / longer, speedup), speedup, np.maximum(fastest / shorter, speedup)
     return [
-        PredictedStep(number, **{name: float(values[column]) for name, values in rows.items()})
-        for column, number in enumerate(numbers)
+        PredictedStep(number, Interval(*one), float(beyond_s), Interval(*other))
+        for number, one, beyond_s, other in zip(
+            numbers, np.transpose(seconds).tolist(), more[0], np.transpose(speedups).tolist(), strict=True
+        )
     ]
 
 

@@ -13,33 +13,25 @@ from hvlab.analysis.model.fit import GOOD, NEEDED, Fit
 from hvlab.analysis.model.problem import Values
 from hvlab.analysis.model.step import Basis, basis
 from hvlab.analysis.model.training import Scaling, Training
+from hvlab.statistics.interval import Interval
 
 
 @dataclass(frozen=True)
 class PredictedStep:
-    """A step that was not measured: seconds with their 95 % band; speed-up against one rank.
+    """A step that was not measured: seconds and speed-up against one rank, with their 95 % bands.
 
     ``beyond_backward_s`` is what it waits for the allreduce because backward is too short to hide it.
     """
 
     ranks: int
-    step_s: float
-    low_s: float
-    high_s: float
+    seconds: Interval
     beyond_backward_s: float
-    speedup: float
-    speedup_low: float
-    speedup_high: float
+    speedup: Interval
 
     @property
-    def efficiency(self) -> float:
+    def efficiency(self) -> Interval:
         """Return speed-up over ranks."""
-        return self.speedup / self.ranks
-
-    @property
-    def efficiency_band(self) -> tuple[float, float]:
-        """Return the band of the efficiency."""
-        return self.speedup_low / self.ranks, self.speedup_high / self.ranks
+        return self.speedup.times(1 / self.ranks)
 
 
 @dataclass(frozen=True)
@@ -144,7 +136,7 @@ def beyond(
     seconds = np.array([one.seconds for one in training.steps])
     # The shortest that the longest step may have been, as work of all ranks where they share it.
     least = (seconds * own.divisor(counts) * np.exp(-_NORMAL * errors)).max()
-    work = step.step_s * own.divisor(np.array([ranks], dtype=float))[0]
+    work = step.seconds.mid * own.divisor(np.array([ranks], dtype=float))[0]
     limits = (
         (
             abs(check.shift) > math.log(_MISSED),
@@ -156,9 +148,12 @@ def beyond(
             Explanation("host_limit", {"ranks": _MOST_INSIDE}),
         ),
         (ranks > farthest * largest, Explanation("too_far", numbers | {"factor": farthest})),
-        (step.beyond_backward_s > _MATTERS * step.step_s, Explanation("hidden_limit", numbers)),
+        (step.beyond_backward_s > _MATTERS * step.seconds.mid, Explanation("hidden_limit", numbers)),
         (work < least, Explanation("below_measured", numbers)),
-        (step.high_s > _WIDEST * step.low_s, Explanation("too_wide", numbers | {"factor": _WIDEST})),
+        (
+            step.seconds.high > _WIDEST * step.seconds.low,
+            Explanation("too_wide", numbers | {"factor": _WIDEST}),
+        ),
     )
     return next((reason for reached, reason in limits if reached), None)
 

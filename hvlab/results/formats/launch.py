@@ -191,7 +191,7 @@ def shares(launch: Launch, shared: Collection[str | None]) -> int:
         raise UsageError(
             f"a {launch.workload} is written by the share of each rank, and how many ranks there were is"
             " not known",
-            remedy="import its log again with --hosts and --slots",
+            remedy="import its log again with --on-hosts and --slots",
         )
     return launch.ranks
 

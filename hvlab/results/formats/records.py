@@ -227,7 +227,7 @@ def _scaled(launch: Launch, common: Record) -> Launch:
         raise UsageError(
             f"{common.stack['file']}: OSU gives {launch.workload} the size of one message, hvlab that of the"
             " whole buffer, and how many ranks there were is not in the file",
-            remedy="say it with --hosts and --slots",
+            remedy="say it with --on-hosts and --slots",
         )
     return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
 
