@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH):/usr/sbin:/sbin
 export PYTHONUNBUFFERED := 1
+# Tests start Python some hundred times: each time it would compile hvlab anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 SUDO ?= $(if $(filter 0,$(shell id -u)),,sudo)
 AS_ROOT = $(if $(SUDO),$(SUDO) -E env PATH="$$PATH" HOME="$$HOME")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from hvlab.lab.backends import BACKENDS
@@ -36,9 +38,15 @@ MODULES = sorted((tree.ROOT / "hvlab").rglob("*.py"))
 NODE_PROGRAMS = [path for path in MODULES if "programs" in path.parts]
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """What a file is made of."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Every module a file imports, in full."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -66,6 +74,19 @@ def test_imports_go_down() -> None:
     assert not wrong
 
 
+def test_no_module_imports_itself_through_others() -> None:
+    """Inside a room as well, and by what a function imports when it is called."""
+    places = {path: path.relative_to(tree.ROOT).with_suffix("") for path in MODULES}
+    names = {path: ".".join(place.parts).removesuffix(".__init__") for path, place in places.items()}
+    known = set(names.values())
+    imported: dict[str, set[str]] = {}
+    for path, own in names.items():
+        wanted = {name if name in known else name.rpartition(".")[0] for name in imports(path)}
+        imported[own] = wanted & known
+    # Raises CycleError, which names the modules of one circle.
+    TopologicalSorter(imported).prepare()
+
+
 def test_only_remote_imports_ansible_runner() -> None:
     users = {
         part(path) for path in MODULES for name in imports(path) if name.partition(".")[0] == "ansible_runner"
@@ -81,9 +102,7 @@ def test_backends_are_spelt_in_their_table_alone() -> None:
         if place in ("lab/backends.py", *SPELL_BACKENDS) or path in NODE_PROGRAMS:
             continue
         names = {
-            node.value
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.Constant) and node.value in BACKENDS
+            node.value for node in nodes(path) if isinstance(node, ast.Constant) and node.value in BACKENDS
         }
         if names - {"nccl"}:  # also a library, with versions and packages of its own
             spelt[place] = sorted(names)
@@ -95,7 +114,7 @@ def test_a_class_name_stands_for_one_concept() -> None:
     for path in MODULES:
         if path in NODE_PROGRAMS:  # one program for each framework, with the same classes
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if (
                 isinstance(node, ast.ClassDef)
                 and not node.name.startswith("_")
@@ -112,7 +131,7 @@ def test_programs_of_the_nodes_import_nothing_of_ours() -> None:
 
 def test_no_command_is_a_shell_string() -> None:
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.keyword) and node.arg == "shell":
                 assert ast.unparse(node.value) == "False", f"{path}:{node.lineno}"
 
@@ -120,7 +139,7 @@ def test_no_command_is_a_shell_string() -> None:
 def test_every_call_of_a_program_has_a_time_limit() -> None:
     calls = []
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if not isinstance(node, ast.Call):
                 continue
             name, keys = ast.unparse(node.func), {keyword.arg for keyword in node.keywords}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ansible import constants
 from ansible.cli import playbook
+from ansible.plugins import loader
 from ansible.plugins.connection import local
 
 from tests.unit import modules
@@ -18,13 +19,7 @@ from tests.unit.forks import become, serve, warm
 USED = (
     *("ansible.executor.process.worker", "ansible.modules", "ansible.playbook.role_include"),
     *(f"ansible.plugins.action.{name}" for name in ("command", "copy", "normal", "set_fact", "template")),
-    *(
-        "ansible.plugins.callback.default",
-        "ansible.plugins.inventory.toml",
-        "ansible.plugins.strategy.linear",
-    ),
-    *(f"ansible.plugins.connection.{name}" for name in ("psrp", "ssh", "winrm")),
-    *("ansible.plugins.shell.powershell", "ansible.plugins.vars.host_group_vars"),
+    *("ansible.plugins.inventory.toml", "ansible.plugins.strategy.linear"),
     *("hvlab.doctor.reading", "multiprocessing.shared_memory", "pydantic.dataclasses"),
 )
 
@@ -54,6 +49,15 @@ def main() -> None:
     local.Connection.exec_command = exec_command
     Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache").mkdir()
     warm(*USED)
+    # Each play loads every one of these, with the YAML that documents it.
+    for kind in (
+        loader.become_loader,
+        loader.callback_loader,
+        loader.connection_loader,
+        loader.shell_loader,
+        loader.vars_loader,
+    ):
+        list(kind.all(class_only=True))
     serve(play)
 
 

@@ -21,8 +21,8 @@ SMALL = {
     "install": "--here",
     "looks": "--scenario log-normal --runs 2 --comparisons 2",
     "model": "--scenario ring --runs 1",
-    "report": "--records 200",
-    "store": "--records 2000",
+    "report": "--records 100",
+    "store": "--records 300",
     "tune": "--searches 1 --launches 12 --search coordinate",
     "verdicts": "--scenario log-normal --runs 2 --comparisons 2",
 }

@@ -12,7 +12,9 @@ from hvlab.report.plots import Axis, Plot, Series
 from tests.unit import runs
 from tests.unit.reports import made, plot, report, said, table, tables
 
-PLOTS = [one for name in ("lab7", "lab4", "wide") for one in made(name).edition("en").plots]
+
+def every():
+    return [one for name in ("lab7", "lab4", "wide") for one in made(name).edition("en").plots]
 
 
 def lines(found):
@@ -70,14 +72,14 @@ def test_the_parts_of_a_step_make_a_whole():
 
 
 def test_predictions_have_plots_of_their_own_and_are_dashed():
-    predicted = [found for found in PLOTS if found.predicted]
+    predicted = [found for found in every() if found.predicted]
     assert predicted
     for found in predicted:
         lines = [series for series in found.series if series.predicted]
         assert all(series.line == "dash" and not series.marks for series in lines)
         assert all("(predicted)" in series.name for series in lines)
         assert max(series.x[-1] for series in lines) >= 64
-    measured = [found for found in PLOTS if not found.predicted]
+    measured = [found for found in every() if not found.predicted]
     assert not any("(predicted)" in series.name for found in measured for series in found.series)
 
 
@@ -146,13 +148,13 @@ def test_intervals_at_the_same_place_stand_apart(log):
 
 
 def test_every_trace_is_of_a_kind_that_the_basic_bundle_has():
-    kinds = {trace["type"] for found in PLOTS for trace in plots.figure(found)["data"]}
+    kinds = {trace["type"] for found in every() for trace in plots.figure(found)["data"]}
     assert kinds <= {"scatter", "bar", "pie"}
 
 
 @pytest.mark.parametrize(("backend", "name"), [("mpi", "MPI"), ("gloo", "Gloo")])
 def test_a_backend_has_one_colour_and_mark_in_all_plots(backend, name):
-    traces = [trace for found in PLOTS for trace in plots.figure(found)["data"]]
+    traces = [trace for found in every() for trace in plots.figure(found)["data"]]
     own = re.compile(rf"{name}(, (inside|across)| \d)")
     drawn = [
         (trace["line"]["color"], trace["marker"]["symbol"])
@@ -188,7 +190,7 @@ def test_a_figure_is_what_plotly_takes():
 
 
 def test_every_figure_is_json_without_nan():
-    for found in PLOTS:
+    for found in every():
         json.dumps(plots.figure(found), allow_nan=False)
 
 
