@@ -51,6 +51,7 @@ class OperatingSystem:
     distro_packages: Mapping[str, Any] = field(default_factory=dict)
     elrepo: Mapping[str, Any] = field(default_factory=dict)
     naming: Mapping[str, Any] = field(default_factory=dict)
+    packages: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
