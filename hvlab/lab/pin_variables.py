@@ -36,7 +36,7 @@ BUILD_ROLES = ("openmpi", "python_env", "horovod")
 # Of their variables, those that are pins, or only say where something lies or comes from.
 _NO_BUILD = (
     *("openmpi_version", "python_env_version", "horovod_version", "horovod_python_version", "_method"),
-    *("_prefix", "_record", "_profile", "_check_user"),
+    *("_prefix", "_record", "_profile", "_user"),
     *("_build_dir", "_build_jobs", "_source_dir", "_sources", "_mpi_dir", "_parameters_file", "_shared"),
     *("_refresh", "_at_least", "_below", "_fallback_index"),
 )
