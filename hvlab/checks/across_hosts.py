@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hvlab.checks import cuda, environments, folders, gpu, machine, names, network, openmpi, python, ssh
+from hvlab.checks.registry import SUBJECTS
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 from hvlab.doctor import knowledge, reading
 from hvlab.doctor.cause import Cause
 
-_SUBJECTS = (names, ssh, network, machine, folders, openmpi, python, environments, gpu, cuda)
+_SUBJECTS = [subject for subject in SUBJECTS if hasattr(subject, "faults")]
 ENTRIES: Mapping[str, Cause] = {cause.id: cause for cause in (*knowledge.CAUSES, reading.STOPPED)}
 
 

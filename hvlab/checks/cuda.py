@@ -1,4 +1,4 @@
-"""What stands on the driver: NCCL's package and headers, CUDA's compiler, and the GPUs that ranks use now."""
+"""CUDA's toolkit, and what stands on the driver: NCCL, nvcc, and the GPUs that ranks use now."""
 
 from __future__ import annotations
 
@@ -131,9 +131,6 @@ def _ranks(name: str, replies: HostReplies) -> Iterator[HostFault]:
                 yield HostFault("nccl-two-ranks-one-gpu", name, observed)
 
 
-AGAIN = "run role cuda"
-
-
 def asks(node: RoleHost) -> dict[str, Question]:
     prefix = node.variables["cuda_prefix"]
     return {
@@ -170,4 +167,6 @@ def loader_finds_the_runtime(node: RoleHost, fact: Mapping[str, Any]) -> None:
     output = node.output("cuda libraries", "install ldconfig")
     major = fact["version"].partition(".")[0]
     library = f"libcudart.so.{fact['version'] if int(major) < 11 else '11.0' if major == '11' else major}"
-    node.expect(library in output, f"the dynamic loader does not find {library}", f"`ldconfig`, or {AGAIN}")
+    node.expect(
+        library in output, f"the dynamic loader does not find {library}", "`ldconfig`, or run role cuda"
+    )

@@ -1,4 +1,4 @@
-"""Horovod and its framework in each Python environment: whether ranks can import them, and with what."""
+"""Each Python environment: its locked packages, and whether ranks can import Horovod and its framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders for temporary files and shared memory, as the user who runs the ranks finds them."""
+"""Folders for temporary files, disk space and shared memory, as the user who runs the ranks finds them."""
 
 from __future__ import annotations
 

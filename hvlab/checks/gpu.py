@@ -1,4 +1,4 @@
-"""NVIDIA: driver, its library, kernel headers, compute mode, and GPUs for all slots."""
+"""NVIDIA's driver: as the inventory asks for, in use, its library and headers, and GPUs for all slots."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from typing import Any
 from hvlab.checks.provisioned import Question, Role, RoleHost, read
 
 CONFIG = "/etc/modules-load.d/hvlab-gpudirect.conf"
-AGAIN = "run role gpudirect"
 
 
 def asks(node: RoleHost) -> dict[str, Question]:
@@ -36,7 +35,7 @@ def the_module_is_loaded_where_it_is_needed(node: RoleHost, fact: Mapping[str, A
     needed = fact["enabled"] and fact["way"] == "peer_memory"
     module = str(node.variables["gpudirect_module"]).replace("-", "_")
     loaded = {line.split()[0] for line in node["gpudirect modules"].get("/proc/modules", "").splitlines()}
-    node.expect(not needed or module in loaded, f"{module} is not loaded", f"{AGAIN}, or reboot")
+    node.expect(not needed or module in loaded, f"{module} is not loaded", "run role gpudirect, or reboot")
     kept = CONFIG in node["gpudirect config"]
     state = "present, but not needed" if kept else "missing"
     node.expect(kept == needed, f"{CONFIG} is {state}")

@@ -1,4 +1,4 @@
-"""The machine: its clock, the user's number, memory that may be locked, and that of other ranks."""
+"""The machine: its system, clock, the user's number, memory that may be locked, and that of other ranks."""
 
 from __future__ import annotations
 

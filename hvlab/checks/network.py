@@ -1,4 +1,4 @@
-"""The ranks' network: the interface, its MTU, and whether TCP passes in each direction."""
+"""The ranks' network: the interface, its address and MTU, and whether TCP passes in each direction."""
 
 from __future__ import annotations
 

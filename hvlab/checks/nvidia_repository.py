@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hvlab.checks.provisioned import Question, Role, RoleHost, read, run
 
-AGAIN = "run role nvidia_repository"
 APT, RPM = "/etc/apt/sources.list.d/nvidia-cuda.sources", "/etc/yum.repos.d/nvidia-cuda.repo"
 
 
@@ -59,7 +58,9 @@ def the_package_manager_knows_it(node: RoleHost) -> None:
     if node["nvidia source"]:
         output = node.output("nvidia known")
         node.expect(
-            fact["url"] in output, f"apt does not know {fact['url']}", f"`apt-get update`, or {AGAIN}"
+            fact["url"] in output,
+            f"apt does not know {fact['url']}",
+            "`apt-get update`, or run role nvidia_repository",
         )
     else:
         output, short = node.output("nvidia rpm keys"), fact["fingerprint"][-8:].lower()

@@ -1,4 +1,4 @@
-"""Open MPI: the one in use, its release, its libraries, and whether it is the same on all hosts."""
+"""Open MPI: as the inventory asks for, its libraries, and whether it is the same on all hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's environments and the compiler."""
+"""Python, its environments, and the compiler."""
 
 from __future__ import annotations
 

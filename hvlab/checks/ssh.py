@@ -1,4 +1,4 @@
-"""Logins among the hosts, by the user who runs the ranks and as a launcher does them."""
+"""Logins among the hosts, as a launcher does them, the keys they rest on, and whose keys those are."""
 
 from __future__ import annotations
 

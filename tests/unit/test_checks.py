@@ -16,10 +16,11 @@ from click.testing import CliRunner
 
 from benchmarks.simulated import hosts as simulated
 from hvlab.checks import node_health, registry
-from hvlab.checks.node import subjects
+from hvlab.checks.node import limits, subjects
 from hvlab.checks.provisioned import NotApplicable, RoleHost, UnreachableHostError, WrongNodeError
 from hvlab.checks.variables import Inventory
 from hvlab.cli import cli
+from tests.contract.tree import ROOT, load
 
 FACTS = "/etc/ansible/facts.d/hvlab_"
 CHECKS = {f"{check.role.name}: {check.name}": check for check in registry.after_roles()}
@@ -128,6 +129,11 @@ def test_a_fault_is_named_with_its_host_and_what_to_do(lab, name):
         CHECKS[name].run(nodes["h0001"], nodes)
     assert raised.value.observed
     assert raised.value.remedy
+
+
+def test_the_role_preflight_has_the_limit_of_the_table():
+    defaults = load(ROOT / "roles/preflight/defaults/main.yml")
+    assert defaults["preflight_clock_offset_max"] == limits.CLOCK_OFFSET_S
 
 
 def test_every_check_is_listed_once_with_its_stage():
