@@ -12,8 +12,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from hvlab.stack.resolver import packages, versions
-from hvlab.stack.resolver.catalogue import load
-from hvlab.stack.resolver.catalogue import OperatingSystem
+from hvlab.stack.resolver.catalogue import OperatingSystem, load
 from tests.contract import tree
 from tests.unit.test_container_runtime import trusted
 
