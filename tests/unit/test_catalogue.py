@@ -330,8 +330,8 @@ def test_a_driver_that_is_cared_for_runs_every_generation_from_maxwell_on() -> N
 NAMES = yaml.safe_load((Path(__file__).parents[1] / "data/gpu-names.yml").read_text("utf-8"))
 
 
-@every(NAMES.items())
-def test_names_that_nvidia_smi_prints(name: str, capability: str) -> None:
+@every(NAMES["capabilities"].items())
+def test_a_name_tells_of_the_gpu_whose_words_it_has(name: str, capability: str | None) -> None:
     assert facts.capability_of(facts.Gpu(name), catalogue.load()) == capability
 
 
