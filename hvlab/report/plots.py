@@ -24,7 +24,7 @@ _KNOWN = read_shipped(project_dir() / "templates/report/tones.yml")
 _LISTED = {
     **dict(zip(PARALLEL, _KNOWN["backends"], strict=False)),
     **dict(zip(DDP_BACKENDS, _KNOWN["ddp"], strict=False)),
-    SERIAL: _KNOWN["serial"],
+    SERIAL: _KNOWN["alone"],
     **_KNOWN["named"],
 }
 TONES: Mapping[str, tuple[str, str]] = {name: (colour, mark) for name, (colour, mark) in _LISTED.items()}
