@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
 from click.shell_completion import CompletionItem
 
 from hvlab import __version__
 from hvlab.base.errors import HvlabError, unknown
-from hvlab.cli import interruption
 
 _GROUPS = {
     "Set up, and clean up": {
@@ -116,7 +119,7 @@ def run(arguments: list[str]) -> int:
     # Whatever the user's umask, others can write into nothing that is made here.
     os.umask(os.umask(0o077) | 0o022)
     try:
-        with interruption.handled():
+        with handled_signals():
             if arguments and arguments[0].lower() == "help":
                 arguments = [*arguments[1:], "--help"]
             result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)
@@ -172,3 +175,45 @@ def _drop_output() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING = b"\nhvlab: already ending what it started; to interrupt that would leave it behind\n"
+
+
+@contextmanager
+def handled_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first of these signals within the block; the next ones change nothing.
+
+    What was started ends while that exception is on its way; another one would cut that short. SIGHUP stays
+    ignored where it was (nohup); SIGINT counts in the background of a script, too.
+    """
+    count = 0
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if number == signal.SIGHUP:
+            _silence(terminals)
+        if count == 1:
+            raise KeyboardInterrupt
+        os.write(2, _ENDING)
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number in _SIGNALS:
+        if number != signal.SIGHUP or before[number] is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            signal.signal(number, before[number])
+
+
+def _silence(streams: Iterable[int]) -> None:
+    """Write nothing more to a terminal that is gone: that fails, in the middle of ending."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(null, stream)
+    os.close(null)

@@ -325,7 +325,7 @@ def command(
     if not schedule.cases:
         raise UsageError("every case is infeasible", remedy=_advice(lab))
     if export:
-        bench_output.write(schedule, output)
+        bench_output.export(schedule, output)
         return 0
     if dry_run:
         _dry_run(schedule, store, output_format, verbose=verbose)

@@ -1,4 +1,4 @@
-"""What ``hvlab bench`` prints."""
+"""What ``hvlab bench`` prints, and writes for Kubernetes."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _parameter_row(item: Parameter, whose: str) -> tuple[str, str]:
     return f"{item.name}={item.shown(item.default)}", f"{whose}{item.help}{choices}{smaller}"
 
 
-def write(schedule: Schedule, folder: Path) -> None:
+def export(schedule: Schedule, folder: Path) -> None:
     """Write the files of a schedule for Kubernetes into a new folder. Raises UsageError."""
     schedule, others = manifests.exportable(schedule)
     if others:

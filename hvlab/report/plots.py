@@ -12,41 +12,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from hvlab.base.paths import project_dir
+from hvlab.base.yaml_files import read_shipped
 from hvlab.lab.backends import DDP_BACKENDS, PARALLEL, SERIAL
 from hvlab.results.configurations import Repeats
 from hvlab.statistics.interval import Interval, median
 
 Line: TypeAlias = Literal["solid", "dash", "dot", "dashdot", "none"]
 
-# Okabe and Ito's colours, which colour-blind people can tell apart too; each with a mark of its own.
-_BACKENDS = (("#0072B2", "circle"), ("#D55E00", "square"), ("#009E73", "diamond"), ("#CC79A7", "triangle-up"))
-_DDP = (("#56B4E9", "circle-open"), ("#E69F00", "square-open"), ("#8C564B", "diamond-open"))
-TONES: Mapping[str, tuple[str, str]] = {
-    **dict(zip(PARALLEL, _BACKENDS, strict=False)),
-    **dict(zip(DDP_BACKENDS, _DDP, strict=False)),
-    SERIAL: ("#7A7A7A", "x"),
-    "term.compute": ("#56B4E9", ""),
-    "term.waiting": ("#E69F00", ""),
-    "term.start": ("#F0E442", ""),
-    "term.latency": ("#8C564B", ""),
-    "term.bandwidth": ("#6A51A3", ""),
-    "term.communication": ("#44AA99", ""),
-    "term.other": ("#B5BAC0", ""),
-    "fp16": ("#56B4E9", "star"),
-    "bf16": ("#8C564B", "pentagon"),
-    "8bit": ("#6A51A3", "hexagon"),
-    "naive8": ("#B8A900", "triangle-down"),
-    "ideal": ("#8A8F94", "line-ew"),
-    # Verdicts that name no backend: hollow marks.
-    "same": ("#6B7280", "circle-open"),
-    "unclear": ("#8A8F94", "circle-open"),
-    "too_few": ("#8A8F94", "diamond-open"),
-    "differs": ("#8C564B", "square-open"),
+_KNOWN = read_shipped(project_dir() / "templates/report/tones.yml")
+_LISTED = {
+    **dict(zip(PARALLEL, _KNOWN["backends"], strict=False)),
+    **dict(zip(DDP_BACKENDS, _KNOWN["ddp"], strict=False)),
+    SERIAL: _KNOWN["alone"],
+    **_KNOWN["named"],
 }
+TONES: Mapping[str, tuple[str, str]] = {name: (colour, mark) for name, (colour, mark) in _LISTED.items()}
 # In a plot of verdicts, these alone are hollow.
 _OPEN = ("same", "unclear", "too_few", "differs")
-_OTHERS = ("#56B4E9", "#E69F00", "#B8A900", "#8C564B", "#6A51A3")
-_MARKS = ("star", "hexagon", "triangle-down", "pentagon", "cross")
 _DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dashdot", "none": "solid"}
 _ROOM = 0.04
 # Low, mid, high.
@@ -134,8 +117,9 @@ def _text(text: str) -> str:
 
 def tone(name: str) -> tuple[str, str]:
     """Return the colour and the mark of a tone; a name that is not known gets its own, always the same."""
-    number = sum(map(ord, name))
-    return TONES.get(name) or (_OTHERS[number % len(_OTHERS)], _MARKS[number % len(_MARKS)])
+    others = _KNOWN["others"]
+    colour, mark = TONES.get(name) or others[sum(map(ord, name)) % len(others)]
+    return colour, mark
 
 
 def figure(plot: Plot) -> dict[str, Any]:

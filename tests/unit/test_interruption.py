@@ -14,9 +14,9 @@ from hvlab.cli import provision
 # Stands for a command: begins, then takes a while to end what it started.
 COMMAND = """
 import sys, time
-from hvlab.cli import interruption
+from hvlab import cli
 try:
-    with interruption.handled():
+    with cli.handled_signals():
         try:
             print("begun", flush=True)
             time.sleep(30)

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from hvlab.base.yaml_files import read_shipped
 from hvlab.workloads import sizes
 from hvlab.workloads.operations import OPERATIONS
 
-# As nccl-tests writes them today (src/common.cu), and what older versions wrote.
-DTYPES: Mapping[str, str] = {
-    "int8": "int8",
-    "uint8": "uint8",
-    "int32": "int32",
-    "uint32": "uint32",
-    "int64": "int64",
-    "uint64": "uint64",
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "bfloat16": "bfloat16",
-    "f8e4m3": "f8e4m3",
-    "f8e5m2": "f8e5m2",
-    "fp8_e4m3": "f8e4m3",
-    "fp8_e5m2": "f8e5m2",
-    "char": "int8",
-    "int": "int32",
-}
+_KNOWN = read_shipped(Path(__file__).with_suffix(".yml"))
+DTYPES: Mapping[str, str] = _KNOWN["dtypes"]
 ITEM_BYTES = {**sizes.DTYPES, "uint32": 4, "uint64": 8, "f8e4m3": 1, "f8e5m2": 1}
-OPS: Mapping[str, str] = {"sum": "sum", "avg": "average", "prod": "prod", "max": "max", "min": "min"}
+OPS: Mapping[str, str] = _KNOWN["ops"]
 # Words that stand in the column redop.
 REDOPS = (*OPS, "mulsum", "all", "none", "adasum")
 
@@ -42,11 +27,10 @@ OSU: Mapping[str, str] = {
     "Bandwidth": "bandwidth",
     "Bi-Directional Bandwidth": "bidirectional-bandwidth",
 }
-MPI_DTYPES: Mapping[str, str] = {
-    "MPI_CHAR": "int8",
-    "MPI_INT": "int32",
-    "MPI_FLOAT": "float32",
-    "MPI_DOUBLE": "float64",
+MPI_DTYPES: Mapping[str, str] = _KNOWN["mpi_dtypes"]
+# Head of a column of OSU: its metric, and the factor to hvlab's unit.
+OSU_COLUMNS: Mapping[str, tuple[str, float]] = {
+    head: (name, by) for head, (name, by) in _KNOWN["osu"].items()
 }
 # OSU gives the size of one message between two ranks; nccl-tests and hvlab count the whole buffer.
 OSU_BY_MESSAGE = tuple(item.name for item in OPERATIONS.values() if item.shared and not item.reduces)
@@ -63,41 +47,18 @@ class LogColumn:
     """A column: its head, unit and width in the text, its key in the JSON, and hvlab's metric, if any."""
 
     head: str
-    unit: str
-    width: int
     key: str
+    width: int = 0
+    unit: str = ""
     metric: str = ""
 
 
-# What a row is of.
-LEFT = (
-    LogColumn("size", "(B)", 12, "size"),
-    LogColumn("count", "(elements)", 12, "count"),
-    LogColumn("type", "", 8, "type"),
-    LogColumn("redop", "", 6, "redop"),
-    LogColumn("root", "", 6, "root"),
+# What a row is of; what was measured in each half; the spread of iterations; what hvlab has no metric for.
+LEFT, HALF, ITERATIONS, OTHERS = (
+    tuple(LogColumn(**column) for column in _KNOWN["columns"][name])
+    for name in ("left", "half", "iterations", "others")
 )
-# What was measured, once out of place and once in place.
-HALF = (
-    LogColumn("time", "(us)", 7, "time", "time"),
-    LogColumn("algbw", "(GB/s)", 6, "alg_bw", "algbw"),
-    LogColumn("busbw", "(GB/s)", 6, "bus_bw", "busbw"),
-    LogColumn("#wrong", "", 6, "nwrong"),
-)
-# The spread of the single iterations; the text has no p50.
-ITERATIONS = (
-    LogColumn("i_min", "(us)", 7, "min_us", "time_min"),
-    LogColumn("i_max", "(us)", 7, "max_us", "time_max"),
-    LogColumn("i_p50", "(us)", 7, "p50_us", "time_median"),
-)
-# What hvlab has no metric for. The time of the CPU (-C) is that of issuing the calls, not of their end.
-OTHERS = (
-    LogColumn("cputime", "(us)", 7, "cpu_time"),
-    LogColumn("i_p99", "(us)", 7, "p99_us"),
-    LogColumn("i_cv%", "(%)", 7, "cv_pct"),
-)
-# What versions until 2022 call a column.
-OLD_HEADS = {"error": "#wrong", "res": "#wrong"}
+OLD_HEADS: Mapping[str, str] = _KNOWN["old_heads"]
 # The keys of both halves in the JSON, and whether they are in place.
 HALVES = {"out_of_place": False, "in_place": True}
 # The key of figures of which nothing says whether they are in place.

@@ -60,7 +60,7 @@ def head(line: str, above: str) -> TableHead:
         halves = (EITHER,)
     columns = words[starts[0] : starts[1] if len(starts) > 1 else None] if starts else []
     return TableHead(
-        columns=tuple(_COLUMNS.get(word, LogColumn(word, "", 0, word)) for word in columns) or HALF,
+        columns=tuple(_COLUMNS.get(word, LogColumn(word, word)) for word in columns) or HALF,
         halves=halves,
         us=1e3 if re.match(OLD_HEAD, line) else 1.0,
         read=True,

@@ -18,7 +18,7 @@ from hvlab.results.formats.launch import (
     with_figures,
 )
 from hvlab.results.formats.lines import ORIGIN, LogLine, failure, impossible, lines, number, whole
-from hvlab.results.formats.names import MPI_DTYPES, OSU, OSU_BY_MESSAGE, REDUCING, reverse
+from hvlab.results.formats.names import MPI_DTYPES, OSU, OSU_BY_MESSAGE, OSU_COLUMNS, REDUCING, reverse
 
 ERROR = "# error: "
 _DEVICES = {"": "cpu", "CUDA": "cuda", "ROCM": "rocm"}
@@ -42,21 +42,7 @@ _COMMAND = re.compile(r"(?<!\S)\S*osu_[a-z_]{1,40}(?:\s.*)?$")
 _BUFFERS = re.compile(r"# Send Buffer on (\w+)\b.* Receive Buffer on (\w+)")
 _BRACKETS = re.compile(r"\[ ([\w ]+): (\S+) \]")
 _SETTING = re.compile(r"# ([A-Z][\w ]{2,40}): (.+)")
-# Head of a column: its metric, and the factor to hvlab's unit. MB/s there are decimal.
-COLUMNS: Mapping[str, tuple[str, float]] = {
-    "Avg Latency(us)": ("time", 1.0),
-    "Min Latency(us)": ("time_min", 1.0),
-    "Max Latency(us)": ("time_max", 1.0),
-    "Latency (us)": ("time", 1.0),
-    "Avg Lat(us)": ("time", 1.0),
-    "P50 Tail Lat(us)": ("time_median", 1.0),
-    "Pure Comm.(us)": ("time", 1.0),
-    "Min Comm.(us)": ("time_min", 1.0),
-    "Max Comm.(us)": ("time_max", 1.0),
-    "Bandwidth (MB/s)": ("algbw", 1e-3),
-    "MB/s": ("algbw", 1e-3),
-}
-_BY_LETTERS = {head.replace(" ", ""): column for head, column in COLUMNS.items()}
+_BY_LETTERS = {head.replace(" ", ""): column for head, column in OSU_COLUMNS.items()}
 _NO_FIGURES = ("Iterations", "Validation")
 
 
@@ -269,7 +255,7 @@ def _printed(launch: Launch) -> Iterator[str]:
         yield "# hvlab: Min and Max are over the iterations, of the mean over the ranks."
     yield f"{'# Size':<10}" + "".join(f"{head:>18}" for head in heads) + f"{'Iterations':>12}" * full
     for row in printed:
-        values = (row.values[COLUMNS[head][0]] / COLUMNS[head][1] for head in heads)
+        values = (row.values[OSU_COLUMNS[head][0]] / OSU_COLUMNS[head][1] for head in heads)
         iterations = f"{launch.iterations:>12d}" * full if full else ""
         yield f"{row.size:<10d}" + "".join(f"{value:>18.2f}" for value in values) + iterations
     if launch.error:
