@@ -6,16 +6,15 @@ import pytest
 
 from hvlab.stack.provision import horovod
 from hvlab.stack.provision.packs import pack_key
-from tests.contract.tree import ROOT, defaults
+from tests.contract.tree import defaults
 
-PATCHES = str(ROOT / "roles/horovod/files/patches")
 CPU = defaults("horovod")["horovod_variants"]["cpu"]
 REQUEST: dict[str, Any] = {
     "variants": {"cpu": CPU}, "version": "0.28.1", "checksum": "0a", "prefix": "/opt/hvlab/horovod",
     "python_prefix": "/opt/hvlab", "minor": "3.11", "mpi_dir": "/mpi", "cuda_home": "",
     "oneccl": {"prefix": "/oneccl", "version": "2021.13.1", "sha256": "0b"},
     "nccl": {"include": "/nccl/include", "lib": "/nccl/lib"}, "capabilities": [], "arch_flags": "auto",
-    "compilers": {"cc": "gcc", "cxx": "g++"}, "patches": PATCHES, "system": "Debian bookworm",
+    "compilers": {"cc": "gcc", "cxx": "g++"}, "system": "Debian bookworm",
     "architecture": "x86_64", "sources": {"ways": ["pip"], "folder": "/sources"},
 }  # fmt: skip
 PRINTED = """
@@ -98,8 +97,8 @@ def test_the_variant_and_another_compiler_have_the_last_word() -> None:
     ],
 )
 def test_patches_follow_torch_and_the_compiler(torch: str, gcc: str, only: set[str], flags: str) -> None:
-    found = horovod.patches(folder=PATCHES, torch=torch, gcc=gcc)
-    rules, texts = horovod._patches(ROOT / "roles/horovod/files/patches")
+    found = horovod.patches(torch=torch, gcc=gcc)
+    rules, texts = horovod._patches()
     assert {rule["file"] for rule in rules} == set(texts)
     limited = {"cxx17.patch", "cxx20.patch", "gcc13-headers.patch"}
     assert {name for name in limited if texts[name] in found["patch"]} == only

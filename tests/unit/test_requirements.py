@@ -118,8 +118,8 @@ def test_every_lock_file_pins_pip_and_a_framework(path):
 def planned(environment, **changes):
     request = {
         "environments": {"python": {"framework": "torch", "version": "", "build": "cpu", **environment}},
-        "prefix": "/opt/hvlab", "python": "/usr/bin/python3", "minor": "3.11", "files": str(FILES),
-        "index": "https://index", "system": "Debian bookworm", "architecture": "x86_64",
+        "prefix": "/opt/hvlab", "python": "/usr/bin/python3", "minor": "3.11", "index": "https://index",
+        "system": "Debian bookworm", "architecture": "x86_64",
     }  # fmt: skip
     (plan,) = python_env.plan(**request | changes)
     return plan

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from hvlab.base.paths import project_dir
 from hvlab.base.yaml_files import read_shipped
 from hvlab.stack.provision.warm import warm
 
@@ -37,7 +37,6 @@ def plan(
     capabilities: Sequence[str],
     arch_flags: str,
     compilers: Mapping[str, str],
-    patches: str,
     system: str,
     architecture: str,
     sources: Mapping[str, Any],
@@ -45,13 +44,12 @@ def plan(
     """Return ``variants``, each as role horovod builds it, ``oneccl``, which some need, and the ``source``.
 
     ``minor`` is the version of the environments' Python, ``oneccl`` has prefix, version and sha256, ``nccl``
-    the folders include and lib, ``compilers`` cc and cxx, ``patches`` is the folder of hvlab's patches,
-    ``sources`` says in which ways and in which folder the source is looked for, and ``system`` is the
-    distribution with its release.
+    the folders include and lib, ``compilers`` cc and cxx; ``sources`` says in which ways and in which folder
+    the source is looked for, and ``system`` is the distribution with its release.
     """
     if arch_flags == "auto":
         arch_flags = "-mf16c -mavx -mfma" if architecture == "x86_64" else "-mtune=generic"
-    rules, texts = _patches(Path(patches))
+    rules, texts = _patches()
     planned: list[dict[str, Any]] = []
     for name, variant in variants.items():
         path, python = f"{prefix}/{name}", f"{python_prefix}/{variant.get('environment', 'python')}"
@@ -125,12 +123,12 @@ def plan(
     return {"variants": planned, "oneccl": ccl, "source": source}
 
 
-def patches(*, folder: str, torch: str, gcc: str) -> dict[str, str]:
+def patches(*, torch: str, gcc: str) -> dict[str, str]:
     """Return the ``patch`` for Horovod's source and the ``flags`` for C++ with a torch and a gcc.
 
     Without torch its version is 0.
     """
-    rules, texts = _patches(Path(folder))
+    rules, texts = _patches()
     found = {"torch": _numbers(torch), "gcc": _numbers(gcc)}
     chosen = [
         rule["file"]
@@ -154,7 +152,8 @@ def absent(*, asked: Mapping[str, Sequence[str]], printed: str) -> list[str]:
     return list(dict.fromkeys(missing))
 
 
-def _patches(folder: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def _patches() -> tuple[list[dict[str, Any]], dict[str, str]]:
+    folder = project_dir() / "roles/horovod/files/patches"
     texts = {file.name: file.read_text("utf-8") for file in sorted(folder.glob("*.patch"))}
     return read_shipped(folder / "rules.yml"), texts
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hvlab.base.paths import project_dir
 from hvlab.stack.provision.requirements import requirements
 from hvlab.stack.provision.warm import warm
 
@@ -29,25 +30,24 @@ def plan(
     prefix: str,
     python: str,
     minor: str,
-    files: str,
     index: str,
     system: str,
     architecture: str,
 ) -> list[dict[str, Any]]:
     """Return each environment as role python_env builds it.
 
-    ``minor`` is the version of the Python at the path ``python``, as in 3.11; ``files`` the folder of hvlab's
-    requirements, ``index`` where the framework's own index is, ``system`` the distribution and its release.
+    ``minor`` is the version of the Python at the path ``python``, as in 3.11; ``index`` where the framework's
+    own index is, ``system`` the distribution and its release.
     Raises ValueError where nothing is known for an environment.
     """
-    planned = []
+    planned, files = [], project_dir() / "roles/python_env/files"
     for name, asked in environments.items():
         path, framework = f"{prefix}/{name}", asked["framework"]
         try:
             text = (
                 Path(asked["requirements"]).read_text("utf-8").rstrip("\n")
                 if asked.get("requirements")
-                else requirements(asked, Path(files), python=minor, architecture=architecture)
+                else requirements(asked, files, python=minor, architecture=architecture)
             )
         except (OSError, ValueError) as error:
             raise ValueError(f"python_env_environments: {error}") from error
