@@ -1,4 +1,4 @@
-"""A training's schedule, clock and checks, with a task that learns nothing; and how coarse 8 bit gradients are."""
+"""A training's schedule, clock and checks, with a task that learns nothing; how coarse 8 bits are."""
 
 import math
 from types import SimpleNamespace
