@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.resources import files as resources
+from pathlib import Path
 
 import yaml
 
@@ -19,42 +20,6 @@ KINDS = ("mpijob",)
 PROGRAMS = "programs.yml"
 SCRIPT = "run.sh"
 _MEMORY_GIB = 4
-# Five minutes: a job that was just made has no state, and an API server may be away.
-_SILENT_TRIES = 150
-_RUN = f"""\
-#!/bin/sh
-# Runs the jobs one after another and keeps the log of each. All arguments go to kubectl:
-#   sh {SCRIPT} --namespace=bench
-set -eu
-cd "$(dirname "$0")"
-mkdir -p logs
-states='{{.status.conditions[?(@.status=="True")].type}}'
-kubectl "$@" apply --filename={PROGRAMS}
-for file in [0-9]*.yml; do
-  job=${{file#*-}}
-  job=${{job%.yml}}
-  trap 'kubectl "$@" delete --ignore-not-found --filename="$file"; exit 130' INT TERM
-  kubectl "$@" apply --filename="$file"
-  silent=0
-  until state=$(kubectl "$@" get mpijob "$job" --output="jsonpath=$states") &&
-    echo "$state" | grep -Eq 'Succeeded|Failed'; do
-    if [ -n "$state" ]; then silent=0; else silent=$((silent + 1)); fi
-    if [ "$silent" -ge {_SILENT_TRIES} ]; then
-      echo "$job: Kubernetes says nothing of its state; is the MPI operator there (kubectl get pods -A)?" >&2
-      kubectl "$@" delete --ignore-not-found --filename="$file"
-      exit 1
-    fi
-    sleep 2
-  done
-  kubectl "$@" logs "job/$job-launcher" > "logs/$job.log" || {{
-    echo "$job left no log: its pods did not start in time; logs/$job.log says why" >&2
-    sed -n '1s/^# //p' "$file" > "logs/$job.log"
-    kubectl "$@" describe pods --selector="training.kubeflow.org/job-name=$job" >> "logs/$job.log" || true
-  }}
-  kubectl "$@" delete --filename="$file" --wait=true
-done
-echo "next: hvlab results import $PWD/logs/*.log"
-"""
 
 
 def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
@@ -99,7 +64,7 @@ def files(schedule: Schedule, run_id: str) -> Iterator[tuple[str, str]]:
         # Of a job without a log, the script keeps that line.
         text = f"# {mpijob.first_line(case)}\n" + _text(_manifest(schedule, case, run_id))
         yield f"{number:0{width}}-{mpijob.name(case.id)}.yml", text
-    yield SCRIPT, _RUN
+    yield SCRIPT, Path(__file__).with_name(SCRIPT).read_text("utf-8")
 
 
 def _manifest(schedule: Schedule, case: Case, run_id: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A training's schedule, clock and checks, whatever trains: with a task that learns nothing."""
+"""A training's schedule, clock and checks, with a task that learns nothing; how coarse 8 bits are."""
 
 import math
 from types import SimpleNamespace
@@ -168,3 +168,16 @@ def test_compute_alone_is_the_median_of_each_host(training, monkeypatch):
     result = {"device": "cpu", "world": {"placement": [(0, 0, "a", 2), (1, 0, "b", 2)]}}
     alone = training.compute_alone(lambda: None, world, result)
     assert alone == {"by_host_s": {"a": 3.0, "b": 10.0}}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 64, 127])
+def test_the_sum_over_all_ranks_fits_into_8_bits(monkeypatch, ranks):
+    side = program(monkeypatch, "exchange").EightBit(ranks)
+    assert side.levels >= 1
+    # Each number goes from 0 to twice the levels.
+    assert 2 * side.levels * ranks <= 255
+
+
+def test_more_ranks_than_levels_are_refused(monkeypatch):
+    with pytest.raises(ValueError, match="at most 127 ranks, not of 128"):
+        program(monkeypatch, "exchange").EightBit(128)

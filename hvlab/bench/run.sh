@@ -1,0 +1,33 @@
+#!/bin/sh
+# Runs the jobs one after another and keeps the log of each. All arguments go to kubectl:
+#   sh run.sh --namespace=bench
+set -eu
+cd "$(dirname "$0")"
+mkdir -p logs
+states='{.status.conditions[?(@.status=="True")].type}'
+kubectl "$@" apply --filename=programs.yml
+for file in [0-9]*.yml; do
+  job=${file#*-}
+  job=${job%.yml}
+  trap 'kubectl "$@" delete --ignore-not-found --filename="$file"; exit 130' INT TERM
+  kubectl "$@" apply --filename="$file"
+  silent=0
+  until state=$(kubectl "$@" get mpijob "$job" --output="jsonpath=$states") &&
+    echo "$state" | grep -Eq 'Succeeded|Failed'; do
+    if [ -n "$state" ]; then silent=0; else silent=$((silent + 1)); fi
+    # Five minutes: a job that was just made has no state, and an API server may be away.
+    if [ "$silent" -ge 150 ]; then
+      echo "$job: Kubernetes says nothing of its state; is the MPI operator there (kubectl get pods -A)?" >&2
+      kubectl "$@" delete --ignore-not-found --filename="$file"
+      exit 1
+    fi
+    sleep 2
+  done
+  kubectl "$@" logs "job/$job-launcher" > "logs/$job.log" || {
+    echo "$job left no log: its pods did not start in time; logs/$job.log says why" >&2
+    sed -n '1s/^# //p' "$file" > "logs/$job.log"
+    kubectl "$@" describe pods --selector="training.kubeflow.org/job-name=$job" >> "logs/$job.log" || true
+  }
+  kubectl "$@" delete --filename="$file" --wait=true
+done
+echo "next: hvlab results import $PWD/logs/*.log"
