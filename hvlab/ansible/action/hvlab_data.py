@@ -9,9 +9,8 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from hvlab.ansible.modules.hvlab_data import DOCUMENTATION
 from hvlab.base.errors import HvlabError
-from hvlab.stack.provision.arguments import arguments
+from hvlab.stack.provision.arguments import arguments, documentation
 from hvlab.workloads.datasets import archive
 
 MIB = 1 << 20
@@ -24,7 +23,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Copy the data sets that are missing on this host."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars = task_vars
-        self.args = arguments(self, DOCUMENTATION)
+        self.args = arguments(self, documentation("hvlab_data"))
         folders = {item["key"]: Path(item["folder"]) for item in self.args["sets"]}
         state = self._step("look", keys=list(folders))
         if state.get("failed"):
