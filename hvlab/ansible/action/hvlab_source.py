@@ -91,7 +91,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": False, **source._asdict(), "path": str(source.path), "tried": self.tried}
 
     def _find(self) -> SourceArchive:
-        remembered = self._remembered()
+        remembered = None if self.args["refresh"] else self._remembered()
         for way in self.args["ways"]:
             if remembered and way != "file":
                 return remembered
