@@ -7,7 +7,14 @@ import os
 from types import SimpleNamespace
 
 import pytest
-from ansible.module_utils import hvlab_disk, hvlab_network, hvlab_packages, hvlab_probe, hvlab_users
+from ansible.module_utils import (
+    hvlab_disk,
+    hvlab_network,
+    hvlab_packages,
+    hvlab_packed,
+    hvlab_probe,
+    hvlab_users,
+)
 
 from hvlab.ansible.modules import hvlab_facts
 from hvlab.base.paths import project_dir
@@ -81,7 +88,7 @@ def test_packs_down_to_three_folders(tmp_path):
     for folder in ("oneccl", "openmpi/4.1.8", "a/b/c", "a/b/c/d"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / ".hvlab-pack.json").write_text(json.dumps({"name": folder}))
-    found = hvlab_packages.packs(str(tmp_path))
+    found = hvlab_packed.folders(str(tmp_path))
     assert {path.removeprefix(f"{tmp_path}/") for path in found} == {"oneccl", "openmpi/4.1.8", "a/b/c"}
 
 

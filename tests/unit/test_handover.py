@@ -10,48 +10,8 @@ from hvlab.stack.provision.handover import (
     CONTROLLER,
     Handover,
     PackSource,
-    choose,
     worthwhile,
 )
-
-
-def rounds(count: int) -> list[list[str]]:
-    """Who serves in each round until so many hosts have the archive, where all transfers take as long."""
-    sources, served = [CONTROLLER], []
-    while len(sources) <= count:
-        busy: list[str] = []
-        while len(sources) + len(busy) <= count:
-            source = choose([name for name in sources if name not in busy], busy)
-            if source is None:
-                break
-            busy.append(source)
-        served.append(busy)
-        sources += [f"n{len(sources) + number}" for number in range(len(busy))]
-    return served
-
-
-def test_the_number_of_hosts_that_have_it_doubles() -> None:
-    served = rounds(16)
-    assert [len(sources) for sources in served] == [1, 1, 2, 4, 8]
-    assert [CONTROLLER in sources for sources in served] == [True, False, False, False, False]
-    assert len(rounds(17)) == 6
-
-
-@pytest.mark.parametrize(
-    ("idle", "busy", "outcomes", "source"),
-    [
-        ([CONTROLLER], [], "", CONTROLLER),
-        ([], [CONTROLLER], "", None),
-        ([CONTROLLER, "n2"], ["n1"], "", "n2"),
-        ([CONTROLLER], ["n1", "n2"], "", None),
-        # The host that did not serve is gone; the next one is tried before all turn to the controller.
-        ([CONTROLLER], [], "-", CONTROLLER),
-        (["n2"], [CONTROLLER], "+--", "n2"),
-        (["n2"], [CONTROLLER], "--", CONTROLLER),
-    ],
-)
-def test_choice_of_a_source(idle: list[str], busy: list[str], outcomes: str, source: str | None) -> None:
-    assert choose(idle, busy, outcomes) == source
 
 
 def test_few_hosts_and_small_archives_come_from_the_controller() -> None:

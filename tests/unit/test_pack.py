@@ -194,7 +194,7 @@ def archive(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pa
     monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
     pack_of = packs.Archive("tool", "k")
     assert not pack_of.cached()
-    with pack_of.incoming() as file:
+    with packs.incoming(pack_of.path.parent) as file:
         made.replace(file)
         pack_of.take(file, packs.file_sha256(file))
     assert pack_of.cached()

@@ -63,7 +63,7 @@ def source_of_tool(
     plugin._get_remote_user = lambda: "root"
     args = {
         "name": "tool", "version": "1", "url": "", "folder": None, "avoid": {}, "checksum": "",
-        "platform": "", "at_least": "1", "below": "9", **more,
+        "platform": "", "at_least": "1", "below": "9", "refresh": False, **more,
     }  # fmt: skip
     plugin.validate_argument_spec = lambda **_: (None, args)
     return plugin

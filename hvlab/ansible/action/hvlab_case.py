@@ -154,7 +154,6 @@ def _broke(host: str, program: str, error: object, lost: bool) -> str:
 
 
 def _head(plan: Mapping[str, Any], case: Mapping[str, Any]) -> str:
-    """Return the host that starts a case."""
     return str(plan["head"] or case["hosts"][0])
 
 
@@ -243,5 +242,4 @@ def _write(path: Path, data: object) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a copy without Ansible's own types."""
     return json.loads(json.dumps(value, default=str))

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from hvlab.ansible.modules.hvlab_data import DOCUMENTATION
-from hvlab.base.errors import HvlabError
-from hvlab.stack.provision.arguments import arguments
+from hvlab.base.errors import CheckError, HvlabError
+from hvlab.stack.provision.arguments import arguments, documentation
 from hvlab.workloads.datasets import archive
 
 MIB = 1 << 20
@@ -24,28 +24,24 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Copy the data sets that are missing on this host."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars = task_vars
-        self.args = arguments(self, DOCUMENTATION)
-        folders = {item["key"]: Path(item["folder"]) for item in self.args["sets"]}
+        self.args = arguments(self, documentation("hvlab_data"))
+        try:
+            return result | self._put_missing(
+                {item["key"]: Path(item["folder"]) for item in self.args["sets"]}
+            )
+        except HvlabError as error:
+            remedy = error.remedy or "correct that"
+            return result | {"failed": True, "msg": f"{error}\nWhat to do: {remedy}, and run again"}
+
+    def _put_missing(self, folders: Mapping[str, Path]) -> dict[str, Any]:
         state = self._step("look", keys=list(folders))
         if state.get("failed"):
-            return result | _failed(state, "correct that on the host, and run again")
-        missing = {key: folders[key] for key in state["missing"]}
-        if not self._task.check_mode:
-            failed = self._bring(missing, state)
-            if failed:
-                return result | failed
-        return result | {"changed": bool(missing), "brought": list(missing)}
-
-    def _bring(self, missing: dict[str, Path], state: dict[str, Any]) -> dict[str, Any] | None:
-        """Copy sets, one after another; return what a failed task returns, None where all went well."""
-        try:
-            for key, folder in missing.items():
-                failed = self._room(key, folder, state) or self._copy(key, folder, state["path"])
-                if failed:
-                    return failed
-        except HvlabError as error:
-            return _failed({"msg": str(error)}, f"{error.remedy or 'correct that'}, and run again")
-        return None
+            raise CheckError(str(state.get("msg")), remedy="correct that on the host")
+        missing = state["missing"]
+        for key in missing if not self._task.check_mode else ():
+            self._check_room(f"{state['path']}/{key}", folders[key], state["free"])
+            self._put(f"{state['path']}/{key}", key, archive(folders[key]))
+        return {"changed": bool(missing), "brought": missing}
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
         args = {"step": step, "path": self.args["path"], **more}
@@ -54,41 +50,31 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         )
         return done
 
-    def _room(self, key: str, folder: Path, state: dict[str, Any]) -> dict[str, Any] | None:
+    def _check_room(self, place: str, folder: Path, free: int) -> None:
         need = sum(file.stat().st_size for file in folder.iterdir()) + archive(folder).stat().st_size
-        if state["free"] >= need:
-            return None
-        space = f"{need / MIB:.1f} MiB, its file system has {state['free'] / MIB:.1f} MiB free"
-        return _failed({"msg": f"{state['path']}/{key} needs {space}"}, "free space there, and run again")
+        if free < need:
+            space = f"{need / MIB:.1f} MiB, its file system has {free / MIB:.1f} MiB free"
+            raise CheckError(f"{place} needs {space}", remedy="free space there")
 
-    def _copy(self, key: str, folder: Path, root: str) -> dict[str, Any] | None:
-        """Copy and unpack one set; return what a failed task returns, None where all went well."""
-        packed = archive(folder)
+    def _put(self, place: str, key: str, packed: Path) -> None:
         # Without pipelining the module made one already, and Ansible removes one only.
         remote = self._connection._shell.tmpdir or self._make_tmp_path()
         try:
-            place = self._connection._shell.join_path(remote, packed.name)
+            copy = self._connection._shell.join_path(remote, packed.name)
             try:
-                self._transfer_file(str(packed), place)
+                self._transfer_file(str(packed), copy)
             except AnsibleError as error:
-                msg = f"could not copy {packed} to {place}: {error}"
-                return _failed(
-                    {"msg": msg}, f"see that {remote} is on a file system with room, and run again"
-                )
-            self._fixup_perms2((remote, place))
-            done = self._step("put", keys=[key], archive=place)
+                raise CheckError(
+                    f"could not copy {packed} to {copy}: {error}",
+                    remedy=f"see that {remote} is on a file system with room",
+                ) from error
+            self._fixup_perms2((remote, copy))
+            done = self._step("put", keys=[key], archive=copy)
         finally:
             self._remove_tmp_path(remote)
-        if not done.get("failed"):
-            return None
-        if done.get("damaged"):
-            remedy = f"rm {packed} on the controller"
-        else:
+        if done.get("failed"):
             remedy = "free space there" if "No space left" in done["msg"] else "correct that there"
-        return _failed(
-            {"msg": f"{root}/{key} could not be written: {done['msg']}"}, f"{remedy}, and run again"
-        )
-
-
-def _failed(result: dict[str, Any], remedy: str) -> dict[str, Any]:
-    return {"failed": True, "msg": f"{result.get('msg')}\nWhat to do: {remedy}"}
+            raise CheckError(
+                f"{place} could not be written: {done['msg']}",
+                remedy=f"rm {packed} on the controller" if done.get("damaged") else remedy,
+            )

@@ -18,7 +18,7 @@ from hvlab.base import answers, cache
 from hvlab.base.files import file_sha256
 from hvlab.stack.provision.arguments import arguments, documentation
 from hvlab.stack.provision.handover import Handover, PackSource, first_of_the_run, worthwhile
-from hvlab.stack.provision.packs import Archive, bounded, elect, pack_key
+from hvlab.stack.provision.packs import Archive, bounded, elect, incoming, pack_key
 
 MIB = 1 << 20
 
@@ -358,8 +358,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": True, "status": "saved", "ansible_facts": outdated(self.vars)}
 
     def _fetch(self, archive: str, sha256: str) -> None:
-        """Take a host's archive into the cache."""
-        with self.archive.incoming() as file:
+        with incoming(self.archive.path.parent) as file:
             try:
                 with bounded(file, self.host):
                     self._connection.fetch_file(archive, str(file))

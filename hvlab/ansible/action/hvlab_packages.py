@@ -138,7 +138,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     raise self._failure(f"module stream {module} cannot be enabled", done)
 
     def _change(self, work: PackageChanges) -> None:
-        """Judge, do and check."""
         self._refresh(work)
         self._judge(work)
         done = self._perform(work)

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +23,7 @@ from hvlab.base import answers, cache
 from hvlab.base.files import file_sha256
 from hvlab.base.paths import cache_dir
 from hvlab.stack.provision.arguments import arguments
-from hvlab.stack.provision.packs import bounded, pack_key
+from hvlab.stack.provision.packs import bounded, incoming, pack_key
 
 CONNECT_SECONDS = 10
 SUFFIXES = ("bz2", "gz", "xz")
@@ -94,7 +91,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": False, **source._asdict(), "path": str(source.path), "tried": self.tried}
 
     def _find(self) -> SourceArchive:
-        remembered = self._remembered()
+        remembered = None if self.args["refresh"] else self._remembered()
         for way in self.args["ways"]:
             if remembered and way != "file":
                 return remembered
@@ -165,25 +162,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if self._task.check_mode:
             return SourceArchive(self.version, path, expected, "url")
         try:
-            with self._incoming(path) as file:
+            with incoming(self.cache) as file:
                 with file.open("wb") as output:
                     shutil.copyfileobj(open_url(url, timeout=CONNECT_SECONDS), output)
                 sha256 = check_sum(file, expected, origin=url)
+                file.replace(path)
         except OSError as error:
             raise NotThisWay(f"{url}: {getattr(error, 'reason', None) or error}") from error
         return SourceArchive(self.version, path, sha256, "url")
-
-    @contextlib.contextmanager
-    def _incoming(self, path: Path) -> Iterator[Path]:
-        """Give a file to fetch to, which becomes ``path`` after the block unless that raises."""
-        self.cache.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.cache)
-        os.close(handle)
-        try:
-            yield Path(name)
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
 
     def _drop_damaged(self, path: Path, expected: str) -> None:
         """Throw a file of the cache away that is not what it should be; it is fetched again."""
@@ -232,7 +218,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             path = self.cache / f"{self.name}-{version}.tar.{suffix}"
             # The distribution may have packed the same version otherwise, which has another sum.
             same = version == self.version and str(self.args["url"]).endswith(f".tar.{suffix}")
-            with self._incoming(path) as file:
+            with incoming(self.cache) as file:
                 try:
                     with bounded(file, self.vars["inventory_hostname"]):
                         self._connection.fetch_file(archive, str(file))
@@ -241,6 +227,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 sha256 = check_sum(file, download["sha256"], origin=origin)
                 if same and self.args["checksum"]:
                     check_sum(file, self.args["checksum"], origin=origin)
+                file.replace(path)
             return SourceArchive(version, path, sha256, "distro")
         finally:
             self._module(archive=archive, forget=True)

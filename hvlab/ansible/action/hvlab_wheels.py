@@ -96,7 +96,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": False, "path": str(path), "sha256": sha256}
 
     def _fill(self, path: Path) -> str:
-        """Download the packages to one tar file; return its sha256."""
         if path.exists():
             self._display.warning(f"{path} in the controller's cache is damaged: it is made again")
         with tempfile.TemporaryDirectory(prefix=".incoming-", dir=path.parent) as folder:

@@ -38,8 +38,16 @@ def received(
     else from the path ``archive`` on this host. ``user`` may read it then, to hand it on.
     Raises OSError or ValueError where it does not arrive as it should.
     """
-    with time_limit(SETUP_SECONDS + size // LEAST_BYTES_PER_SECOND), opened(archive, url, peer) as stream:
-        receive(stream, place, size, sha256, user)
+    seconds = SETUP_SECONDS + size // LEAST_BYTES_PER_SECOND
+    with time_limit(seconds), opened(archive, url, peer) as stream, folder_of(place) as folder:
+        # What is written is what is summed.
+        with open(place, "xb") as file:
+            copy(stream, file, size, sha256)
+        if user:
+            group = pwd.getpwnam(user).pw_gid
+            for path, mode in ((place, 0o640), (folder, 0o750)):
+                os.chown(path, -1, group)
+                os.chmod(path, mode)
 
 
 @contextlib.contextmanager
@@ -121,22 +129,6 @@ def folder_of(archive: str) -> Iterator[str]:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def receive(stream: BinaryIO, archive: str, size: int, sha256: str, reader: str) -> None:
-    """Write an archive to a new folder of root's own.
-
-    What is written is what is summed. Only an archive that is right may be read by ``reader``, to hand it on.
-    Raises ValueError where it is not.
-    """
-    with folder_of(archive) as folder:
-        with open(archive, "xb") as file:
-            copy(stream, file, size, sha256)
-        if reader:
-            group = pwd.getpwnam(reader).pw_gid
-            for path, mode in ((archive, 0o640), (folder, 0o750)):
-                os.chown(path, -1, group)
-                os.chmod(path, mode)
 
 
 def copy(source: BinaryIO, target: BinaryIO, size: int, sha256: str) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import time
-from typing import Any
 
 from ansible.module_utils.hvlab_probe import read, run
 
@@ -79,12 +78,3 @@ def module_streams() -> dict[str, str]:
 def gcc() -> str:
     """Return the version of the C compiler; raise FileNotFoundError when there is none."""
     return str(run("gcc", "-dumpfullversion", "-dumpversion")).strip()
-
-
-def packs(root: str) -> dict[str, Any]:
-    """Return ``{folder: marker}`` of the packed software at most three folders below ``root``."""
-    markers = {}
-    for depth in ("*", "*/*", "*/*/*"):
-        for path in glob.glob(os.path.join(root, depth, ".hvlab-pack.json")):
-            markers[os.path.dirname(path)] = json.loads(read(path) or "null")
-    return markers

@@ -52,6 +52,7 @@ import zlib
 from typing import Any, Iterable
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.hvlab_disk import free_bytes
 
 BLOCK = 1 << 20
 # Lustre without the mount option flock, NFS without lockd.
@@ -73,14 +74,6 @@ def key_in(folder: str) -> str:
     except OSError:
         return ""
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
-
-
-def free_bytes(path: str) -> int:
-    """Return the free space of the file system that holds ``path``, which need not exist yet."""
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    state = os.statvfs(path)
-    return state.f_bavail * state.f_frsize
 
 
 def unpack(archive: str, folder: str) -> None:

@@ -41,8 +41,8 @@ from ansible.module_utils.hvlab_packages import (
     lists_age,
     module_streams,
     packages,
-    packs,
 )
+from ansible.module_utils.hvlab_packed import folders
 from ansible.module_utils.hvlab_packed import packs as managed_packs
 from ansible.module_utils.hvlab_probe import probe, read
 from ansible.module_utils.hvlab_rdma import rdma
@@ -221,7 +221,7 @@ def main() -> None:
         "ssh_host_cert": read("/etc/ssh/ssh_host_ed25519_key-cert.pub"),
         "users": ask(users),
         "ucx": ask(ucx),
-        "packs": ask(packs, module.params["pack_root"]),
+        "packs": dict.fromkeys(ask(folders, module.params["pack_root"]) or ()),
         **gpu_facts(ask),
     }
     if module.params["managed"]:

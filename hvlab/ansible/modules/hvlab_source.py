@@ -29,6 +29,7 @@ options:
   at_least: {description: Lowest version that may stand in for the requested one., type: str, default: "0"}
   below: {description: Versions that may stand in are lower than this., type: str, default: "9999"}
   platform: {description: The lab's distributions; the choice is remembered for them., type: str, default: ""}
+  refresh: {description: Forget the remembered choice., type: bool, default: false}
 author: [the hvlab authors]
 """
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,21 +39,6 @@ class PackSource:
 def worthwhile(*, hosts: int, size: int) -> bool:
     """Return whether an archive of ``size`` bytes should be handed on among so many hosts. Pure."""
     return hosts >= LEAST_HOSTS and size >= LEAST_BYTES
-
-
-def choose(idle: Sequence[str], busy: Collection[str], outcomes: str = "") -> str | None:
-    """Return the source that serves a waiting host, a host's name or CONTROLLER; None: wait. Pure.
-
-    ``idle`` and ``busy`` together are all sources. ``outcomes`` has a + for each transfer between hosts that
-    went well, and a - for each that failed.
-    """
-    if outcomes.count("-") - outcomes.count("+") >= FAILURES:
-        return CONTROLLER
-    hosts = [name for name in idle if name != CONTROLLER]
-    if hosts:
-        return hosts[0]
-    alone = not set(busy) - {CONTROLLER}
-    return CONTROLLER if alone and CONTROLLER in idle else None
 
 
 class Handover:
@@ -112,19 +97,20 @@ class Handover:
                 path.unlink()
 
     def _claim(self) -> str | None:
-        """Hold a source and return its name; None where this host has to wait."""
+        """Hold a source and return its name, a host that has the archive or CONTROLLER; None: wait."""
         with self._locked("mutex", fcntl.LOCK_EX):
-            files = {path.name: path.open() for path in sorted(self._sources.iterdir())}
-            idle = [name for name, file in files.items() if _lock(file)]
             outcomes = self._folder / "outcomes"
             done = outcomes.read_text("utf-8") if outcomes.exists() else ""
-            name = choose(idle, files.keys() - idle, done)
-            for other, file in files.items():
-                if other == name:
+            if done.count("-") - done.count("+") >= FAILURES:
+                return CONTROLLER
+            hosts = [path for path in sorted(self._sources.iterdir()) if path.name != CONTROLLER]
+            for path in hosts or [self._sources / CONTROLLER]:
+                file = path.open()
+                if _lock(file):
                     self._held.enter_context(file)
-                else:
-                    file.close()
-            return name
+                    return path.name
+                file.close()
+            return None
 
     @contextmanager
     def _locked(self, name: str, how: int) -> Iterator[None]:
@@ -134,7 +120,6 @@ class Handover:
 
 
 def _lock(file: TextIO) -> bool:
-    """Lock a file unless another process has locked it; return whether it is locked now."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

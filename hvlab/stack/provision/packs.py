@@ -85,6 +85,18 @@ def bounded(file: Path, host: str) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@contextlib.contextmanager
+def incoming(folder: Path) -> Iterator[Path]:
+    """Give a file in a folder of the cache to fetch to; it is gone afterwards, unless it was renamed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".incoming-", dir=folder)
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
 def elect(states: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return the host that hands the pack ``key`` to those that miss it; empty when none misses it.
 
@@ -138,17 +150,6 @@ class Archive:
         """Throw the archive away; it is made again."""
         self.sum_path.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def incoming(self) -> Iterator[Path]:
-        """Give a path beside the archive to fetch to; it is gone afterwards."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".incoming-", dir=self.path.parent)
-        os.close(handle)
-        try:
-            yield Path(name)
-        finally:
-            Path(name).unlink(missing_ok=True)
 
     def take(self, file: Path, sha256: str) -> None:
         """Make ``file`` the archive."""
