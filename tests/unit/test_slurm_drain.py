@@ -1,6 +1,7 @@
 """What a rolling change does with a node of Slurm."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
@@ -8,130 +9,127 @@ from tests.contract.tree import ROOT, load
 from tests.unit.plays import play, program
 
 CHANGE = """
-- hosts: localhost
+- hosts: all:!localhost
   gather_facts: false
   tasks:
     - ansible.builtin.include_role: {name: slurm, tasks_from: drain}
     - ansible.builtin.include_role: {name: slurm, tasks_from: resume}
 """
 OURS = "hvlab: the GPU stack is changed"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "called"),
-    [
-        ("idle|none", f"drained|{OURS}", ["State=DRAIN", "State=RESUME"]),
-        ("down*|Not responding", f"drained*|{OURS}", ["State=DRAIN", "State=RESUME"]),
-        ("drained|a fan", "drained|a fan", []),
-        ("down|a fan\ndown|a fan", "down|a fan", []),
-        ("fail|a fan", "fail|a fan", []),
-        ("failing*|a fan", "failing*|a fan", []),
-    ],
-    ids=["in work", "not responding", "drained by somebody", "down", "fail", "failing"],
-)
-def test_a_node_that_somebody_else_took_out_of_work_stays_so(tmp_path, before, after, called):
-    programs = tmp_path / "programs"
-    observed = f"""#!/bin/sh
-test -e {tmp_path}/asked && echo '{after}' || echo '{before}'
-touch {tmp_path}/asked
+# Runs what the folder of the host that is asked about has under the program's name.
+DISPATCH = """#!/bin/sh
+for word; do case $word in --nodes=* | --nodelist=* | NodeName=*) host=${word#*=} ;; esac; done
+cd "$(dirname "$0")/../$host" && exec sh "./$(basename "$0")" "$@"
 """
-    program(programs, "sinfo", observed)
-    program(programs, "squeue", "#!/bin/sh\n")
-    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
-    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
-    play(tmp_path / "change.yml", programs, {})
-    calls = tmp_path / "called"
-    assert (calls.read_text().split() if calls.exists() else []) == called
-
-
-def test_jobs_that_do_not_end_are_named_and_the_node_is_resumed(tmp_path):
-    programs = tmp_path / "programs"
-    program(programs, "sinfo", f"#!/bin/sh\necho 'draining|{OURS}'\n")
-    program(programs, "squeue", "#!/bin/sh\necho '7 of ann'\n")
-    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
-    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
-    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": "5"}, expect=2)
-    assert "jobs still run there after 5 s: 7 of ann. Nothing was changed" in printed
-    assert (tmp_path / "called").read_text().split() == ["State=RESUME"]
-
-
-def test_a_job_that_is_stopped_or_waits_for_a_booting_node_is_waited_for(tmp_path):
-    """It runs, with a flag: STOPPED, CONFIGURING. squeue's RUNNING is no flag at all (src/squeue/print.c)."""
-    programs = tmp_path / "programs"
-    program(programs, "sinfo", f"#!/bin/sh\necho 'draining|{OURS}'\n")
-    program(programs, "squeue", "#!/bin/sh\ncase $* in *--states*) ;; *) echo '8 of eve';; esac\n")
-    program(programs, "scontrol", "#!/bin/sh\n")
-    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
-    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 5}, expect=2)
-    assert "jobs still run there after 5 s: 8 of eve. Nothing was changed" in printed
-
-
-def test_a_slurmctld_that_is_away_for_a_moment_ends_no_waiting(tmp_path):
-    programs = tmp_path / "programs"
-    away = f"test -e {tmp_path}/away || {{ touch {tmp_path}/away; echo 'Unable to contact' >&2; exit 1; }}"
-    program(programs, "sinfo", f"#!/bin/sh\necho 'drained|{OURS}'\n")
-    program(programs, "squeue", f"#!/bin/sh\n{away}\n")
-    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
-    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
-    play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 10})
-    assert (tmp_path / "called").read_text().split() == ["State=RESUME"]
-
-
-def test_a_slurmctld_that_stays_away_is_named(tmp_path):
-    programs = tmp_path / "programs"
-    program(programs, "sinfo", f"#!/bin/sh\necho 'draining|{OURS}'\n")
-    program(programs, "squeue", "#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
-    program(programs, "scontrol", "#!/bin/sh\n")
-    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
-    printed = play(tmp_path / "change.yml", programs, {"slurm_drain_seconds": 5}, expect=2)
-    said = "squeue does not say which jobs run there after 5 s: Unable to contact slurm controller. Nothing"
-    assert said in printed
-
-
-@pytest.mark.parametrize(
-    ("sinfo", "observed"),
-    [
-        ("echo 'slurm_load_node: Unable to contact slurm controller' >&2; exit 1", "Unable to contact slurm"),
-        ("", "nothing"),
-    ],
+SILENT = "echo 'slurm_load_node: Unable to contact slurm controller' >&2; exit 1"
+REFUSED = (
+    "should be drained before its GPU stack is changed; sinfo says {}. Nothing was changed. What to do: run "
 )
-def test_a_node_that_cannot_be_drained_is_not_changed(tmp_path, sinfo, observed):
-    programs = tmp_path / "programs"
-    program(programs, "sinfo", f"#!/bin/sh\n{sinfo}\n")
-    program(programs, "scontrol", f"#!/bin/sh\ntouch {tmp_path}/called\n")
-    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
-    printed = play(tmp_path / "change.yml", programs, {}, expect=2)
-    assert "localhost: should be drained before its GPU stack is changed; sinfo says" in printed
-    assert f"{observed}" in printed
-    assert "Nothing was changed. What to do: run `scontrol ping` and `sinfo --Node` there" in printed
-    assert not (tmp_path / "called").exists()
+REFUSED += "`scontrol ping` and `sinfo --Node` there"
 
 
-def test_a_node_that_slurm_says_nothing_of_afterwards_is_named(tmp_path):
-    programs = tmp_path / "programs"
-    silent = "echo 'slurm_load_node: Unable to contact slurm controller' >&2; exit 1"
-    once = f"if test -e {tmp_path}/asked; then {silent}; fi; touch {tmp_path}/asked; echo 'idle|none'"
-    program(programs, "sinfo", f"#!/bin/sh\n{once}\n")
-    program(programs, "squeue", "#!/bin/sh\n")
-    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n')
-    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
-    printed = play(tmp_path / "change.yml", programs, {"__slurm_tries": 1}, expect=2)
-    assert "localhost: was changed, and may still be drained: sinfo says slurm_load_node: Unable" in printed
-    assert "then run it again: it resumes the node" in printed
-    assert (tmp_path / "called").read_text().split() == ["State=DRAIN"]
+@dataclass
+class Case:
+    """What Slurm says of a host before and after it is drained; what is said and done."""
+
+    before: str
+    after: str = f"drained|{OURS}"
+    squeue: str = ""
+    health: str = ""
+    sinfo: str = "test -e asked && {after} || {before}; touch asked"
+    said: str = ""
+    called: tuple[str, ...] = ()
+
+    def write(self, folder):
+        said = {name: f"echo '{getattr(self, name)}'" for name in ("before", "after")}
+        sinfo = self.sinfo.format(**said)
+        for name, text in {"sinfo": sinfo, "squeue": self.squeue, "health": self.health}.items():
+            program(folder, name, f"#!/bin/sh\n{text}\n")
+        program(folder, "scontrol", '#!/bin/sh\necho "$3" >> called\n')
 
 
-def test_a_sick_node_stays_drained(tmp_path):
-    programs = tmp_path / "programs"
-    program(programs, "sinfo", f"#!/bin/sh\necho 'drained|{OURS}'\n")
-    program(programs, "squeue", "#!/bin/sh\n")
-    program(programs, "scontrol", f"#!/bin/sh\ntouch {tmp_path}/called\n")
-    program(programs, "sick", "#!/bin/sh\necho 'gpu count: 7 of 8'\nexit 1\n")
-    (tmp_path / "change.yml").write_text(CHANGE, "utf-8")
-    variables = {"slurm_health_check": str(programs / "sick")}
-    printed = play(tmp_path / "change.yml", programs, variables, expect=2)
-    assert "has hard faults, and stays drained: gpu count: 7 of 8" in printed
-    assert not (tmp_path / "called").exists()
+def left(state):
+    """A node that somebody else took out of work."""
+    return Case(state, after=state)
+
+
+BOTH = ("State=DRAIN", "State=RESUME")
+RESUMED = ("State=RESUME",)
+CASES = {
+    "in-work": Case("idle|none", called=BOTH),
+    "not-responding": Case("down*|Not responding", after=f"drained*|{OURS}", called=BOTH),
+    "drained-by-somebody": left("drained|a fan"),
+    "down": left("down|a fan\ndown|a fan"),
+    "fail": left("fail|a fan"),
+    "failing": left("failing*|a fan"),
+    "jobs-that-do-not-end": Case(
+        f"draining|{OURS}",
+        squeue="echo '7 of ann'",
+        said="jobs still run there after 5 s: 7 of ann. Nothing was changed",
+        called=RESUMED,
+    ),
+    # A job runs with a flag, STOPPED or CONFIGURING: squeue's RUNNING is no flag at all (src/squeue/print.c).
+    "a-job-that-is-stopped": Case(
+        f"draining|{OURS}",
+        squeue="case $* in *--states*) ;; *) echo '8 of eve';; esac",
+        said="jobs still run there after 5 s: 8 of eve. Nothing was changed",
+        called=RESUMED,
+    ),
+    "slurmctld-away-for-a-moment": Case(
+        f"drained|{OURS}", squeue=f"test -e away || {{ touch away; {SILENT}; }}", called=RESUMED
+    ),
+    "slurmctld-that-stays-away": Case(
+        f"draining|{OURS}",
+        squeue=SILENT,
+        said="squeue does not say which jobs run there after 5 s: slurm_load_node: Unable to contact slurm "
+        "controller. Nothing",
+        called=RESUMED,
+    ),
+    "no-slurmctld": Case(
+        "", sinfo=SILENT, said=REFUSED.format("slurm_load_node: Unable to contact slurm controller")
+    ),
+    "a-silent-sinfo": Case("", sinfo="", said=REFUSED.format("nothing")),
+    "silent-afterwards": Case(
+        "idle|none",
+        sinfo=f"if test -e asked; then {SILENT}; fi; touch asked; {{before}}",
+        said="was changed, and may still be drained: sinfo says slurm_load_node: Unable to contact slurm "
+        "controller (asked 1 times, every 5 s). What to do: look at slurmctld with `scontrol ping`, then run "
+        "it again: it resumes the node",
+        called=("State=DRAIN",),
+    ),
+    "sick": Case(
+        f"drained|{OURS}",
+        health="echo 'gpu count: 7 of 8'; exit 1",
+        said="has hard faults, and stays drained: gpu count: 7 of 8",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory):
+    """Every host drained and resumed in one play; what was printed, and the hosts' folders."""
+    folder = tmp_path_factory.mktemp("hosts")
+    for name in ("sinfo", "squeue", "scontrol"):
+        program(folder / "programs", name, DISPATCH)
+    for host, case in CASES.items():
+        case.write(folder / host)
+    (folder / "change.yml").write_text(CHANGE, "utf-8")
+    variables = {
+        "slurm_drain_seconds": "5",
+        "__slurm_tries": 1,
+        "slurm_health_check": f"{folder}/{{{{ inventory_hostname }}}}/health",
+    }
+    hosts = f"{','.join(CASES)},"
+    return play(folder / "change.yml", folder / "programs", variables, "-i", hosts, expect=2), folder
+
+
+@pytest.mark.parametrize("host", CASES)
+def test_a_node_is_drained_and_resumed_or_left_as_it_is(changed, host):
+    printed, folder = changed
+    calls = folder / host / "called"
+    assert tuple(calls.read_text().split() if calls.exists() else ()) == CASES[host].called
+    assert (f"{host}: {CASES[host].said}" if CASES[host].said else f"ok: [{host}]") in printed
+    assert (f" {host}: " in printed) is bool(CASES[host].said)
 
 
 def stack(tmp_path, recorded, *words, slurm=True, state="idle|none", sinfo=""):

@@ -360,6 +360,7 @@ def alarmed(found: list[verdict.Verdict]) -> bool:
 @pytest.mark.parametrize("kind", NOISE if MANY else ("normal", "slow_outliers"))
 def test_false_alarms_are_at_most_one_percent_of_comparisons(kind, repeats, count, trials):
     draw = np.random.default_rng(2024)
+    trials = trials if MANY else trials // 3
     alarms = sum(
         alarmed(verdict.compare_all(pairs(*np.split(NOISE[kind](draw, (2 * repeats, count)), 2))))
         for _ in range(trials)
@@ -371,10 +372,10 @@ def test_false_alarms_are_at_most_one_percent_of_comparisons(kind, repeats, coun
 def test_a_noisier_side_is_no_faster_or_slower_side(wider):
     draw = np.random.default_rng(5)
     alarms = 0
-    for _ in range(1000):
+    for _ in range(400):
         a, b = draw.normal(size=(5, 2)), wider * draw.normal(size=(5, 2))
         alarms += alarmed(verdict.compare_all(pairs(np.exp(0.01 * a), np.exp(0.01 * b))))
-    assert alarms <= 15
+    assert alarms <= 6
 
 
 def test_configurations_that_share_their_noise_raise_no_more_alarms():
@@ -631,7 +632,7 @@ def launches(times: np.ndarray) -> list[dict[str, float]]:
 @pytest.mark.parametrize("hosts", [2, 3, 8])
 def test_hosts_alike_are_named_in_at_most_one_percent_of_labs(hosts):
     draw = np.random.default_rng(31)
-    trials = 300 * len(NOISE)
+    trials = 100 * len(NOISE)
     count = straggler.launches_needed(hosts) + 2
     alarms = sum(
         bool(straggler.stragglers([launches(noise(draw, (count, hosts)) ** 3)]))
