@@ -44,7 +44,7 @@ PLAYBOOK: list[dict[str, Any]] = [
         "tasks": [
             {
                 "name": "Install the pack",
-                "ansible.builtin.import_tasks": f"{project_dir()}/playbooks/tasks/pack.yml",
+                "ansible.builtin.import_role": {"name": "pack"},
                 "vars": {
                     "pack_label": "random bytes",
                     "pack_name": NAME,
@@ -52,7 +52,7 @@ PLAYBOOK: list[dict[str, Any]] = [
                     "pack_inputs": INPUTS,
                     "pack_version": "1",
                     "pack_build_dir": "/var/tmp",  # noqa: S108 - of a build that does not take place
-                    "pack_tasks": "none.yml",
+                    "pack_tasks": {},  # never built
                 },
             }
         ],
@@ -84,7 +84,7 @@ class BenchLab:
         """Install the pack on hosts that lack it; return the seconds, and where they got it from."""
         limit = ",".join(hosts)
         self.run("ansible", limit, "--become", "-m", "file", "-a", f"path={FOLDER} state=absent")
-        peer = [] if handed_on else ["-e", json.dumps({"__pack_peer": {}})]
+        peer = [] if handed_on else ["-e", json.dumps({"pack_peer": {}})]
         playbook = str(self.inventory.parent / "pack.yml")
         start = time.monotonic()
         printed = self.run("ansible-playbook", playbook, "--limit", limit, *peer)
@@ -111,7 +111,7 @@ def booted(hosts: Sequence[str], *, size: int, rate: str) -> Iterator[BenchLab]:
         settings = {
             "lab_name": "benchpack", "lab_network": f"{NETWORK}.0/24", "lab_interface": "host0",
             "lab_cpus": "all",
-            "__pack_peer": {"user": "hvlab", "address": "{{ ansible_host }}", "port": 22},
+            "pack_peer": {"user": "hvlab", "address": "{{ ansible_host }}", "port": 22},
         }  # fmt: skip
         hosts_of_lab = {"all": {"children": {"virtual": {"hosts": virtual}, "gpu": None}, "vars": settings}}
         uplink = {"racks": {"all": {"hosts": list(hosts), "uplink": {"rate": rate}}}}

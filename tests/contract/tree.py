@@ -14,6 +14,7 @@ NOT_OURS = {
     ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ansible", ".hypothesis",
     "build", "dist", "__pycache__",
 }  # fmt: skip
+CALLED = {"pack"}  # Imported by other roles, which set its variables.
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
 
 Task = dict[str, Any]

@@ -1,6 +1,7 @@
 """A driver in use is not replaced under what uses it; hosts go one after another, drained first."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -153,6 +154,13 @@ def hooks(tmp_path):
 
 def test_a_host_is_drained_by_a_command_and_resumed_by_tasks(hooks):
     assert hooks(0)[1:] == (["drained", "worked", "resumed"], False)
+
+
+def test_a_host_is_resumed_by_tasks_of_a_role(hooks, tmp_path):
+    tasks = tmp_path / "roles/own/tasks"
+    tasks.mkdir(parents=True)
+    shutil.copy(tmp_path / "resume.yml", tasks / "back.yml")
+    assert hooks(0, nvidia_driver_resume={"name": "own", "tasks_from": "back"})[1][-1] == "resumed"
 
 
 def test_a_host_that_is_still_in_use_is_resumed_and_named(hooks):

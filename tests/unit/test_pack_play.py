@@ -12,24 +12,24 @@ import pytest
 
 from tests.unit.plays import ansible_playbook
 
-ROOT = Path(__file__).parents[2]
 CHANGED = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
-PLAYBOOK = f"""
+PLAYBOOK = """
 - name: Install the tool
   hosts: all
   gather_facts: false
-  serial: "{{{{ batch | default('100%') }}}}"
+  serial: "{{ batch | default('100%') }}"
   tasks:
     - name: Build the tool once and install it everywhere
-      ansible.builtin.import_tasks: {ROOT}/playbooks/tasks/pack.yml
+      ansible.builtin.import_role:
+        name: pack
       vars:
         pack_label: the tool
         pack_name: tool
-        pack_path: "{{{{ folder }}}}/{{{{ inventory_hostname }}}}/tool"
-        pack_inputs: {{system: "{{{{ 'other' if inventory_hostname == 'n3' else 'one' }}}}"}}
+        pack_path: "{{ folder }}/{{ inventory_hostname }}/tool"
+        pack_inputs: {system: "{{ 'other' if inventory_hostname == 'n3' else 'one' }}"}
         pack_version: "1"
-        pack_build_dir: "{{{{ folder }}}}/{{{{ inventory_hostname }}}}/build"
-        pack_tasks: "{{{{ folder }}}}/build.yml"
+        pack_build_dir: "{{ folder }}/{{ inventory_hostname }}/build"
+        pack_tasks: {name: tool, tasks_from: build}
 """
 BUILD = """
 - name: Break the build
@@ -51,7 +51,9 @@ class Hosts:
         self.folder, self.cache = folder, folder / "cache"
         folder.mkdir(exist_ok=True)
         (folder / "site.yml").write_text(PLAYBOOK)
-        (folder / "build.yml").write_text(BUILD)
+        self.tasks = folder / "roles/tool/tasks/build.yml"
+        self.tasks.parent.mkdir(parents=True, exist_ok=True)
+        self.tasks.write_text(BUILD)
 
     def play(self, *words: str, expect: int = 0, **variables: str) -> str:
         """Run the playbook and return what it printed."""
@@ -139,7 +141,7 @@ def test_a_build_that_was_only_begun_goes_on_beside_other_tasks(hosts: Hosts) ->
     (hosts.folder / "site.yml").write_text(
         PLAYBOOK.partition("    - name: Build")[0] + first + beside + tasks
     )
-    (hosts.folder / "build.yml").write_text("""
+    hosts.tasks.write_text("""
 - name: Build slowly
   hvlab_build:
     path: "{{ pack_work }}"
@@ -210,11 +212,11 @@ def test_what_a_killed_run_left_beside_an_installed_pack_goes(built: Hosts) -> N
 def test_a_mirror_is_asked_first_and_its_sum_checked(built: Hosts) -> None:
     mirror = built.folder / "mirror"
     shutil.copytree(built.cache / "packs", mirror)
-    assert "source: mirror" in built.play("--limit", "n2", "-v", lab_pack_mirror=str(mirror))
+    assert "source: mirror" in built.play("--limit", "n2", "-v", pack_mirror=str(mirror))
     shutil.rmtree(built.folder / "n2/tool")
     copy = next(mirror.glob("tool-*.tar.gz"))
     copy.write_bytes(b"x" * copy.stat().st_size)
-    printed = " ".join(built.play("--limit", "n2", "-v", lab_pack_mirror=str(mirror)).split())
+    printed = " ".join(built.play("--limit", "n2", "-v", pack_mirror=str(mirror)).split())
     assert "source: controller" in printed
     assert f"n2: {copy} cannot be used: its sha256 is" in printed
     assert built.builders() == {"n1": "n1", "n2": "n1"}
@@ -223,13 +225,13 @@ def test_a_mirror_is_asked_first_and_its_sum_checked(built: Hosts) -> None:
 
 def test_a_shared_folder_has_each_pack_once(built: Hosts) -> None:
     shared = built.folder / "shared"
-    printed = built.play("--limit", "n1,n2,n4", "-i", "n4,", "-v", lab_shared_packs=str(shared))
+    printed = built.play("--limit", "n1,n2,n4", "-i", "n4,", "-v", pack_shared_dir=str(shared))
     assert printed.count("source: controller") == printed.count("source: shared folder") == 1
     (pack,) = (path for path in shared.iterdir() if path.is_dir())
     places = [built.folder / name / "tool" for name in ("n2", "n4")]
     assert [place.resolve() for place in places] == [pack, pack]
     assert sorted(path.name for path in (built.folder / "n2").iterdir()) == ["tool"]
-    again = CHANGED.findall(built.play("--limit", "n1,n2,n4", "-i", "n4,", lab_shared_packs=str(shared)))
+    again = CHANGED.findall(built.play("--limit", "n1,n2,n4", "-i", "n4,", pack_shared_dir=str(shared)))
     assert again == [("n1", "0"), ("n2", "0"), ("n4", "0")]
     # Who wants a folder of its own again gets it.
     shutil.rmtree(shared)
@@ -239,7 +241,7 @@ def test_a_shared_folder_has_each_pack_once(built: Hosts) -> None:
 
 
 def test_a_damaged_pack_in_a_shared_folder_is_put_right_once(built: Hosts) -> None:
-    shared = {"lab_shared_packs": str(built.folder / "shared")}
+    shared = {"pack_shared_dir": str(built.folder / "shared")}
     built.play("--limit", "n2", **shared)
     (built.folder / "n2/tool/builder").write_text("xx")
     printed = " ".join(built.play("--limit", "n2", "-v", **shared).split())
@@ -248,7 +250,7 @@ def test_a_damaged_pack_in_a_shared_folder_is_put_right_once(built: Hosts) -> No
 
 
 def test_a_host_builds_in_a_folder_of_its_own_not_in_the_shared_one(built: Hosts) -> None:
-    shared = {"lab_shared_packs": str(built.folder / "shared")}
+    shared = {"pack_shared_dir": str(built.folder / "shared")}
     built.play("--limit", "n2", **shared)
     shutil.rmtree(built.cache)
     shutil.rmtree(built.folder / "n1")
@@ -261,7 +263,7 @@ def test_a_host_builds_in_a_folder_of_its_own_not_in_the_shared_one(built: Hosts
 
 
 def test_a_shared_folder_that_differs_between_hosts_is_named(built: Hosts) -> None:
-    different = {"lab_shared_packs": "{{ folder }}/{{ inventory_hostname }}/shared"}
+    different = {"pack_shared_dir": "{{ folder }}/{{ inventory_hostname }}/shared"}
     printed = " ".join(built.play("--limit", "n2,n4", "-i", "n4,", expect=2, **different).split())
     assert "which another host unpacked, is not there" in printed
     assert "is the same folder on all hosts (lab_shared_packs)" in printed
@@ -271,7 +273,7 @@ def test_a_shared_folder_that_others_may_write_to_is_refused(built: Hosts) -> No
     shared = built.folder / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    printed = " ".join(built.play("--limit", "n2", expect=2, lab_shared_packs=str(shared)).split())
+    printed = " ".join(built.play("--limit", "n2", expect=2, pack_shared_dir=str(shared)).split())
     assert f"everybody may write to {shared}" in printed
     assert not (built.folder / "n2/tool").exists()
 
@@ -280,6 +282,6 @@ def test_what_is_built_on_a_shared_pack_is_no_pack_for_labs_without_one(hosts: H
     text = (hosts.folder / "site.yml").read_text()
     (hosts.folder / "site.yml").write_text(text + "        pack_needs: ['{{ folder }}/base']\n")
     (hosts.folder / "base").mkdir()
-    hosts.play("--limit", "n1", lab_shared_packs=str(hosts.folder / "shared"))
+    hosts.play("--limit", "n1", pack_shared_dir=str(hosts.folder / "shared"))
     hosts.play("--limit", "n2")
     assert hosts.builders() == {"n1": "n1", "n2": "n2"}

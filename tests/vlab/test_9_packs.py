@@ -22,7 +22,8 @@ PLAYBOOK = f"""
     - role: preflight
   tasks:
     - name: Build once and install everywhere
-      ansible.builtin.import_tasks: {PROJECT}/playbooks/tasks/pack.yml
+      ansible.builtin.import_role:
+        name: pack
       vars:
         pack_label: random bytes
         pack_name: random
@@ -30,7 +31,7 @@ PLAYBOOK = f"""
         pack_inputs: {{test: packs}}
         pack_version: "1"
         pack_build_dir: /var/cache/hvlab/build
-        pack_tasks: "{{{{ playbook_dir }}}}/build.yml"
+        pack_tasks: {{name: random, tasks_from: build}}
 """
 BUILD = f"""
 - name: Make the folder
@@ -77,9 +78,9 @@ def install(lab, tmp_path_factory, monkeypatch):
     """Install the pack where it is missing; return where each such host got it, and the warnings."""
     folder = tmp_path_factory.getbasetemp() / "random"
     if not folder.exists():
-        folder.mkdir()
+        (folder / "roles/random/tasks").mkdir(parents=True)
         (folder / "site.yml").write_text(PLAYBOOK)
-        (folder / "build.yml").write_text(BUILD)
+        (folder / "roles/random/tasks/build.yml").write_text(BUILD)
         (folder / "callback").mkdir()
         (folder / "callback/brought.py").write_text(CALLBACK)
         (folder / "group_vars").symlink_to(PROJECT / "group_vars")

@@ -77,7 +77,7 @@ EXAMPLES = """
   register: election
   when: not openmpi_pack.cached
 
-# playbooks/tasks/pack.yml has all the steps.
+# roles/pack has all the steps.
 """
 
 RETURN = """
