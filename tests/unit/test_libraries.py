@@ -67,7 +67,9 @@ def cuda(facts, version, method, **options):
     usual = {"packages": (), "runfile": "", "checksum": "", "extra": (), "compiler": ()}
     folders = {"wheels_prefix": "/opt/cuda", "prefix": "/usr/local/cuda"}
     own = {"architecture": "x86_64"} | options
-    return toolkit.plan(toolkit.Toolkit(facts=facts | own, version=version, method=method, **usual | folders))
+    return toolkit.plan(
+        toolkit.CudaToolkit(facts=facts | own, version=version, method=method, **usual | folders)
+    )
 
 
 def test_cuda_by_each_method():

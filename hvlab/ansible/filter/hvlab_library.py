@@ -13,7 +13,7 @@ short_description: What role cuda, cudnn or nccl installs, refuses, records and 
 description: C(hvlab/stack/provision) decides, in C(toolkit.py) on CUDA and in C(libraries.py) on the others.
 positional: _input, facts
 options:
-  _input: {description: The role's C(name), and its options as there., type: dict, required: true}
+  _input: {description: The role's C(name) and options., type: dict, required: true}
   facts: {description: The host's facts., type: dict, required: true}
 author: [the hvlab authors]
 """
@@ -23,7 +23,7 @@ def hvlab_library(request: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[
     """Return the plan for a library on a host."""
     if request["name"] == "cuda":
         options = {key: value for key, value in request.items() if key != "name"}
-        return toolkit.plan(toolkit.Toolkit(facts=facts, **options))
+        return toolkit.plan(toolkit.CudaToolkit(facts=facts, **options))
     return libraries.plan(libraries.Library(facts=facts, **request))
 
 

@@ -15,7 +15,7 @@ _DISTRO = re.compile(r"nvidia-cuda-(toolkit|dev)$")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Toolkit:
+class CudaToolkit:
     """CUDA for a host: the options of the role, and Ansible's facts without prefix."""
 
     facts: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Toolkit:
         return named or [{"name": name, "version": None} for name in usual]
 
 
-def plan(toolkit: Toolkit) -> dict[str, Any]:
+def plan(toolkit: CudaToolkit) -> dict[str, Any]:
     """Return what the tasks of the role carry out."""
     own, home = toolkit.facts.get("hvlab") or {}, toolkit.home
     architecture = toolkit.facts.get("architecture", "")
@@ -96,7 +96,7 @@ def plan(toolkit: Toolkit) -> dict[str, Any]:
     }
 
 
-def _problem(toolkit: Toolkit, architecture: str, *, known: bool) -> str:
+def _problem(toolkit: CudaToolkit, architecture: str, *, known: bool) -> str:
     remedy = {
         "wheel": ""
         if known
@@ -113,7 +113,7 @@ def _problem(toolkit: Toolkit, architecture: str, *, known: bool) -> str:
     return f"{asked}: {remedy}." if remedy else ""
 
 
-def _is_old(toolkit: Toolkit, name: str) -> bool:
+def _is_old(toolkit: CudaToolkit, name: str) -> bool:
     if _DISTRO.match(name):
         return toolkit.method != "distro"
     match = _PACKAGES.match(name)
