@@ -228,15 +228,16 @@ def test_cuda_wheels(release: str) -> None:
     assert entry["nvcc"] is (entry["family"] == "cu13")
 
 
-def test_the_role_cuda_has_the_wheels_that_can_be_chosen() -> None:
-    has = yaml.safe_load((ROLES / "cuda/vars/wheels.yml").read_text("utf-8"))["__cuda_releases"]
-    assert set(has) == set(catalogue.load().cuda_wheels)
-    for release, entry in has.items():
-        made = {wheel["name"]: wheel["version"] for wheel in entry["wheels"]}
+def test_there_are_wheels_of_the_toolkits_that_can_be_chosen() -> None:
+    has = yaml.safe_load((catalogue.FOLDER / "wheels.yml").read_text("utf-8"))
+    assert set(has["toolkits"]) == set(catalogue.load().cuda_wheels)
+    for release, entry in has["toolkits"].items():
+        made = dict(wheel.split("==") for wheel in entry["wheels"])
         known, names = WHEELS["releases"][release], WHEELS["packages"][f"cu{major(release)}"]
         assert minor(entry["release"]) == release
         assert made[names["runtime"]] == known["runtime"]
         assert made[names["nvcc"]] == known["nvcc_version"]
+        assert set(entry["wheels"]) <= set(has["sha256"])
 
 
 def test_the_role_python_env_has_packages_for_the_pythons_that_can_be_chosen() -> None:

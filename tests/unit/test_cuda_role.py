@@ -29,7 +29,7 @@ def test_an_nvcc_that_does_not_compile_fails_until_it_does(tmp_path: Path) -> No
         "cuda_prefix": str(tmp_path / "cuda"),
         "cuda_build_dir": str(tmp_path / "build"),
         "__cuda_files": [{"path": str(tmp_path / "profile.sh"), "content": ""}],
-        "__cuda_record": [{"path": str(record), "content": "{{ __cuda_fact | to_nice_json }}"}],
+        "__cuda_record": [{"path": str(record), "content": "{{ __cuda_plan.fact | to_nice_json }}"}],
     }
 
     def use(*words: str, expect: int = 0) -> str:

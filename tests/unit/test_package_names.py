@@ -11,7 +11,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from hvlab.stack.resolver import packages, versions
+from hvlab.stack.resolver import packages
 from hvlab.stack.resolver.catalogue import OperatingSystem, load
 from tests.contract import tree
 from tests.unit.test_container_runtime import trusted
@@ -38,25 +38,6 @@ def filled(system: OperatingSystem, role: str, name: str, **given: Any) -> Any:
     return Templar(loader=DataLoader(), variables=known | {"ansible_facts": facts} | given).template(
         known[name]
     )
-
-
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_packages_of_libraries(system: OperatingSystem) -> None:
-    for version, cuda in (
-        ("7.6.5.32", "10.2"),
-        ("8.9.7.29", "12.2"),
-        ("9.1.0.70", "12.4"),
-        ("9.13.0.50", "13.0"),
-    ):
-        release = versions.minor(version)
-        rules = [r for r in system.naming["cudnn"] if versions.within(release, (r["from"], r["to"]))]
-        for rule in rules:
-            named = packages._filled(rule["packages"], version=version, cuda=cuda, major=versions.major(cuda))
-            given = {"cudnn_version": version, "cudnn_cuda_version": cuda}
-            assert filled(system, "cudnn", "__cudnn_own_packages", **given) == named
-    named = packages._filled(system.naming["nccl"], version="2.21.5", cuda="12.4")
-    given = {"nccl_version": "2.21.5", "nccl_cuda_version": "12.4"}
-    assert filled(system, "nccl", "__nccl_own_packages", **given) == named
 
 
 def drivers(system: OperatingSystem) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:

@@ -94,15 +94,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _of_role(self, host: str, role: str) -> Iterator[Item]:
         folder = project_dir() / "roles" / role
-        known = [folder / "defaults/main.yml", folder / "vars/wheels.yml", folder / "vars/main.yml"]
-        defaults, *internal = (
-            self._loader.load_from_file(str(path), trusted_as_template=True) if path.is_file() else {}
-            for path in known
+        defaults, internal = (
+            self._loader.load_from_file(str(folder / part / "main.yml"), trusted_as_template=True)
+            for part in ("defaults", "vars")
         )
         magic = {name: self.vars[name] for name in ("groups", "hostvars", "ansible_play_hosts")}
-        variables = defaults | self.vars["hostvars"].raw_get(host) | magic | {"role_path": str(folder)}
-        for more in internal:
-            variables |= more
+        variables = (
+            defaults | self.vars["hostvars"].raw_get(host) | magic | {"role_path": str(folder)} | internal
+        )
         for entry in variables[f"__{role}_fetch"]:
             kind = next(kind for kind in ACTIONS if kind in entry)
             for own in self._each(entry, variables):

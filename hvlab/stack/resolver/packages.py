@@ -8,8 +8,8 @@ from typing import Any
 
 from hvlab.lab.pin_variables import AUTO
 from hvlab.stack.resolver import rules, versions
-from hvlab.stack.resolver.catalogue import Catalogue, OperatingSystem
-from hvlab.stack.resolver.facts import model_of
+from hvlab.stack.resolver.catalogue import Catalogue, OperatingSystem, load
+from hvlab.stack.resolver.facts import HostFacts, model_of, system_of
 from hvlab.stack.resolver.lab import HostGroup
 
 Package = dict[str, str | None]
@@ -103,30 +103,21 @@ def cuda(group: HostGroup, version: str) -> list[Package]:
     """Return the toolkit's packages; none where it does not come as packages."""
     method = methods(group, version)["cuda"]
     if method == "distro":
-        return [{"name": name, "version": None} for name in group.system.distro_packages.get("cuda", ())]
+        return _distro(group.system, "cuda")
     if method != "repo":
         return []
-    major, minor, *point = versions.numbers(version)
-    pinned = f"{version}-*" if point else None
-    return [
-        {"name": name.format(major=major, minor=minor), "version": pinned}
-        for name in group.system.naming["cuda"]
-    ]
+    pinned = f"{version}-*" if version != versions.minor(version) else None
+    return [{**package, "version": pinned} for package in _library(group.system, "cuda", version, version)]
 
 
 def cudnn(group: HostGroup, version: str, cuda_version: str, catalogue: Catalogue) -> list[Package]:
     """Return cuDNN's packages for a CUDA release."""
     if group.methods["cudnn"] == "distro":
-        return [{"name": name, "version": None} for name in group.system.distro_packages.get("cudnn", ())]
+        return _distro(group.system, "cudnn")
     if methods(group)["cudnn"] != "repo":
         return []
-    release = versions.minor(version)
-    named = [
-        rule for rule in group.system.naming["cudnn"] if versions.within(release, (rule["from"], rule["to"]))
-    ]
     build = rules.cudnn_build(catalogue.cudnn[version], cuda_version) or versions.minor(cuda_version)
-    templates = named[0]["packages"] if named else {}
-    return _filled(templates, version=version, cuda=build, major=versions.major(cuda_version))
+    return _library(group.system, "cudnn", version, build)
 
 
 def nccl(group: HostGroup, version: str) -> list[Package]:
@@ -134,7 +125,38 @@ def nccl(group: HostGroup, version: str) -> list[Package]:
     build = rules.nccl_build(version)
     if build is None or methods(group)["nccl"] != "repo":
         return []
-    return _filled(group.system.naming["nccl"], version=version.partition("-")[0], cuda=build)
+    return _library(group.system, "nccl", version.partition("-")[0], build)
+
+
+def of_library(
+    facts: Mapping[str, Any], name: str, version: str, cuda: str, *, distro: bool
+) -> list[Package]:
+    """Return the packages of CUDA, cuDNN or NCCL by a host's facts; none where they are not known."""
+    host = HostFacts("", str(facts.get("distribution")), str(facts.get("distribution_version")))
+    system = system_of(host, load())
+    if system is None:
+        return []
+    return _distro(system, name) if distro else _library(system, name, version, cuda)
+
+
+def _library(system: OperatingSystem, name: str, version: str, cuda: str) -> list[Package]:
+    """Return the packages of a version, built for a CUDA release."""
+    named, release = system.naming[name], versions.minor(version)
+    if name == "cuda":
+        major, minor, *_ = versions.numbers(version)
+        return [{"name": package.format(major=major, minor=minor), "version": None} for package in named]
+    if name == "cudnn":
+        fits = (rule for rule in named if versions.within(release, (rule["from"], rule["to"])))
+        named = next((rule["packages"] for rule in fits), {})
+    values = {"version": version, "cuda": cuda, "major": versions.major(cuda)}
+    return [
+        {"name": package.format(**values), "version": pattern.format(**values)}
+        for package, pattern in named.items()
+    ]
+
+
+def _distro(system: OperatingSystem, name: str) -> list[Package]:
+    return [{"name": package, "version": None} for package in system.distro_packages.get(name, ())]
 
 
 def python(group: HostGroup, minor: str) -> list[Package]:
@@ -192,10 +214,3 @@ def methods(group: HostGroup, cuda_version: str | None = None) -> dict[str, str]
         if methods[name] == "repo" and limits is None:
             methods[name] = "wheel"
     return methods
-
-
-def _filled(templates: Mapping[str, str], **values: object) -> list[Package]:
-    return [
-        {"name": name.format(**values), "version": version.format(**values)}
-        for name, version in templates.items()
-    ]
