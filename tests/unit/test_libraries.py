@@ -13,7 +13,7 @@ def planned(facts, name, version, cuda, *, installed=(), **options):
     """Return the plan for a library on a host."""
     usual = {"method": "repo", "home": "/usr", "prefix": "/opt/lib", "packages": (), "checksum": ""}
     own = {"architecture": "x86_64", "hvlab": {"packages": dict.fromkeys(installed, "9.13.0.50-1")}}
-    request = {"name": name, "version": version, "cuda_version": cuda, "remove_old": False}
+    request = {"name": name, "version": version, "for_cuda": cuda, "remove_old": False}
     return plan(Library(facts=facts | own, **usual | request | options))
 
 

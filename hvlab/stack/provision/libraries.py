@@ -25,7 +25,7 @@ class Library:
     facts: Mapping[str, Any]
     name: str
     version: str
-    cuda_version: str
+    for_cuda: str
     method: str
     home: str
     prefix: str
@@ -43,7 +43,7 @@ class Library:
     def cuda(self) -> str:
         """The CUDA release that the version names, else the one in use."""
         named = re.search(r"[.+]cuda(\d+\.\d+)", self.version)
-        usual = re.match(r"\d+(\.\d+)?", self.cuda_version)
+        usual = re.match(r"\d+(\.\d+)?", self.for_cuda)
         return named[1] if named else usual[0] if usual else ""
 
     @property
