@@ -33,6 +33,7 @@ SPELL_BACKENDS = {
     "doctor/knowledge/__init__.py": "families of failures",
     "lab/variants.py": "the default variant of the role horovod, and what starts its ranks",
     "results/formats/records.py": "which backend a tool measures",
+    "stack/provision/horovod.py": "what the variables of Horovod's build are called",
 }
 MODULES = sorted((tree.ROOT / "hvlab").rglob("*.py"))
 NODE_PROGRAMS = [path for path in MODULES if "programs" in path.parts]

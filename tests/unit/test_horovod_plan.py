@@ -1,11 +1,14 @@
 """How role horovod builds its variants."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hvlab.stack.provision import horovod
 from hvlab.stack.provision.packs import pack_key
+from hvlab.stack.resolver import packages
+from hvlab.stack.resolver.catalogue import load
 from tests.contract.tree import defaults
 
 CPU = defaults("horovod")["horovod_variants"]["cpu"]
@@ -113,3 +116,20 @@ def test_what_horovod_was_built_without_is_named_once() -> None:
     assert (
         horovod.absent(asked={**asked, "controllers": ["MPI"], "operations": ["MPI"]}, printed=PRINTED) == []
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "minor", "headers"),
+    [
+        ("debian12", "3.11", "python3-dev"),
+        # It was python3.8-devel, which RHEL 8 does not have.
+        ("rhel8", "3.8", "python38-devel"),
+        ("rhel9", "3.9", "python3-devel"),
+        ("rhel9", "3.12", "python3.12-devel"),
+    ],
+)
+def test_the_headers_of_python_have_the_name_of_the_system(name: str, minor: str, headers: str) -> None:
+    system = next(system for system in load().systems if system.name == name)
+    group: Any = SimpleNamespace(system=system, host=SimpleNamespace(architecture="x86_64"))
+    build = packages.of_roles(group, packages.python(group, minor))["horovod"]["build"]
+    assert [package for package in build if package.startswith("python")] == [headers]
