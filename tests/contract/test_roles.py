@@ -104,6 +104,15 @@ def test_offline_installs_ignore_the_hosts_pip_configuration(role: str) -> None:
 
 
 @each_role
+def test_what_a_pack_is_made_of_is_found_from_the_role_pack_too(role: str) -> None:
+    """Its variables are read in tasks of the role pack, whose role_path is another."""
+    folder = tree.ROOT / "roles" / role
+    if any("name: pack\n" in path.read_text("utf-8") for path in folder.glob("tasks/*.yml")):
+        text = "".join((folder / part).read_text("utf-8") for part in ("defaults/main.yml", "vars/main.yml"))
+        assert not re.search(r"\brole_path\b(?! \| dirname\b| is)", text)
+
+
+@each_role
 def test_has_meta(role: str) -> None:
     info = (tree.load(tree.ROOT / "roles" / role / "meta/main.yml") or {}).get("galaxy_info", {})
     assert info.get("description"), f"roles/{role}/meta/main.yml has no description"
