@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hvlab.base.errors import HvlabError, UnreachableError, UsageError
-from hvlab.vlab import image, keys, limits, links, names, network, packages, reality
+from hvlab.vlab import image, keys, limits, links, names, network, packages, reality, ssh
 from hvlab.vlab import node as machines
 from hvlab.vlab.command import succeeds
 from hvlab.vlab.files import close, discard, write
@@ -59,7 +59,7 @@ class Boot:
             keys.ensure(node.host_key, comment=node.name)
             machines.admit(node, self.login)
         if current:
-            keys.write_known_hosts(self.ssh, self._known())
+            ssh.write_known_hosts(self.ssh, self._known())
         up = self._each(current, lambda node: self._answers(node, running[node.name][0]))
         stopped = [node for node in self.plan.nodes if not up.get(node.name)]
         if stopped:
@@ -103,7 +103,7 @@ class Boot:
             node.directory.mkdir(exist_ok=True)
             machines.recover_host_key(node)
             keys.ensure(node.host_key, comment=node.name)
-        keys.write_known_hosts(self.ssh, self._known())
+        ssh.write_known_hosts(self.ssh, self._known())
         self._each(nodes, lambda node: self._start_one(node, bases[node.name], config))
 
     def _start_one(self, node: Node, base: Path, config: NodeConfig) -> None:
@@ -128,7 +128,7 @@ class Boot:
         """Return whether the node lets us log in within ``seconds``; at once when its process ends."""
         deadline = time.monotonic() + seconds
         while not self.interrupted.is_set() and time.monotonic() < deadline:
-            if keys.listens(node) and keys.log_in(node, self.ssh / keys.LOGIN_KEY):
+            if ssh.listens(node) and ssh.log_in(node, self.ssh / keys.LOGIN_KEY):
                 return True
             if child is not None and child.poll() is not None:
                 return False

@@ -17,7 +17,7 @@ from hvlab.base.files import locked
 from hvlab.base.paths import trust_dir
 from hvlab.base.sudo import as_caller
 from hvlab.lab.inventory import Lab
-from hvlab.vlab import boot, enter_cgroup, keys, limits, links, network, reality
+from hvlab.vlab import boot, enter_cgroup, keys, limits, links, network, reality, ssh
 from hvlab.vlab import node as machines
 from hvlab.vlab.boot import Boot, Report
 from hvlab.vlab.files import discard
@@ -150,7 +150,7 @@ def _with_limits(
 
 def _status(node: Node, pids: list[int]) -> NodeStatus:
     pid = pids[0] if pids else None
-    if pid is not None and keys.listens(node):
+    if pid is not None and ssh.listens(node):
         state = "up"
     else:
         state = "half" if pid is not None or node.record() else "down"
@@ -177,14 +177,14 @@ def ssh_argv(plan: LabPlan, host: str, command: tuple[str, ...]) -> list[str]:
     key = directory / keys.LOGIN_KEY
     running = host in reality.supervisors(plan.runtime / "nodes")
     # A machine that runs may be slow to answer where much else runs, and its sshd may just begin anew.
-    if not directory.exists() or not running or not keys.listens(node, seconds=30, patience=5):
+    if not directory.exists() or not running or not ssh.listens(node, seconds=30, patience=5):
         raise UnreachableError(f"{host} ({node.address}) is not up", remedy="run `hvlab lab up`")
     if not os.access(key, os.R_OK):
         raise HvlabError(
             f"the lab's key {key} belongs to another user",
             remedy="run this as the user that ran `hvlab lab up`, or with sudo",
         )
-    options = [f"UserKnownHostsFile={directory / keys.KNOWN_HOSTS}", "GlobalKnownHostsFile=none"]
+    options = [f"UserKnownHostsFile={directory / ssh.KNOWN_HOSTS}", "GlobalKnownHostsFile=none"]
     options += ["StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "PasswordAuthentication=no"]
     options += ["ConnectionAttempts=5"]
     argv = ["ssh", "-F", "none", "-i", str(key), "-p", str(node.port)]
