@@ -1,4 +1,4 @@
-"""SSH to the nodes of a virtual lab: its known_hosts, and whether a node is the one we made and lets us in."""
+"""SSH to the nodes of a virtual lab: its known_hosts, and whether a node is ours and lets us in."""
 
 from __future__ import annotations
 
