@@ -10,7 +10,8 @@ import pytest
 from hvlab.ansible.callback import hvlab_doctor
 from hvlab.base import answers
 from hvlab.base.errors import CheckError
-from hvlab.doctor import knowledge, live, reading, text
+from hvlab.checks import across_hosts
+from hvlab.doctor import knowledge, reading, text
 from hvlab.remote import here, playbook
 from hvlab.remote.playbook import HostFailure, Login, Play
 from hvlab.remote.trust import Trust
@@ -38,7 +39,7 @@ READERS = (
     here,
     hvlab_doctor,
     sys.modules[launcher_error.__module__],
-    *live._SUBJECTS,
+    *across_hosts._SUBJECTS,
 )
 
 
@@ -76,8 +77,8 @@ def failed_play(folder):
 
 
 def host(folder):
-    fault = live.of_message("n1", FAILURE)
-    entry = live.ENTRIES[fault.id] if fault else None
+    fault = across_hosts.of_message("n1", FAILURE)
+    entry = across_hosts.ENTRIES[fault.id] if fault else None
     return f"{entry.title} {entry.remedy}" if entry else ""
 
 

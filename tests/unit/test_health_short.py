@@ -29,7 +29,10 @@ def program(tmp_path: Path) -> Path:
     shutil.copy(SOURCE / "__main__.py", root)
     (root / "python3").symlink_to(sys.executable)
     (tmp_path / "bin").mkdir()
-    shutil.copy(project_dir() / "roles/node_health/files/hvlab-node-health", tmp_path / "bin")
+    shutil.copy(
+        project_dir() / "roles/node_health/templates/opt/hvlab/bin/hvlab-node-health.j2",
+        tmp_path / "bin/hvlab-node-health",
+    )
     (tmp_path / "bin/hvlab-node-health").chmod(0o755)
     (tmp_path / "fake").mkdir()
     (tmp_path / "fake/logger").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/log\n')

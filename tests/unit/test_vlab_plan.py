@@ -189,7 +189,7 @@ def test_a_command_reaches_the_host_as_typed(tmp_path, monkeypatch, command, pri
     (tmp_path / "ssh/id_ed25519").touch()
     monkeypatch.setattr(virtual.reality, "supervisors", lambda nodes: {"n1": [7]})
     # A busy machine: it answers, but not within a second.
-    monkeypatch.setattr(virtual.keys, "listens", lambda node, seconds, patience: seconds > 10)
+    monkeypatch.setattr(virtual.ssh, "listens", lambda node, seconds, patience: seconds > 10)
     argv = virtual.ssh_argv(replace(make_plan(lab(*THREE)), runtime=tmp_path), "n1", command)
     words = argv[argv.index("root@198.18.0.11") + 1 :]
     # What ssh and the host's sshd do with the words.
@@ -237,7 +237,7 @@ def test_a_server_that_begins_anew_just_then_is_waited_for(tmp_path):
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         node = Node("t", "n1", "127.0.0.1", server.getsockname()[1], tmp_path)
-        assert not virtual.keys.listens(node)
+        assert not virtual.ssh.listens(node)
 
         def begin():
             server.listen()
@@ -248,7 +248,7 @@ def test_a_server_that_begins_anew_just_then_is_waited_for(tmp_path):
         beginning = threading.Timer(0.6, begin)
         beginning.start()
         try:
-            assert virtual.keys.listens(node, seconds=30, patience=20)
+            assert virtual.ssh.listens(node, seconds=30, patience=20)
         finally:
             beginning.join()
 
