@@ -11,6 +11,7 @@ from hvlab.checks import environments, ssh
 from hvlab.checks.provisioned import Question, Role, RoleHost, read, run, stat, unfound
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
+from hvlab.stack.provision.openmpi import refused
 
 _MPI = "open mpi"
 _RECORD = "open mpi record"
@@ -29,16 +30,6 @@ for f in "$d"/orted "$d"/prted "$d"/../lib/libopen-pal.so "$d"/../lib/libmpi.so;
 done | grep -o "=> .*hwloc[^ ]*" | sort -u | head -n 1 | sed "s/^=>/hwloc/"
 exit 0
 """
-# Of https://docs.open-mpi.org and the threads that the entry names; the role refuses the same ones.
-_AVOID = {
-    "3.0.0": "it hangs",
-    "3.1.3": "it hangs without a word (3.1.2 and 4.0 onwards do not)",
-    "4.1.7": "its OpenSHMEM library has the wrong version",
-    "5.0.0": "its launcher has faults that 5.0.3 mends",
-    "5.0.1": "its launcher has faults that 5.0.3 mends",
-}
-
-
 # What hosts show together, and the role that mends it.
 FAULTS = {
     "mpirun-not-found": "openmpi",
@@ -106,8 +97,9 @@ def _one(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> I
         yield HostFault("unknown-mpi", name, observed, role)
     if version.startswith("1."):
         yield HostFault("old-mpi-const", name, f"{table['path']} is Open MPI {version}", role)
-    if version in _AVOID:
-        yield HostFault("open-mpi-avoid", name, f"{table['path']} is Open MPI {version}: {_AVOID[version]}")
+    avoid = refused()
+    if version in avoid:
+        yield HostFault("open-mpi-avoid", name, f"{table['path']} is Open MPI {version}: {avoid[version]}")
 
 
 def _linked(name: str, table: Mapping[str, str], replies: HostReplies) -> Iterator[HostFault]:

@@ -286,7 +286,7 @@ def test_the_open_mpi_in_use(hosts, table, expected):
     [
         (
             "4.1.4\ndaemon",
-            "4.1.7\ndaemon",
+            "3.1.3\ndaemon",
             {("open-mpi-avoid", "p2"), ("mixed-open-mpi", "p1"), ("mixed-open-mpi", "p2")},
         ),
         ("4.1.4\ndaemon", "4.1.4\ndaemon", set()),

@@ -202,3 +202,20 @@ def test_an_open_mpi_that_starts_no_ranks_fails_until_it_does(
     assert yaml.safe_load(record.read_text())["version"] == "distro"
     assert "changed=0" in use()
     assert (tmp_path / "started").read_text() == "\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "version", "reason"),
+    [
+        ("source", "3.1.3", "hang"),
+        ("source", "1.10.7", "does not build"),
+        ("source", "4.1.7", ""),
+        ("source", "4.1.8", ""),
+        ("distro", "3.1.3", ""),
+    ],
+)
+def test_releases_that_the_catalogue_refuses_are_refused(method: str, version: str, reason: str) -> None:
+    """Where packages are installed, the version of the source counts for nothing."""
+    refused = planned(method=method, version=version)["refused"]
+    assert bool(refused) == bool(reason)
+    assert reason in refused

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from hvlab.base.yaml_files import read_shipped
+
+_CATALOGUE = Path(__file__).resolve().parents[1] / "catalogue/openmpi.yml"
+# Horovod does not compile against what is older.
+_LEAST = 2
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+def refused() -> dict[str, str]:
+    """Return the releases that must not be used, each with the reason."""
+    avoid = read_shipped(_CATALOGUE)["avoid"]
+    return {name: item["reason"] for name, item in avoid.items() if item["severity"] == "error"}
 
 
 def plan(
@@ -46,6 +58,8 @@ def plan(
     five = built and int(release.split(".")[0]) >= 5  # noqa: PLR2004 - the series
     given = {name: value for name, value in parameters.items() if value is not None}
     own = built and not shared
+    avoid = refused()
+    old = "Horovod does not build with it" if int(version.split(".", 1)[0]) < _LEAST else ""
     configure = [
         f"--prefix={path}",
         "--enable-mpirun-prefix-by-default",
@@ -60,6 +74,8 @@ def plan(
     ]
     return {
         "release": release,
+        "avoid": avoid,
+        "refused": avoid.get(version, old) if built else "",
         "path": path,
         "cuda": with_cuda,
         "ucx": with_ucx,
