@@ -54,7 +54,7 @@ _TELLING = (
 )
 # A shell's and a launcher's exit status for a signal is that much more than its number.
 _SIGNALLED = 128
-# What a launch that hung without a word says nothing of: packets that are lost on their way.
+# What a launch that hung silently does not show: packets that are lost on their way.
 _SILENT = (
     "; what to do: `hvlab find-slow` tries each pair of hosts (a firewall, packets too large for a link); a "
     "case that was only slow needs a longer --timeout"

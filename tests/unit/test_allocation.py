@@ -99,7 +99,7 @@ def test_the_nodes_are_asked_for_only_where_the_job_waits_for_them(slurm, tmp_pa
 @pytest.mark.parametrize(
     ("sinfo", "error"),
     [
-        ("n2|drained|hvlab health: no ib0\n", "n2: Slurm has it as drained"),
+        ("n2|drained|hvlab health: no ib0\n", "n2: Slurm reports it as drained"),
         ("", "no longer in Slurm's queue"),
     ],
 )
@@ -191,7 +191,7 @@ def test_the_time_in_the_queue_is_shown(slurm, tmp_path, capsys):
     [
         ("Resources", "--queue-limit is 1 s", 1),
         ("PartitionConfig", "would wait for ever", 0),
-        ("ReqNodeNotAvail, UnavailableNodes:n2", "n2: Slurm has it as drained", 0),
+        ("ReqNodeNotAvail, UnavailableNodes:n2", "n2: Slurm reports it as drained", 0),
     ],
 )
 def test_a_request_that_waits_too_long_leaves_the_queue(slurm, tmp_path, reason, error, limit):
@@ -310,7 +310,7 @@ def test_cases_on_hosts_that_stay_lost_wait_for_them(slurm, world, store, monkey
     slurm.answers["sinfo"] = ["n1|idle|none\nn2|idle|none\nn3|down*|Not responding\n"]
     ends_after(1, monkeypatch)
     schedule = plan(hosts=(1, 2, 3), repeats=2)
-    with pytest.raises(UnreachableError, match=r"n3: Slurm has it as down\* \(Not responding\)"):
+    with pytest.raises(UnreachableError, match=r"n3: Slurm reports it as down\* \(Not responding\)"):
         measure.measure(schedule, store)
     (run,) = store.runs()
     left = {case.id for case in schedule.cases} - {record.case_id for record in store.records(run.run_id)}

@@ -189,7 +189,7 @@ def test_a_job_that_ended_with_its_node_before_it_began_names_the_node():
     stderr = "salloc: Granted job allocation 13\nsalloc: Relinquishing job allocation 13\n"
     error = slurm.refused("n1", stderr, 1, slurm_queue.unfit("n1|idle|none\nn2|down*|Not responding\n"))
     assert type(error) is UnreachableError
-    assert str(error) == "n2: Slurm has it as down* (Not responding)"
+    assert str(error) == "n2: Slurm reports it as down* (Not responding)"
     assert "hvlab verify -l n2" in error.remedy
 
 
@@ -205,8 +205,8 @@ SINFO = "n1|idle|none\nn1|idle|none\nn2|mixed|none\nn3|drained|bad disk\nn4|down
 def test_nodes_that_take_no_jobs():
     unfit = slurm_queue.unfit(SINFO)
     assert {host: node.observed for host, node in unfit.items()} == {
-        "n3": "n3: Slurm has it as drained (bad disk)",
-        "n4": "n4: Slurm has it as down* (Not responding)",
+        "n3": "n3: Slurm reports it as drained (bad disk)",
+        "n4": "n4: Slurm reports it as down* (Not responding)",
     }
 
 
@@ -230,7 +230,7 @@ def test_a_state_that_passes(state):
 @pytest.mark.parametrize("state", STAYS.split())
 def test_a_state_that_stays_is_an_error_with_a_remedy(state):
     error = slurm_queue.unusable(slurm_queue.unfit(f"n1|{state}|none\n"))
-    assert str(error) == f"n1: Slurm has it as {state}"
+    assert str(error) == f"n1: Slurm reports it as {state}"
     assert "leave it out with -l" in error.remedy
     assert type(error) is (UnreachableError if "down" in state else CheckError)
 

@@ -100,7 +100,7 @@ def test_wrong_requests_are_refused_with_a_remedy(lab):
         said = refused(lab, *ONE[:-3], "3", "--slots", "1", expect=1)
     finally:
         lab.on("c1", "scontrol update nodename=c3 state=resume")
-    assert "c3: Slurm has it as drained (bad disk)" in said
+    assert "c3: Slurm reports it as drained (bad disk)" in said
 
 
 def test_partitions_that_the_user_has_no_right_to(lab):
@@ -155,7 +155,7 @@ def test_a_host_with_another_munge_key_is_named(lab):
         lab.on(
             "c1", "for i in $(seq 90); do [ $(sinfo -hNn c2 -o %T) = idle ] && exit; sleep 1; done; exit 1"
         )
-    assert "c2: Slurm has it as down* (Not responding)" in said
+    assert "c2: Slurm reports it as down* (Not responding)" in said
     assert "hvlab verify -l c2" in said
 
 

@@ -168,8 +168,9 @@ def of_block(block: Block, launcher: str) -> tuple[SpaceParameter, ...]:
         files += [f"mpi_{call}"] * ("adasum" not in block.axes.get("op", ()))
         files += ["mpi_tcp"] * (block.hosts[0] != 1) + ["mpi_shared"] * (block.slots[0] > 1)
     else:
-        files += [file for file in (own, f"{own}_{collective}") if (FOLDER / f"{file}.yml").is_file()]
-    parameters = [item for file in files for item in load(FOLDER / f"{file}.yml")]
+        files += [own, f"{own}_{collective}"]
+    places = [FOLDER / f"{file}.yml" for file in files]
+    parameters = [item for place in places if place.is_file() for item in load(place)]
     return tuple(item for item in parameters if _acts(item, parameters, block))
 
 

@@ -76,7 +76,7 @@ class Unfit:
     def observed(self) -> str:
         """Return what is wrong with it."""
         reason = f" ({self.reason})" if self.reason not in ("", "none") else ""
-        return f"{self.host}: Slurm has it as {self.state}{reason}"
+        return f"{self.host}: Slurm reports it as {self.state}{reason}"
 
 
 def waiting(text: str) -> Waiting | None:

@@ -147,12 +147,12 @@ def check_cluster(
         (
             ", ".join(name for name in request.hosts if name not in named),
             "slurm_partitions: hosts that are in no partition: {}",
-            "add them to one, or leave hosts out of one that is to have all",
+            "add them to one, or omit `hosts` to include every host",
         ),
         (
             ", ".join(misnamed),
             "slurm_accounts: {}: slurmdbd keeps names in small letters, without spaces, commas, = and |",
-            "name the accounts so",
+            "rename the accounts accordingly",
         ),
         (
             "" if key else ", ".join(owners),
