@@ -79,7 +79,7 @@ def command(
 
     The choice follows from the inventory's pins and the hosts' facts. Nothing is changed. If no versions
     fit together, the conflicting pins and facts are named, with what would resolve the conflict, and the
-    exit code is 1.
+    exit code is 1; so it is where `hvlab provision` would refuse a host for its Python.
 
     With --limit, the versions of the lock are pins for these hosts. What differs from the lock is noted.
     """
@@ -237,7 +237,16 @@ def _print(result: Resolution | Infeasible, *, explain: bool, output_format: str
         click.echo(render.resolution(result, explain=explain))
     else:
         click.echo(f"hvlab: {render.infeasible(result)}", err=True)
-    return 0 if isinstance(result, Resolution) else 1
+    return _code(result)
+
+
+def _code(result: Resolution | Infeasible) -> int:
+    """Return the exit code, and print why hosts will be refused that a stack was found for."""
+    if isinstance(result, Infeasible):
+        return 1
+    if result.refused:
+        click.echo(f"hvlab: `hvlab provision` will refuse:\n{report(result.refused, indent='  ')}", err=True)
+    return 1 if result.refused else 0
 
 
 def _print_change(
@@ -245,7 +254,7 @@ def _print_change(
 ) -> int:
     if output_format == "json":
         click.echo(json.dumps({**after.as_json(), "now": before.as_json()}, indent=1))
-        return 0 if isinstance(after, Resolution) else 1
+        return _code(after)
     if isinstance(after, Resolution):
         click.echo(render.changes(before, after) + "\n")
     return _print(after, explain=explain, output_format=output_format)

@@ -451,12 +451,26 @@ def test_a_host_of_the_group_gpu_has_to_show_one():
     )
 
 
+def test_a_python_that_ansible_does_not_run_on_is_refused_with_the_package_of_another():
+    [old] = lab("n1", distribution="Ubuntu", distribution_version="18.04", python="3.6.9", gpus=[])
+    result = plan([old])
+    assert isinstance(result, Resolution)
+    [problem] = result.refused
+    assert problem.host == "n1"
+    assert problem.observed == "its Python is 3.6.9; Ansible needs 3.8 there, or later"
+    assert problem.remedy.startswith("install python3.8 there")
+    [new] = lab("n1", distribution="Ubuntu", distribution_version="22.04", python="3.10.12", gpus=[])
+    assert not plan([new]).refused
+
+
 def test_pythons_without_packages():
     """What an inventory installs is held to the Pythons the roles have; of bare facts it is told."""
     [bare] = lab("n1", distribution="CentOS", distribution_version="7", python="3.6.8", gcc="4.8.5", gpus=[])
     noted = plan([bare])
     assert isinstance(noted, Resolution)
-    assert "hvlab has packages for Python 3.8 to 3.14, not for 3.6: site.yml refuses this lab" in noted.notes
+    [problem] = noted.refused
+    assert problem.observed == "it gets Python 3.6, and hvlab has packages for 3.8 to 3.14"
+    assert "use a newer system" in problem.remedy
     refused = plan([request(bare.host, {}, gpu=False)])
     assert isinstance(refused, Infeasible)
     assert "hvlab has packages for Python 3.8 to 3.14, not for 3.6" in refused.message

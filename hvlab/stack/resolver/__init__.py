@@ -36,7 +36,7 @@ The data: `catalogue` reads the files of `hvlab.stack.catalogue` and a user's `o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from hvlab.base.errors import Problem
@@ -55,14 +55,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resolution:
-    """A stack for every host."""
+    """A stack for every host, and why site.yml will refuse some of them all the same."""
 
     hosts: dict[str, dict[str, Any]]
     notes: list[str]
+    refused: Sequence[Problem] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return it for machines."""
-        return {"resolved": True, "hosts": self.hosts, "notes": self.notes}
+        refused = [asdict(problem) for problem in self.refused]
+        return {"resolved": True, "hosts": self.hosts, "notes": self.notes, "refused": refused}
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,8 @@ def plan(
     solution = best(problem)
     if solution is None:
         return _infeasible(lab, problem)
-    return Resolution(
-        stack.stacks(solution, {one.host.name: one.host for one in lab}), notes.of_lab(solution)
-    )
+    hosts = {one.host.name: one.host for one in lab}
+    return Resolution(stack.stacks(solution, hosts), notes.of_lab(solution), notes.refusals(solution, hosts))
 
 
 def _unsupported(

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import AUTO, TITLES
 from hvlab.stack.resolver import facts, packages, rules, versions
-from hvlab.stack.resolver.facts import Gpu, model_of
+from hvlab.stack.resolver.catalogue import OperatingSystem
+from hvlab.stack.resolver.facts import Gpu, HostFacts, model_of
 from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT, Scope
 from hvlab.stack.resolver.solve import GroupChoice, Solution, infeasible
 
+# What the modules of ansible-core 2.19 run on.
+_LEAST_PYTHON = "3.8"
 # Source: https://github.com/horovod/horovod/issues/1123
 _OWN_HWLOC = ("1.14", "1.15")
 # What comes before one CUDA for all hosts.
 _MORE_IMPORTANT = {SAME_TOOLKIT: "each gets the one that a torch wheel with code for its GPUs is built for"}
+
+
+def refusals(solution: Solution, hosts: Mapping[str, HostFacts]) -> list[Problem]:
+    """Return why site.yml will refuse hosts: their Python is too old for Ansible, or for hvlab's packages."""
+    python, usable = solution.version("python"), solution.lab.catalogue.pythons
+    has = versions.spans(usable, usable)
+    problems = []
+    for group in solution.lab.groups:
+        for name in group.hosts:
+            own = hosts[name].python
+            if python not in usable:
+                observed = f"it gets Python {python}, and hvlab has packages for {has}"
+            elif own and versions.numbers(own) < versions.numbers(_LEAST_PYTHON):
+                observed = f"its Python is {own}; Ansible needs {_LEAST_PYTHON} there, or later"
+            else:
+                continue
+            problems.append(Problem(name, observed, _newer_python(group.system)))
+    return problems
+
+
+def _newer_python(system: OperatingSystem) -> str:
+    newer = [each for each in system.python if versions.numbers(each) >= versions.numbers(_LEAST_PYTHON)]
+    if not newer:
+        return "it has none that is newer: use a newer system, or a container"
+    packages = system.python_packages
+    package = packages.get(newer[0], packages["default"])[0].format(minor=newer[0])
+    return f"install {package} there, and set ansible_python_interpreter: /usr/bin/python{newer[0]}"
 
 
 def of_lab(solution: Solution) -> list[str]:
@@ -37,10 +68,6 @@ def of_lab(solution: Solution) -> list[str]:
             "hosts get different NCCL releases, and NCCL refuses to run between them "
             "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
         )
-    python, usable = solution.version("python"), lab.catalogue.pythons
-    if python not in usable:
-        has = versions.spans(usable, usable)
-        notes.append(f"hvlab has packages for Python {has}, not for {python}: site.yml refuses this lab")
     for pin, numbers in lab.pins.items():
         keys = [(pin.name, None), *((pin.name, number) for number in numbers)]
         if not any(key in lab.domains for key in keys):
