@@ -33,7 +33,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
         },
         "munge -n": run(["munge", "-n"]),
         # It asks slurmctld, which takes the question only from who has the same key.
-        "sinfo": run(["sinfo", "--noheader", "--RoleHost", nodes, "--format=%T|%R|%E"]),
+        "sinfo": run(["sinfo", "--noheader", "--Node", nodes, "--format=%T|%R|%E"]),
         "scontrol show config": run(["scontrol", "show", "config"]),
         "id of the lab user": run(["id", "-u", node.user]),
         **_accounting(node),

@@ -11,13 +11,13 @@ import click
 
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableError, some, unusable
-from hvlab.base.paths import results_dir
 from hvlab.cli import options
 from hvlab.lab.inventory import Lab, load
 from hvlab.remote.collect import collect
 from hvlab.remote.playbook import HostFailure
 from hvlab.results import tables
 from hvlab.results.lock import measuring
+from hvlab.results.store import Store
 
 
 class Removed(HostAnswer):
@@ -33,7 +33,7 @@ class Removed(HostAnswer):
 @options.results
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options.table_or_json
-def command(inventory: Path, limit: str | None, folder: Path | None, yes: bool, output_format: str) -> None:
+def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_format: str) -> None:
     """\b
     hvlab remove                                # show what would go, then ask
     hvlab remove -l n3 --yes
@@ -57,7 +57,7 @@ def command(inventory: Path, limit: str | None, folder: Path | None, yes: bool, 
     if not hosts:
         click.echo("nothing to remove", err=True)
     elif yes or (sys.stdin.isatty() and click.confirm(f"Remove this from {some(hosts)}?", err=True)):
-        with measuring(results_dir(folder).resolve(), lab.name):
+        with measuring(store.folder.resolve(), lab.name):
             done, failures = _asked(load(inventory, limit=",".join(hosts)), look=False)
         for host, one in done.items():
             for words in one["stays"]:

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
+from hvlab import cli
 from hvlab.ansible.modules import hvlab_files, hvlab_remove
+from hvlab.cli import remove as remove_command
+from tests.unit import labs
 
 HOSTS = "127.0.0.1 localhost\n127.0.1.1 n1\n"
 
@@ -93,3 +96,25 @@ def test_a_user_that_hvlab_did_not_make_stays(call, tmp_path, made):
     shown = remove(call, tmp_path, check=True)
     assert shown["gone"]["user"] == []
     assert shown["stays"] == ["user daemon: hvlab did not make it, or did not record that"]
+
+
+def test_the_command_shows_what_goes_and_removes_it_once_asked_to(monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def collected(lab, playbook, variables, shape):
+        asked.append((playbook, variables["hvlab_look"], [host.name for host in lab.hosts]))
+        gone = {"files": ["/etc/a", "/etc/b"], "user": []}
+        return {"n1": {"gone": gone, "stays": ["user x"], "changed": True}}, []
+
+    monkeypatch.setattr(remove_command, "load", lambda path, limit: labs.lab(1 if limit == "n1" else 2))
+    monkeypatch.setattr(remove_command, "collect", collected)
+    words = ["remove", "--results", str(tmp_path)]
+    assert cli.run(words) == 0
+    shown = capsys.readouterr()
+    assert "/etc/a, /etc/b" in shown.out
+    assert "nothing was removed; --yes removes it from n1" in shown.err
+    assert cli.run([*words, "--yes", "--format", "json"]) == 0
+    assert asked == [("remove.yml", True, ["n1", "n2"])] * 2 + [("remove.yml", False, ["n1"])]
+    done = capsys.readouterr()
+    assert json.loads(done.out)["n1"]["stays"] == ["user x"]
+    assert "n1: stays: user x\nremoved from n1" in done.err
