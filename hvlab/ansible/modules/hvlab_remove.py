@@ -95,21 +95,21 @@ def fact(role: str) -> dict[str, Any]:
 
 
 def shared(path: str) -> str:
-    """Return the type of the file system below ``path`` where other hosts may have it, too; else nothing."""
-    found = ("", "")
+    """Return the type of a file system that other hosts may share, if ``path`` is on one; else nothing."""
+    nearest, kind = "", ""
     for line in (read("/proc/self/mounts") or "").splitlines():
-        place, kind = line.split()[1:3]
+        place, own = line.split()[1:3]
         inside = os.path.join(path, "").startswith(os.path.join(place, ""))
-        if inside and len(place) >= len(found[0]):
-            found = (place, kind)
-    return found[1] if SHARED.match(found[1]) else ""
+        if inside and len(place) >= len(nearest):
+            nearest, kind = place, own
+    return kind if SHARED.match(kind) else ""
 
 
 def running(user: str, folders: list[str]) -> list[str]:
     """Return the processes of the lab's user and those of programs in its folders, and Slurm's steps."""
     uids = {int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7) if name == user}
     own = set(above(os.getpid()))
-    found = []
+    processes = []
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
             program = os.readlink("/proc/{}/exe".format(pid))
@@ -120,8 +120,8 @@ def running(user: str, folders: list[str]) -> list[str]:
         name = os.path.basename(program)
         # A user's systemd outlives the sessions for a while.
         if pid not in own and ((owned and name != "systemd") or below or name == "slurmstepd"):
-            found.append("{} ({})".format(pid, program))
-    return found
+            processes.append("{} ({})".format(pid, program))
+    return processes
 
 
 def above(pid: int) -> Iterator[int]:
