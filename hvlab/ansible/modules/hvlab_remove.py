@@ -46,6 +46,8 @@ import json
 import os
 import re
 import shutil
+import signal
+import time
 from typing import Any, Iterator
 
 from ansible.module_utils.basic import AnsibleModule
@@ -61,6 +63,7 @@ SLURM = ("slurmrestd", "slurmctld", "slurmd", "slurmdbd")
 # Written by daemons and tools; hvlab compares their age with that of what they read.
 NOT_OURS = ("/run/", "/boot/", "/etc/ld.so.cache")
 BLOCK = re.compile(r"^# BEGIN hvlab\r?\n(?s:.*?)^# END hvlab\r?(?:\n|\Z)", re.MULTILINE)
+LOGIN_SECONDS = 10
 SHARED = re.compile(r"(?:nfs|cifs|ceph|lustre|gpfs|beegfs|9p|fuse)")
 # Goes with the driver, which stays.
 WITH_DRIVER = "/etc/modprobe.d/"
@@ -81,6 +84,7 @@ READERS = (
 )
 # Folders that go where nothing is in them; the last two are Ansible's for its modules.
 EMPTY = (FACTS, "/etc/ansible", "~/.hvlab/tmp", "~/.hvlab")
+LOGIN = ("sshd", "sshd-session", "systemd")
 SSHD = ("/etc/ssh/sshd_config", "/etc/ssh/ssh_host_")
 
 
@@ -109,19 +113,32 @@ def running(user: str, folders: list[str]) -> list[str]:
     """Return the processes of the lab's user and those of programs in its folders, and Slurm's steps."""
     uids = {int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7) if name == user}
     own = set(above(os.getpid()))
-    processes = []
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+    running_here = []
+    for pid in processes():
         try:
             program = os.readlink("/proc/{}/exe".format(pid))
-            owned = os.stat("/proc/{}".format(pid)).st_uid in uids
         except OSError:
             continue
         below = any(program.startswith(folder + "/") for folder in folders)
         name = os.path.basename(program)
-        # A user's systemd outlives the sessions for a while.
-        if pid not in own and ((owned and name != "systemd") or below or name == "slurmstepd"):
-            processes.append("{} ({})".format(pid, program))
-    return processes
+        # What is left of logins ends with the user.
+        own_program = owner(pid) in uids and name not in LOGIN
+        if pid not in own and (own_program or below or name == "slurmstepd"):
+            running_here.append("{} ({})".format(pid, program))
+    return running_here
+
+
+def processes() -> list[int]:
+    """Return the IDs of all processes."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def owner(pid: int) -> int | None:
+    """Return the UID of a process; None once it has ended."""
+    try:
+        return os.stat("/proc/{}".format(pid)).st_uid
+    except OSError:
+        return None
 
 
 def above(pid: int) -> Iterator[int]:
@@ -211,6 +228,7 @@ class Removal:
             if any(path.startswith(folder) for path in self.files):
                 self._run(*command)
         if self.removed_user:
+            self._end_logins()
             home = [] if shared(self.home) else ["--remove"]
             self._run("userdel", *home, self.removed_user)
         if any(path.startswith(SSHD) for path in self.files):
@@ -223,6 +241,18 @@ class Removal:
         for path in EMPTY:
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.expanduser(path))
+
+    def _end_logins(self) -> None:
+        """End what is left of the user's logins; userdel refuses a user with processes."""
+        until = time.monotonic() + LOGIN_SECONDS
+        while time.monotonic() < until:
+            pids = [pid for pid in processes() if owner(pid) == self.uid]
+            if not pids:
+                return
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
+            time.sleep(0.2)
 
     def _run(self, *argv: str) -> None:
         self.module.run_command(list(argv), check_rc=True)
