@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH):/usr/sbin:/sbin
 export PYTHONUNBUFFERED := 1
-# Tests start Python some hundred times: each time it would compile hvlab anew.
+# Tests start Python some hundred times: each time it would compile hvlab again.
 unexport PYTHONDONTWRITEBYTECODE
 
 SUDO ?= $(if $(filter 0,$(shell id -u)),,sudo)

@@ -40,7 +40,7 @@ def received(
     """
     seconds = SETUP_SECONDS + size // LEAST_BYTES_PER_SECOND
     with time_limit(seconds), opened(archive, url, peer) as stream, folder_of(place) as folder:
-        # What is written is what is summed.
+        # The sum is that of the bytes written.
         with open(place, "xb") as file:
             copy(stream, file, size, sha256)
         if user:
