@@ -54,7 +54,7 @@ class CurvePoint:
 class Curve:
     """One training over one backend at growing numbers of ranks, the fewest first.
 
-    ``scaling`` is weak or strong, and empty for a command of the user's own, of which only the user knows.
+    ``scaling`` is weak or strong, and empty for the user's own command, where hvlab cannot know.
     ``params`` are without it. ``base`` is the configuration of one rank that speed-ups are over:
     of the same backend, else one that differs only in how data are sent, else one process without Horovod;
     None where none of them was measured.

@@ -30,7 +30,7 @@ _TICK_S, _LOOK_S, ANSWER_S = 0.1, 1.0, 30.0
 _LOOK_PART, _LOOK_MOST_S = 0.1, 30.0
 # So many hosts of an allocation are asked to give it back, where the first ones do not answer.
 _ASKED = 3
-# slurmctld may be started anew, or moved to another host, while a run goes on.
+# slurmctld may be restarted, or moved to another host, while a run goes on.
 _AWAY_S = 90.0
 # salloc does not always notice that its job ended before the hosts were ready, as where a prolog fails.
 _ABSENT_S = 60.0
@@ -253,7 +253,7 @@ def _answer(shell: Shell, words: Sequence[str]) -> str:
 
 
 def _asked(shell: Shell, words: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
-    """Return how a command ended; None where the host does not answer."""
+    """Return the exit status of a command; None where the host does not answer."""
     try:
         return shell.run(words, seconds=ANSWER_S)
     except HvlabError:

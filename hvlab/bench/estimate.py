@@ -21,7 +21,7 @@ _MINUTE_S, _HOUR_S = 90, 5400
 
 @dataclass(frozen=True)
 class Estimate:
-    """``seconds`` for ``cases``, of which ``known`` were measured before."""
+    """``seconds`` for ``cases``; ``known`` of them were measured before."""
 
     cases: int
     known: int
@@ -45,12 +45,12 @@ class Estimate:
 
 
 def estimate(cases: Sequence[Case], store: Store) -> Estimate:
-    """Return how long it takes to measure ``cases``."""
+    """Estimate the time to measure ``cases``."""
     return estimates([cases], store)[0]
 
 
 def estimates(groups: Sequence[Sequence[Case]], store: Store) -> list[Estimate]:
-    """Return how long it takes to measure each group of cases."""
+    """Estimate the time to measure each group of cases."""
     measured = _measured((case for cases in groups for case in cases), store)
     return [_estimate(cases, measured) for cases in groups]
 
@@ -62,7 +62,7 @@ def _estimate(cases: Sequence[Case], measured: Mapping[str, float]) -> Estimate:
 
 
 def _measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
-    """Return how long each of these configurations took the last time it succeeded, in seconds."""
+    """Return the time of each of these configurations at its last success, in seconds."""
     keys = {_key(case) for case in cases}
     seconds_of: dict[str, float] = {}
     for record, sizes in store.latest():
@@ -102,7 +102,7 @@ def shown(seconds: float) -> str:
 
 # The launch, the imports, and the check at the end.
 _START_S = 4.0
-# Of a step or a call, beside its work.
+# Overhead of a step or a call, beside its work.
 _STEP_S, _CALL_S = 0.01, 0.001
 # Multiply-adds a second of one thread of a CPU, and of a GPU; bytes a second from rank to rank.
 _RATE = {"cpu": 2e10, "cuda": 5e12}
@@ -110,7 +110,7 @@ _BYTES_PER_S = {"cpu": 3e8, "cuda": 1e10}
 _PASSES = 3
 # Steps of computing alone, which follow a training.
 _ALONE = 6
-# Of a user's own training nothing is known; a minute is a guess.
+# Nothing is known of the user's own training; a minute is a guess.
 _COMMAND_S = 60.0
 # Training samples; other data sets are taken for MNIST.
 _SAMPLES = {"digits": 1297}

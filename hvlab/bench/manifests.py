@@ -61,7 +61,7 @@ def files(schedule: Schedule, run_id: str) -> Iterator[tuple[str, str]]:
     width = len(str(len(schedule.cases)))
     yield PROGRAMS, _text(mpijob.programs(dict(_programs())))
     for number, case in enumerate(schedule.cases, 1):
-        # Of a job without a log, the script keeps that line.
+        # The line that the script keeps for a job without a log.
         text = f"# {mpijob.first_line(case)}\n" + _text(_manifest(schedule, case, run_id))
         yield f"{number:0{width}}-{mpijob.name(case.id)}.yml", text
     yield SCRIPT, Path(__file__).with_name(SCRIPT).read_text("utf-8")
@@ -74,7 +74,7 @@ def _manifest(schedule: Schedule, case: Case, run_id: str) -> dict[str, object]:
 
 
 def _resources(schedule: Schedule, case: Case) -> dict[str, object]:
-    """Return what a worker is given: what the inventory says, or a core and some memory for each rank."""
+    """Return the resources of a worker: those of the inventory, or a core and some memory for each rank."""
     gpus = {"nvidia.com/gpu": case.slots} if case.params["device"] == "cuda" else {}
     given = schedule.lab.vars.get("lab_pod_resources") or {}
     if not isinstance(given, Mapping):

@@ -84,7 +84,7 @@ def measure(
 
 
 def expected(schedule: Schedule, cases: Sequence[Case], store: Store) -> str:
-    """Return how long a run will take: ``cases`` first, then as many again as its questions need."""
+    """Estimate the time of a run: ``cases`` first, then as many again as its questions need."""
     text = estimate(cases, store).text
     if not schedule.spec.auto:
         return text
@@ -191,7 +191,7 @@ class _Run:
             self.store.enter(self.run_id, "interrupted")
 
     def _where(self) -> str:
-        """Return how the next Slurm job gets the hosts of this run; nothing where hvlab runs in none."""
+        """Return the option that gets the next Slurm job these hosts; empty outside a job."""
         lab = self.schedule.lab
         names = ",".join(sorted(host.name for host in lab.hosts))
         return f" on the same hosts (sbatch --nodelist={names})" if lab.step else ""

@@ -53,7 +53,7 @@ class RunProgress(BaseModel):
 
 
 def read(folder: Path) -> RunProgress | None:
-    """Return what the bench of the run in ``folder`` wrote last; None where nothing can be read."""
+    """Return the last state that the bench in ``folder`` wrote; None where nothing can be read."""
     try:
         return RunProgress.model_validate_json((folder / NAME).read_bytes())
     except (OSError, ValidationError):
@@ -110,7 +110,7 @@ class Display:
         self.note(text)
 
     def step(self, text: str, *, running: bool = False) -> None:
-        """Say what is going on now, and whether it is a case that runs."""
+        """Set the current activity, and whether it is a running case."""
         left = self._left()
         remaining = f"about {timedelta(seconds=round(left))} left" if left is not None else ""
         self._progress.update(self._task, description=text, left=remaining)

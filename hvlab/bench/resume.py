@@ -41,7 +41,7 @@ def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
 
 
 def restored(store: Store, run: Run, lab: Lab) -> Spec:
-    """Return what a run was asked to measure. Raises UsageError if that cannot be measured on ``lab``."""
+    """Return the request of a run. Raises UsageError if that cannot be measured on ``lab``."""
     key, stored = store.spec(run.run_id)
     try:
         spec = Spec.restored(stored)
@@ -54,7 +54,7 @@ def restored(store: Store, run: Run, lab: Lab) -> Spec:
         raise UsageError(
             f"run {run.run_id} set a variable whose value is a secret, and that was not stored",
             remedy="an unfinished run goes on with its own command; otherwise put the variable into the "
-            "inventory (lab_rank_env) and measure anew",
+            "inventory (lab_rank_env) and measure again",
         )
     if spec.key(lab) != key:
         raise UsageError(
@@ -74,7 +74,7 @@ _ONLY_SETTINGS = (
 
 
 def against(store: Store, run_id: str, changes: Mapping[str, str], lab: Lab) -> Spec:
-    """Return what measures a run's configurations again (A), and each with ``changes`` in turn (B).
+    """Return a request that measures a run's configurations again (A), and each with ``changes`` in turn (B).
 
     Raises UsageError where nothing is changed, or where the run cannot be measured again here: it was
     imported, on other hosts, or by an hvlab that described it otherwise.

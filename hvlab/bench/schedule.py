@@ -102,7 +102,7 @@ class Schedule:
         }
 
     def content(self, cases: Sequence[Case], run_id: str) -> dict[str, Any]:
-        """Return what the playbook works from, JSON-ready."""
+        """Return the playbook's input, JSON-ready."""
         rows = {}
         for case in cases:
             command = self.command(case, run_id)

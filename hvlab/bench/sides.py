@@ -33,7 +33,7 @@ class SameSidesError(UsageError):
 
 
 def read(text: str) -> dict[str, str]:
-    """Return what a side sets, by name; environment variables are together as ``env``. Raises UsageError."""
+    """Return the settings of a side, by name; environment variables are in ``env``. Raises UsageError."""
     settings: dict[str, str] = {}
     variables = []
     try:
@@ -88,7 +88,7 @@ def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> t
 
 
 def values(sides: Mapping[str, Settings], blocks: Iterable[Block]) -> dict[str, dict[str, Value]]:
-    """Return what each side sets, in the form in which cases have it."""
+    """Return the settings of each side, in the form used by cases."""
     known = {item.name: item for block in blocks for item in parameters(block.workload)}
     return {
         side: {name: known[name].read(text) if name in known else text for name, text in settings.items()}

@@ -52,7 +52,7 @@ class View:
 
     @property
     def going(self) -> bool:
-        """Return whether the run may go on by itself."""
+        """Return whether the run may continue unattended."""
         return self.state in _GOING
 
     @property
@@ -68,7 +68,7 @@ class View:
 
     @property
     def doing(self) -> str:
-        """Return what is going on."""
+        """Return the current activity."""
         if self.search and self.searching and not self.going:
             return f"between two runs of {searches.name(self.search)}"
         return self.progress.doing if self.progress and self.going else ""

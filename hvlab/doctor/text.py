@@ -128,7 +128,7 @@ class LogText:
 
 
 def read(raw: Iterable[str]) -> LogText:
-    """Return what a log says; ``raw`` are its lines, as a file gives them."""
+    """Parse a log; ``raw`` are its lines, as a file gives them."""
     return LogText(_distinct(_unwrapped(_by_host(_plain(raw)))))
 
 

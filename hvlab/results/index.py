@@ -1,6 +1,6 @@
 """``hvlab.db``: an index in SQLite of what the journals of all runs say, brought up to date before each look.
 
-It holds nothing of its own. Where it is gone, damaged or of an earlier hvlab, the next look makes it anew;
+It holds nothing of its own. Where it is missing, damaged or of an earlier hvlab, it is rebuilt when read;
 where it cannot be written, a look makes one in memory.
 """
 
@@ -48,7 +48,7 @@ class _EarlierError(Exception):
 
 
 def ask(folder: Path, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
-    """Return what the index of the results in a folder answers; where there are none, nothing is written.
+    """Query the index of the results in a folder; where there are none, nothing is written.
 
     Raises OSError, and UsageError where the file is not hvlab's, or of a later one.
     """

@@ -1,6 +1,6 @@
 """What is known of a run: ``runs/RUN/store.jsonl`` beside its raw files, only ever added to.
 
-A line is a run, a state, or the records of one case, in the order they were entered. Of a case that has two
+A line is a run, a state, or the records of one case, in the order they were entered. If a case has two
 lines, the second counts.
 """
 

@@ -148,7 +148,7 @@ def run_name(name: object) -> str:
 
 
 def cleaned(text: str) -> Any:
-    """Return what a JSON text holds, secrets masked. Raises ValueError."""
+    """Parse a JSON text, secrets masked. Raises ValueError."""
     try:
         return answers.checked(masked_json(text), "the results")
     except answers.AnswerError as error:

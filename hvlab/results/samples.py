@@ -49,7 +49,7 @@ def samples_of(store: Store, records: Sequence[Record]) -> dict[Configuration, d
 
 
 def pooled(repeats: Mapping[int, samples.Iterations]) -> Distribution:
-    """Return how the iterations of all repeats together are distributed, in the metric's own unit."""
+    """Return the distribution of the iterations of all repeats together, in the metric's own unit."""
     return distribution([seconds for repeat in sorted(repeats) for seconds in repeats[repeat].times])
 
 

@@ -17,7 +17,7 @@ def folders(results: Path) -> list[Path]:
 
 
 def name(folder: Path) -> str:
-    """Return how a search is called, such as `tune 0f3a9c2b41de`."""
+    """Return the name of a search, such as `tune 0f3a9c2b41de`."""
     return f"{folder.parent.name} {folder.name}"
 
 

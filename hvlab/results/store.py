@@ -142,7 +142,7 @@ class Store:
         )
 
     def rebuild(self) -> tuple[int, int]:
-        """Make the index anew; return how many records it has, and how many lines could not be read."""
+        """Rebuild the index; return the number of records, and of lines that could not be read."""
         self.runs()  # A file that is not hvlab's is refused.
         (self.folder / index.NAME).unlink(missing_ok=True)
         query = "SELECT (SELECT count(*) FROM figures), coalesce(sum(unread), 0) FROM journals"
@@ -205,7 +205,7 @@ class Store:
         raise UsageError(f"there is no run {run_id!r}", remedy=f"near ones: {', '.join(near)}")
 
     def spec(self, run_id: str) -> tuple[str, dict[str, Any]]:
-        """Return what a run was asked for: its key and the specification, as ``create`` got them, masked."""
+        """Return the request of a run: its key and the specification, as ``create`` got them, masked."""
         query = "SELECT spec_key, spec FROM begun WHERE run_id = ?"
         rows = self._ask(lambda database: database.execute(query, (run_id,)).fetchall())
         return (rows[0][0], cleaned(rows[0][1])) if rows else ("", {})

@@ -81,7 +81,7 @@ def _section(
     ordered = sorted(gathered, key=lambda one: _order(firsts[one]))
     varied = _varied([firsts[one] for one in ordered])
     repeated = any(repeats.tried > 1 for repeats in gathered.values())
-    # Of a user's own training the unit is what its output counts in.
+    # In the user's own training the unit is whatever its output counts.
     units = {
         configuration_of(record): record.unit
         for record in records
@@ -163,7 +163,7 @@ def _proved(repeats: Repeats) -> str | None:
 
 
 def _status(repeats: Repeats) -> str:
-    """Return how the repeats ended: one word where all ended alike."""
+    """Return the states of the repeats: one word where all are alike."""
     counts = {"ok": len(repeats.ok), "failed": len(repeats.errors), "skipped": len(repeats.skipped)}
     ended = [word for word, count in counts.items() if count]
     return ", ".join(f"{counts[word]} {word}" for word in ended) if len(ended) > 1 else "".join(ended)

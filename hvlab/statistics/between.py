@@ -20,7 +20,7 @@ from hvlab.statistics.welch import holm, squeezed
 FEWEST = 5
 _LEVEL = 0.95
 _A_SPREAD = 2
-# From so many cells on, their median holds against a few that changed, and their variances show a common one.
+# With this many cells, a few changed ones do not move the median, and the variances show a common one.
 _MANY = 16
 # The parts of alpha that what all cells have in common and what is each one's own may take.
 _COMMON, _OWN = 0.5, 0.25
@@ -58,7 +58,7 @@ class Changes(NamedTuple):
 def compare_to_runs(
     cells: Sequence[RunMedians], *, matters: float = MATTERS, alpha: float = ALPHA
 ) -> list[Verdict]:
-    """Return how a run stands to several earlier runs, one verdict a cell; all cells are one family.
+    """Compare a run with several earlier runs, one verdict a cell; all cells are one family.
 
     If nothing differs but what differs between runs anyway, about the share ``alpha`` of runs holds a
     ``faster`` or ``slower`` (less in simulations). Part of it is for what all cells have in common, part for
@@ -74,7 +74,7 @@ def compare_to_runs(
 
 
 def changes(before: Floats, new: Floats, launches: NDArray[np.int_] | None = None) -> Changes:
-    """Return how far a run lies from others, by the logarithms of its medians.
+    """Measure how far a run lies from others, by the logarithms of its medians.
 
     ``before`` has a row for each run of the baseline and a column for each cell, NaN where a run lacks it;
     ``new`` a value for each cell. What a run has in common is the median over its cells, which a few of them
@@ -102,7 +102,7 @@ def changes(before: Floats, new: Floats, launches: NDArray[np.int_] | None = Non
 
 
 def _chance(apart: Floats, variances: Floats, counts: Floats, freedom: Floats) -> Floats:
-    """Return the two-sided chance that one more value lies that far from the mean of so many."""
+    """Return the two-sided chance that one more value lies this far from the mean of ``counts`` values."""
     square = variances * (1 + 1 / counts)
     none = square == 0
     chance: Floats = 2 * student_tail(freedom, np.abs(apart) / np.sqrt(np.where(none, 1, square)))

@@ -35,7 +35,7 @@ class Distribution:
 
 
 def distribution(values: Sequence[float]) -> Distribution:
-    """Return how one value or more are distributed.
+    """Summarise the distribution of one or more values.
 
     Percentiles are interpolated between the two values around them (Hyndman and Fan 1996, type 7). Bins have
     equal widths after Freedman and Diaconis (1981). Raises ValueError where there is no value.

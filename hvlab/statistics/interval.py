@@ -52,7 +52,7 @@ def median(values: Sequence[float], *, level: float = 0.95) -> Interval:
     ordered = sorted(values)
     resamples = _Resamples(values)
     drawn, tail = resamples.size, (1 - level) / 2
-    # Of an even number, the median lies between two: the interval takes the outer one on each side.
+    # An even number of values has its median between two: the interval takes the outer one on each side.
     low = _first(len(values), lambda rank: resamples.at_least((drawn + 1) // 2, ordered[rank]) > tail)
     high = _first(len(values), lambda rank: resamples.at_least(drawn // 2 + 1, ordered[rank]) >= 1 - tail)
     return Interval(min(ordered[low], mid), mid, max(ordered[high], mid))

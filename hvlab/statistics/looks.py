@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Look:
-    """A look at a run after so many repeats, and the part of alpha that it may spend."""
+    """A look at a run after a number of repeats, and the part of alpha that it may spend."""
 
     repeats: int
     alpha: float

@@ -32,7 +32,7 @@ def chances(a: Floats, b: Floats) -> Floats:
     that is alike on both sides, because repeats could then be swapped.
 
     The statistic is Student's with pooled variance, on values clipped at 1.5 robust standard deviations of
-    the column. To each variance the median variance of all columns is added, under every labelling anew, so
+    the column. Under every labelling, the median variance of all columns is added to each variance, so
     that a spread that is small by chance does not make a large statistic (Tusher, Tibshirani and Chu 2001).
     """
     values, known = _fenced(np.vstack((a, b)))

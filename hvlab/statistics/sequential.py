@@ -92,7 +92,7 @@ def holds(verdict: Verdict, better: Better = "low") -> bool:
 
 
 def _kept(old: Verdict, new: Verdict, pair: Pair, before: Look) -> Verdict:
-    """Return what was decided with the ratio of a later look, where that has new repeats."""
+    """Keep an earlier decision, with the ratio of a later look if that has new repeats."""
     if new.ratio is None or max(*pair.a, *pair.b) <= before.repeats:
         return old
     counts = old.reason.removeprefix(_DECIDED).partition(",")[0]
@@ -108,7 +108,7 @@ def _until(pair: Pair, look: Look) -> Pair:
 
 
 def _fresh(pair: Pair, before: Look, look: Look) -> bool:
-    """Return whether both sides have repeats that the look before had not."""
+    """Return whether both sides have repeats that the previous look lacked."""
     return all(any(before.repeats < number <= look.repeats for number in side) for side in (pair.a, pair.b))
 
 

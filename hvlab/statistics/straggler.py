@@ -39,7 +39,7 @@ def stragglers(
     A group holds the repeats of one measurement; a launch holds the time of each host, in any unit. Only
     times of one launch are compared. If no host differs, at most the share ``alpha`` of labs has a
     straggler: the host has to be slow in more launches, and by more, than any host would be if the times
-    within each launch were handed out anew. It also has to be slower by ``matters``. It is then left out,
+    within each launch were shuffled. It also has to be slower by ``matters``. It is then left out,
     and the rest are tested again.
     """
     slow: list[Straggler] = []
@@ -92,7 +92,7 @@ def _excess(launch: Launch) -> dict[str, float]:
 
 
 def _chance(groups: Sequence[Sequence[Launch]], host: str) -> float:
-    """Return how often any host would stand out as much if the times of a launch were handed out anew."""
+    """Return how often some host would stand out as much if the times of each launch were shuffled."""
     excesses = [[excess for launch in group if (excess := _excess(launch))] for group in groups]
     hosts = sorted({name for group in excesses for excess in group for name in excess})
     draw = np.random.default_rng(0)

@@ -107,7 +107,7 @@ def read_back(workload: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outcome(case: Case, folder: Path) -> Outcome:
-    """Return how ``case`` ended, read from its files in ``folder``."""
+    """Read the result of ``case`` from its files in ``folder``."""
     try:
         ended = ending(case.hosts, folder)
     except FileNotFoundError:

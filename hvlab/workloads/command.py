@@ -125,7 +125,7 @@ def _number(text: str, line: str) -> float:
 
 
 def _failure(folder: Path) -> str | None:
-    """Return what a rank wrote whose command failed; rather one that did not merely lose another rank."""
+    """Return the output of a rank whose command failed; preferably of one that did not merely lose a peer."""
     failures = [match[1] for match in map(_FAILURE.match, output(folder).splitlines()) if match]
     first = min(failures, key=lambda text: bool(_CONSEQUENCE.search(text)), default=None)
     if not first:

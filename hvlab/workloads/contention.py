@@ -67,7 +67,7 @@ def with_contention(case: Case, outcome: Outcome, folder: Path) -> Outcome:
 
 
 def _sharing(case: Case, hosts: Mapping[str, HostCores]) -> dict[str, str]:
-    """Return what a record keeps of it: whether hosts share cores, and ranks that have none of their own."""
+    """Return the record's share: whether hosts share cores, and the ranks without a core of their own."""
     if case.params.get("device") != "cpu":
         return {}
     marks = {"cores": cores.sharing(hosts), "oversubscribed": cores.crowding(hosts, case.slots)}
@@ -75,7 +75,7 @@ def _sharing(case: Case, hosts: Mapping[str, HostCores]) -> dict[str, str]:
 
 
 def taken(counters: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
-    """Yield what others took on each machine; ``counters`` by host are those of the program ``stolen``."""
+    """Yield the time others took on each machine; ``counters`` by host are from the program ``stolen``."""
     machines: dict[str, list[str]] = {}
     for host, counted in counters.items():
         machines.setdefault(counted["machine"], []).append(host)

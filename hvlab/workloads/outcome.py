@@ -39,7 +39,7 @@ _FRAME = re.compile(
 _ADVICE = re.compile(r"^This usually is caused by:\n.*?(?:^-{20,}\n|\Z)", re.MULTILINE | re.DOTALL)
 _FIRST, _LAST = 0, -1
 # What tells most, the first kind that is there: a C++ exception, the end of a rank, a Python exception,
-# a rank that horovodrun or srun lost. Of exceptions the last line counts, it may name the one before as its
+# a rank that horovodrun or srun lost. The last line of a traceback counts; it may name the one before as its
 # cause; of ends of ranks the first, others are ended for it.
 _TELLING = (
     (_LAST, re.compile(r"what\(\):\s*(.*)")),
@@ -61,7 +61,7 @@ _SILENT = (
 )
 # What mends it in a lab whose hosts trust one another by hvlab's authorities; other labs do it by hand.
 _ISSUE = (
-    "run `hvlab keys issue`: it signs every host anew, and writes what each trusts; where that does not "
+    "run `hvlab keys issue`: it signs every host again, and writes what each trusts; where that does not "
     "help, compare the clocks of the hosts and of this machine"
 )
 _LAB_REMEDIES = dict.fromkeys(("host-key", "host-key-changed", "ssh-denied"), _ISSUE)
@@ -114,7 +114,7 @@ class Workload:
 
 
 def ending(hosts: Sequence[str], folder: Path) -> Mapping[str, Any]:
-    """Return how the launch ended, as the first of the hosts tells in case.json.
+    """Return the end of the launch, as the first of the hosts reports it in case.json.
 
     Raises FileNotFoundError where there is none, AnswerError where it cannot be right.
     """
@@ -126,7 +126,7 @@ def ending(hosts: Sequence[str], folder: Path) -> Mapping[str, Any]:
 
 
 def result(case: Case, folder: Path, shape: Any = answered.CaseResult) -> Mapping[str, Any]:
-    """Return what a case's program wrote; nothing where it wrote none.
+    """Return the output of a case's program; nothing where it wrote none.
 
     Raises AnswerError where it cannot be right.
     """
@@ -158,7 +158,7 @@ def started(ended: Mapping[str, Any]) -> Outcome:
 def opened(
     case: Case, ended: Mapping[str, Any], folder: Path, shape: Any
 ) -> tuple[Outcome, Mapping[str, Any]]:
-    """Return what every program tells of a case, and its result; an error where that cannot count.
+    """Return the facts that every program reports on a case, and its result; an error where it cannot count.
 
     ``shape`` is that of the workload's own results; those of a case that failed need not have it.
 
@@ -183,7 +183,7 @@ def opened(
 
 
 def _judged(case: Case, begun: Outcome, result: Mapping[str, Any], failed: str | None) -> Outcome:
-    """Return what every program tells of a case; ``failed`` is what went wrong with its launch."""
+    """Return the facts that every program reports on a case; ``failed`` is the error of its launch."""
     if result.get("unavailable"):
         return replace(begun, error=str(result["unavailable"]), skipped=True)
     outcome = replace(
@@ -204,7 +204,7 @@ def _versions(result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _transport(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
-    """Return what really carried the data: Open MPI's layer, and between hosts the network devices."""
+    """Return the transport that carried the data: Open MPI's layer, and network devices between hosts."""
     shown = {"pml": (result.get("state") or {}).get("pml")}
     if len(case.hosts) > 1:
         shown["transport"] = ", ".join((result.get("wire") or {}).get("carriers") or [])
@@ -220,7 +220,7 @@ def _elsewhere(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str |
 
 
 def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | None:
-    """Return what went wrong with the launch itself, from case.json and the launcher's last words."""
+    """Return the error of the launch itself, from case.json and the launcher's last words."""
     if ended.get("error"):
         return str(ended["error"])
     if ended.get("timed_out"):
@@ -301,7 +301,7 @@ def output(folder: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return what was printed to a file, without what steers a terminal; empty where there is none."""
+    """Return the text of an output file, without terminal control sequences; empty where there is no file."""
     try:
         return answers.clean(path.read_text("utf-8", errors="replace"))
     except OSError:

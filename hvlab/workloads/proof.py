@@ -18,7 +18,7 @@ from hvlab.workloads.operations import OPERATIONS
 _TRAINING = (*OPERATIONS["allreduce"].shown, *OPERATIONS["allgather"].shown)
 _ALL = {*(name for operation in OPERATIONS.values() for name in operation.shown), "REDUCE"}
 _EVIDENCE = {DDP: "torch's profiler"}
-# Of a user's own training, torch.distributed says which process groups it has; nobody profiles it.
+# In the user's own training, torch.distributed reports its process groups; nobody profiles it.
 _GROUP = "process_group"
 _ANY = {*_ALL, _GROUP}
 

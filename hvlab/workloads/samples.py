@@ -20,7 +20,7 @@ _US = 1e6
 class Iterations:
     """One launch's iterations of one size, or its steps, in the order of measurement.
 
-    ``times`` are those after the warm-up, of which there were ``warmup``, in the unit of ``metric``: ``time``
+    ``times`` are those after ``warmup`` iterations, in the unit of ``metric``: ``time``
     (us) or ``step_time`` (s). ``size_bytes`` is None for steps.
     """
 

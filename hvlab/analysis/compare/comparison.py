@@ -68,7 +68,7 @@ def compare(
     metric: str | None = None,
     matters: float = verdict.MATTERS,
 ) -> Comparison:
-    """Return how run A stands to run B; all configurations are one family of tests.
+    """Compare run A with run B; all configurations are one family of tests.
 
     The repeats of a run share the conditions of its time, so two runs may differ, or be the same, merely
     because they were measured at different times: a difference is never "faster" or "slower", but "differs".

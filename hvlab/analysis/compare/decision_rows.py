@@ -68,7 +68,7 @@ def word(each: Decision) -> str:
 
 
 def sentences(decisions: Decisions) -> list[str]:
-    """Return what a reader has to know besides the rows, a sentence each."""
+    """Return the notes that a reader needs besides the rows, a sentence each."""
     if not decisions.rows:
         none = "No two settings of this run have figures to compare."
         return [*map(_lost, decisions.unmeasured)] or [none]

@@ -54,7 +54,7 @@ class Decision:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Return what is switched between A and B or else differs, as each has it."""
+        """Names of A and B: the value of the switched setting, or of whatever else differs."""
         return _named(self.a, self.b, self.switched)
 
 
@@ -98,7 +98,7 @@ def decide(
     metric: str | None = None,
     matters: float = verdict.MATTERS,
 ) -> Decisions:
-    """Return how the settings of one run stand to one another; ``spec`` is what was asked for, as stored.
+    """Compare the settings of one run with one another; ``spec`` is its stored specification.
 
     Compared are A and B of a run that measured two sides, else every two configurations that differ in
     their backend alone, or in one parameter that leaves the work as it is. Raises UsageError for a metric of

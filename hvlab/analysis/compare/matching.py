@@ -37,7 +37,7 @@ class Measurements:
 
 
 def measurements(run: Run, records: Sequence[Record]) -> Measurements:
-    """Return what a run measured."""
+    """Return the figures of a run."""
     return Measurements(run.run_id, run.lab, run.started_at, _stack(records), folded(gather(records)))
 
 
@@ -140,7 +140,7 @@ def match(a: Measurements, b: Measurements) -> Matches:
 
 
 def differences(a: Measurements, b: Measurements) -> list[str]:
-    """Return what differs between two runs besides the figures, a phrase each."""
+    """Return all differences between two runs besides the figures, a phrase each."""
     return [
         *([f"lab: {a.lab} in A, {b.lab} in B"] if a.lab != b.lab else []),
         *_of_hosts(a, b),
@@ -195,7 +195,7 @@ def _of_origin(a: Measurements, b: Measurements) -> Iterator[str]:
 
 
 def of_stacks(a: Measurements, b: Measurements) -> Iterator[str]:
-    """Yield what is of another version in B than in A, a phrase each."""
+    """Yield each component whose version differs between A and B, a phrase each."""
     for part in sorted(a.stack.keys() | b.stack.keys()):
         one, other = (" and ".join(side.stack.get(part, ())) or "none" for side in (a, b))
         if one != other:

@@ -73,7 +73,7 @@ def table(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Return what a reader has to know besides the rows, a sentence each."""
+    """Return the notes that a reader needs besides the rows, a sentence each."""
     counts = [f"{text} {comparison.count(kind)}" for kind, text in _KINDS.items() if comparison.count(kind)]
     total = f"{len(comparison.rows)} configurations: {', '.join(counts)}."
     sentences = [total if counts else "No configuration is in both."]
@@ -111,19 +111,19 @@ def configuration_json(configuration: Configuration) -> dict[str, Any]:
 
 
 def run_json(run: Measurements) -> dict[str, Any]:
-    """Return what identifies a run."""
+    """Return the identity of a run."""
     stack = {part: list(values) for part, values in run.stack.items()}
     return {"run_id": run.run_id, "lab": run.lab, "started_at": run.started_at, "stack": stack}
 
 
 def word(row: ComparisonRow) -> str:
-    """Return how A stands to B in a word or two."""
+    """Return the verdict on A against B in a word or two."""
     words = {"too_few": "too few", "unclear": "not distinguishable"}
     return words.get(row.verdict.kind, row.verdict.kind)
 
 
 def why(row: ComparisonRow, *, a: str = "A", b: str = "B") -> str:
-    """Return what the verdict rests on, and what failed; ``a`` and ``b`` name the runs."""
+    """Return the grounds of the verdict, and all failures; ``a`` and ``b`` name the runs."""
     failed = {name: side for name, side in ((a, row.a), (b, row.b)) if side.failed}
     if len(failed) > 1 and row.a == row.b:
         failed = {"both": row.a}

@@ -97,7 +97,7 @@ class Cost:
         return 1e-9 / self.beta_s_per_byte if self.beta_s_per_byte else None
 
     def terms(self, ranks: int, size_bytes: float, *, operations: int = 1) -> CostTerms:
-        """Return where the time of so many bytes goes, sent by so many operations."""
+        """Split the time of these bytes, sent by this many operations, into the terms of the model."""
         done = ALGORITHMS[self.algorithm](max(1, ranks // self.slots))
         return CostTerms(
             operations * self.constant_s,

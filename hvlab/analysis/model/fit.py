@@ -191,7 +191,7 @@ def _unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:
 
 
 def _likelihoods(problem: LinearProblem, costs: Mapping[str, Cost], whiten: Values) -> dict[str, float]:
-    """Return how likely each algorithm is, all of them equally so before anything was measured."""
+    """Return the likelihood of each algorithm; all were equally likely before the measurement."""
     distances = {name: problem.distance(cost, whiten) for name, cost in costs.items()}
     least = min(distances.values())
     freedom, groups = problem.launches.freedom, len(problem.groups)
@@ -234,7 +234,7 @@ def _drawn(
 
 
 def _split(problem: LinearProblem, rows: Rows) -> tuple[str, Rows, Rows] | None:
-    """Return what is held out (ranks or size), the rows that are fitted and those that are held out."""
+    """Return the kind of hold-out (ranks or size), the fitted rows and the held-out rows."""
     several = problem.several(rows)
     for kind, values in (("ranks", problem.ranks), ("size", problem.sizes)):
         out = (problem.ranks[rows] > 1) & (values[rows] == values[several].max())

@@ -20,7 +20,7 @@ from hvlab.statistics.interval import Interval
 class PredictedStep:
     """A step that was not measured: seconds and speed-up against one rank, with their 95 % bands.
 
-    ``beyond_backward_s`` is what it waits for the allreduce because backward is too short to hide it.
+    ``beyond_backward_s`` is the wait for the allreduce because backward is too short to hide it.
     """
 
     ranks: int

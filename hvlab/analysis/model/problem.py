@@ -39,7 +39,7 @@ class Scatter:
         return self.deviation * math.sqrt(min(1.0, math.pi / 2 / repeats))
 
     def widened(self, random: np.random.Generator, count: int) -> Values:
-        """Return by what the deviation may be larger or smaller in each of so many draws."""
+        """Return the factors by which the deviation may be off, one for each draw."""
         values: Values = np.sqrt(self.freedom / random.chisquare(self.freedom, size=(count, 1)))
         return values
 
@@ -60,7 +60,7 @@ def pooled(groups: Iterable[Sequence[float]]) -> Scatter:
 
 
 def expected_maximum(counts: Iterable[float]) -> Values:
-    """Return the expected largest of so many standard normal numbers, for each of the counts.
+    """Return the expected maximum of n standard normal numbers, for each n in the counts.
 
     The integral of 1 - F(x)^n above zero, less that of F(x)^n below it (David, Nagaraja: Order Statistics,
     3rd ed. 2003, section 3.1): 0 for one, 0.56 for two, 3.2 for 1024.
@@ -164,7 +164,7 @@ class LinearProblem:
         return Cost(algorithm, alpha, beta, start, inner, self.slots)
 
     def predicted(self, cost: Cost, rows: Rows) -> Values:
-        """Return what a cost says of these rows, in seconds."""
+        """Return the times of these rows by a cost, in seconds."""
         numbers = [cost.constant_s, cost.alpha_s, cost.beta_s_per_byte, cost.inner_s_per_byte]
         columns = self.columns[cost.algorithm][rows]
         values: Values = columns @ numbers[: columns.shape[1]]
@@ -183,12 +183,12 @@ class LinearProblem:
         return values
 
     def own(self, cost: Cost) -> float:
-        """Return how much the points of one number of ranks scatter about what they miss together."""
+        """Return the scatter of the points of one number of ranks about their common error."""
         left = self.residuals(cost)
         return pooled([left[group].tolist() for group in self.groups]).deviation
 
     def distance(self, cost: Cost, whiten: Values) -> float:
-        """Return how far all rows are from a cost, as a sum of squares of standard deviations."""
+        """Return the distance of all rows from a cost, as a sum of squares of standard deviations."""
         return float(((whiten @ self.residuals(cost)) ** 2).sum())
 
     def whitening(self, rows: Rows, own: float) -> Values:

@@ -28,7 +28,7 @@ from hvlab.analysis.model.training import Scaling, Step, Training
 
 BACKWARD = 2 / 3
 # How much longer, or shorter, the allreduce may become each time that ranks double beyond the measured ones,
-# and no algorithm says so: links that are shared further up, other switches. Of logarithms.
+# although no algorithm says so: shared uplinks, other switches. In logarithms.
 DRIFT = 0.04
 # How much Horovod sends at once unless HOROVOD_FUSION_THRESHOLD says otherwise (its changes of 0.21.0).
 FUSION_BYTES = 128 * 1024 * 1024
@@ -64,11 +64,11 @@ class Basis:
         return self.compute_s * self.growth / self.divisor(ranks)
 
     def own(self, ranks: Values) -> Values:
-        """Return what a step takes without its allreduce, in seconds."""
+        """Return the time of a step without its allreduce, in seconds."""
         return self.compute(ranks) + self.local_s / self.divisor(ranks)
 
     def waiting(self, ranks: Values) -> Values:
-        """Return how much longer the slowest rank computes than the mean of all, in seconds."""
+        """Return the compute time of the slowest rank beyond the mean of all ranks, in seconds."""
         return self.jitter_s * self.growth / self.divisor(ranks) * expected_maximum(ranks)
 
     def communication(self, costs: Sequence[Cost], ranks: Values) -> Values:
@@ -159,7 +159,7 @@ def exposure(
 
 
 def exposed(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) -> tuple[Values, Values]:
-    """Return what a step waits for the allreduce, and what of that is there because backward is too short."""
+    """Return the exposed allreduce time of a step, and the part due to a backward that is too short."""
     doublings = np.log2(np.maximum(ranks / fitted.largest, 1))
     modelled = own.communication(costs, ranks) * np.exp(fitted.drift[:, None] * doublings)
     waited = fitted.share[:, None] * modelled + fitted.constant_s[:, None]

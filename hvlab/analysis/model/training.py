@@ -69,7 +69,7 @@ class Training:
 
     @property
     def sent_bytes(self) -> float | None:
-        """Return what a rank gives to the allreduce in a step, from the largest number of ranks."""
+        """Bytes that a rank contributes to the allreduces of a step, at the largest number of ranks."""
         sizes = [step.sent_bytes for step in (self.base, *self.steps) if step and step.sent_bytes]
         return sizes[-1] if sizes else None
 

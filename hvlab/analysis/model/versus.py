@@ -20,7 +20,7 @@ _TELLING = ("model", "compression", "batch", "device")
 
 
 def names_of(training: Training) -> dict[str, str]:
-    """Return what a training is called."""
+    """Return the name of a training."""
     own = {
         "workload": training.workload,
         "backend": training.backend,

@@ -87,7 +87,7 @@ class Launch:
 
 
 def status(records: Sequence[Record]) -> str:
-    """Return how a case ended: failed, skipped or ok; one failed record is enough."""
+    """Return the state of a case: failed, skipped or ok; one failed record is enough."""
     statuses = {record.status for record in records}
     return next(status for status in ("failed", "skipped", "ok") if status in statuses or status == "ok")
 

@@ -77,7 +77,7 @@ def lines(text: str, written: re.Pattern[str]) -> Iterator[LogLine]:
 
 
 def failure(line: str) -> str | None:
-    """Return what a line says of a launch that broke; None where it says nothing of one."""
+    """Return the error of a failed launch that a line reports; None where it reports none."""
     match = _FAILURE.search(line)
     if match is None:
         return None
@@ -85,7 +85,7 @@ def failure(line: str) -> str | None:
 
 
 def _prefixes(plain: list[str], written: re.Pattern[str]) -> re.Pattern[str]:
-    """Return what matches that which stands before the program's own lines, longest first."""
+    """Return a pattern for prefixes of the program's own lines, longest first."""
     shapes: Counter[str] = Counter()
     for line in plain:
         match = None if line.startswith(ORIGIN) else written.search(line)

@@ -138,7 +138,7 @@ _WORDS = (
 
 
 def write(measured: Iterable[Launch]) -> str:
-    """Return what nccl-tests would have printed, one program's output after the other.
+    """Write the text that nccl-tests would have printed, one program's output after the other.
 
     A half that was not measured is N/A; a failed launch has its error in the footer's place.
     """

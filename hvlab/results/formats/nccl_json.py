@@ -42,7 +42,7 @@ def knows(text: str) -> bool:
 
 
 def read(text: str) -> list[Launch]:
-    """Return what each object of the text holds; one of several operations is one launch each."""
+    """Parse each object of the text; an object with several operations holds one launch of each."""
     return [launch for each in _objects(text) for launch in launches(each, empty="there is no result in it")]
 
 
@@ -52,7 +52,7 @@ def write(measured: Iterable[Launch]) -> str:
 
 
 def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Launch]:
-    """Yield what an object holds, an operation each; ``empty`` is the error of one without rows."""
+    """Yield the operations of an object; ``empty`` is the error of one without rows."""
     config = _mapping(document.get("config"))
     devices = [_mapping(each) for each in _list(config.get("devices") or document.get("devices"))]
     origin = _mapping(document.get("hvlab"))
@@ -208,7 +208,7 @@ _APART = 0.02
 def layout(devices: Sequence[Mapping[str, Any]], each: int) -> Counter[str]:
     """Return how many ranks each host has; nothing where the list of devices is not whole.
 
-    A process has ``each`` devices, of which the JSON of 2.16 and later lists the first alone.
+    A process has ``each`` devices; the JSON of 2.16 and later lists only the first.
     """
     count = len(devices)
     numbers = [whole(device.get("rank")) for device in devices]
@@ -223,7 +223,7 @@ def layout(devices: Sequence[Mapping[str, Any]], each: int) -> Counter[str]:
 
 
 def agree(workload: str | None, ranks: int, rows: Iterable[LaunchRow]) -> bool:
-    """Return whether busbw over algbw, 2(n-1)/n for an allreduce, is that of so many ranks."""
+    """Return whether busbw over algbw, 2(n-1)/n for an allreduce, fits this number of ranks."""
     ratios = [
         row.values["busbw"] / row.values["algbw"] for row in rows
         if row.values.get("algbw", 0) >= _CLEAR_GB_S and "busbw" in row.values

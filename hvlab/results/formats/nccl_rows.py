@@ -51,7 +51,7 @@ class TableHead:
 
 
 def head(line: str, above: str) -> TableHead:
-    """Return what the line of names, and the one above it, say."""
+    """Parse the line of names, and the one above it."""
     words = [OLD_HEADS.get(word, word) for word in line.lstrip("# ").split() if word != "timestamp"]
     starts = [at for at, word in enumerate(words) if word in ("time", "cputime")]
     names = [key for key in HALVES if key.replace("_", "-") in above]

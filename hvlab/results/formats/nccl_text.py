@@ -63,7 +63,7 @@ def knows(text: str) -> bool:
 
 
 def read(text: str) -> list[Launch]:
-    """Return what each program in the text measured.
+    """Parse the results of each program in the text.
 
     Raises CheckError where ranks that ran apart printed into one another.
     """
@@ -163,13 +163,13 @@ class _Output:
                 self.config[key] = int(match[1])
 
     def _cut(self) -> str | None:
-        """Return that the end is missing, where the head says that there is one."""
+        """Return the error of a missing end, where the head announces one."""
         if self.last or self.origin or not (self.first and self.results):
             return None
         return f"line {self.number}: the output was cut before '# Out of bounds values', rows may be missing"
 
     def document(self, library: str | None) -> dict[str, Any]:
-        """Return what was read as the tool's JSON has it; ``library`` is NCCL's version by its own word."""
+        """Return the parsed text in the form of the tool's JSON; ``library`` is NCCL's own version."""
         if self.lists > 1 and self.footers > 1:
             raise CheckError(
                 f"{self.lists} programs printed into one another: rank 0 is listed {self.lists} times before"

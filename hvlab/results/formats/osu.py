@@ -52,7 +52,7 @@ def knows(text: str) -> bool:
 
 
 def read(text: str) -> list[Launch]:
-    """Return what each benchmark in the text measured; sizes are still those of OSU.
+    """Parse the results of each benchmark in the text; sizes are still those of OSU.
 
     Raises CheckError where benchmarks printed into one another.
     """
@@ -174,7 +174,7 @@ class _Benchmark:
         return LaunchRow(size, dtype=self.dtype, error=f"{place}: {' '.join(tokens)[:60]!r} is no row: {why}")
 
     def launch(self) -> Launch:
-        """Return what was measured."""
+        """Return the measured values."""
         title, workload = self.title, self._workload()
         op = "sum" if workload in REDUCING else None
         iterations = {row.iterations for row in self.rows if not row.error}
@@ -231,7 +231,7 @@ _FULL = (*_AVERAGE, "Min Latency(us)", "Max Latency(us)")
 
 
 def write(measured: Iterable[Launch]) -> str:
-    """Return what the OSU micro-benchmarks would have printed, one benchmark after the other."""
+    """Write the text that the OSU micro-benchmarks would have printed, one benchmark after the other."""
     return "".join(f"{line}\n" for launch in measured for line in _printed(launch))
 
 

@@ -98,7 +98,7 @@ def _blocks(lines: Sequence[_Line]) -> Iterator[tuple[int, int]]:
 
 
 def _tags(prefixes: Sequence[str], name: str) -> list[re.Pattern[str]]:
-    """Return what a collector puts before the lines of each pod; times and streams in it change."""
+    """Return a collector's prefix of each pod's lines; times and streams in it change."""
     varying = {
         re.sub(r"std(?:out|err)", "std(?:out|err)", re.sub(r"\d+", r"\\d+", re.escape(prefix)))
         for prefix in prefixes

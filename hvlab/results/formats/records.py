@@ -151,7 +151,7 @@ def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str
 
 
 def _whole(launch: Launch, common: Record) -> Record:
-    """Return what a launch that gave no row is recorded as."""
+    """Return the record of a launch without rows."""
     match launch.origin.get("in_place"):
         case [bool(in_place)]:
             return replace(common, params={**common.params, "in_place": in_place})

@@ -90,7 +90,7 @@ class _Training:
         self.ranks, self.device = ranks, {"GPU": "cuda", "CPU": "cpu"}[device]
 
     def launch(self) -> Launch:
-        """Return what was measured; a launch without a throughput has failed."""
+        """Return the measured values; a launch without a throughput has failed."""
         if len(self.totals) > 1 and self.variables not in (None, _HOROVOD):
             raise CheckError(
                 f"{len(self.totals)} programs printed a throughput, each of its own training"

@@ -66,7 +66,7 @@ class StackFile(BaseModel):
 
     @property
     def items(self) -> dict[str, Any]:
-        """Return what it names."""
+        """The end of the search, as a user names it."""
         return {**self.versions, **self.build, **from_settings(self.settings)}
 
 
@@ -101,7 +101,7 @@ def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
 
 
 def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
-    """Return what a file, a run, a baseline of the lab, or ``lab`` (nothing) says of a stack.
+    """Read a stack from a file, a run, a baseline of the lab, or the ``lab`` itself (nothing differs).
 
     Raises UsageError.
     """
@@ -124,7 +124,7 @@ def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
 
 
 def notes(text: str) -> list[str]:
-    """Return what of a lock cannot be brought back: patches of Horovod that another hvlab has."""
+    """Return the parts of a lock that cannot be restored: Horovod patches of another hvlab."""
     path = Path(text)
     kept = lock.read(path) if path.suffix == ".json" else None
     if kept is None or not set(kept.patches.values()) - {patches()}:
@@ -169,7 +169,7 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _lock(path: Path, lab: Lab) -> dict[str, Any]:
-    """Return what a lock says of the lab's hosts; of all that it has, where it has none of these."""
+    """Return a lock's entries for the lab's hosts; all entries if it has none for them."""
     kept = lock.read(path) or lock.Lock(path, {})
     names = [host.name for host in lab.hosts if host.name in kept.hosts] or list(kept.hosts)
     hosts = {name: {**kept.builds.get(name, {}), **kept.hosts[name]} for name in names}

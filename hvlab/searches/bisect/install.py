@@ -35,7 +35,7 @@ def name_of(stack: Stack, own: Stack) -> str:
 
 
 def variables(stack: Stack, own: Stack, lab: Lab) -> dict[str, Any]:
-    """Return what playbooks/stack.yml needs: what to build, and where what is not in use goes."""
+    """Return the variables of playbooks/stack.yml: packs to build, and where unused ones go."""
     name = name_of(stack, own)
     folder = f"{STACKS}/{name}"
     prefixes = {}

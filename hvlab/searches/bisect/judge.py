@@ -54,14 +54,14 @@ class Effect:
         return not self.log.low <= half <= self.log.high
 
 
-# Of each side; the next where the ones before do not tell on which side of half the difference a stack is.
+# Repeats of each side; more only while it is open on which side of half the difference a stack lies.
 REPEATS = (LOOKS[0].repeats, LOOKS[-1].repeats, 40)
 # The verdict is that of A, the good stack.
 _B_SLOWER: Kind = "faster"
 _B_FASTER: Kind = "slower"
 # From here on a percentage is hard to read.
 _TIMES = 2.0
-# Of two stacks that run in the same way, if what they set is written in other words.
+# For two stacks that behave alike, with settings that are merely spelled differently.
 SAME = Effect(Interval(0.0, 0.0, 0.0), slower=False, run_id="")
 
 
@@ -74,7 +74,7 @@ class InstalledStack:
 
     @property
     def side(self) -> dict[str, str]:
-        """Return what one side of a run sets."""
+        """Return the settings of one side of a run."""
         return {STACK.name: self.name or OWN_STACK, **dict(self.parameters)}
 
 
@@ -88,7 +88,7 @@ class Judge:
     good: InstalledStack
 
     def effect(self, other: InstalledStack, half: float | None = None) -> Effect:
-        """Return how much slower ``other`` is than the good one.
+        """Return the slowdown of ``other`` against the good one.
 
         It is measured again with more repeats while the interval is not clear of ``half`` the difference (a
         logarithm); without ``half``, while a verdict may be reached. A run of the same two that was finished

@@ -85,7 +85,7 @@ def _halved(end: int, held: tuple[int, ...], judge: Judge) -> tuple[int, int]:
 
 
 def _middles(low: int, high: int, without: set[int]) -> Iterator[int]:
-    """Yield what lies between two numbers, the nearest to their middle first."""
+    """Yield all values between two numbers, the nearest to their middle first."""
     inside = [number for number in range(low + 1, high) if number not in without]
     yield from sorted(inside, key=lambda number: (abs(2 * number - low - high), number))
 
@@ -127,7 +127,7 @@ class BisectResult:
         return " ".join([f"Slower because of: {named}.", *self._proof(self.culprit)])
 
     def _proof(self, culprit: Culprit) -> list[str]:
-        """Return what speaks for the culprit, and what remains without it."""
+        """Return the evidence for the culprit, and the difference that remains without it."""
         said = [f"All changes together cost {self.whole.words}"]
         if (alone := self._of(culprit.changes)) is not None:
             said.append(f"{'these' if len(culprit.groups) > 1 else 'this one'} alone {alone.words}")
@@ -152,7 +152,7 @@ class BisectResult:
 
     @property
     def remedy(self) -> str:
-        """Return what undoes the culprit, as lines of an inventory or a settings file."""
+        """Return the lines of an inventory or a settings file that undo the culprit."""
         if self.culprit is None:
             return ""
         lines: dict[str, Any] = {}

@@ -136,7 +136,7 @@ class _Points:
     _names: set[str] = field(default_factory=set)
 
     def whole(self) -> Effect:
-        """Return how much slower the bad end is. Raises CheckError where it cannot be measured."""
+        """Return the slowdown of the bad end. Raises CheckError where it cannot be measured."""
         step = self._step(tuple(range(len(self.changes))))
         if step.effect is None:
             raise CheckError(

@@ -27,7 +27,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "horovod": COMPONENTS,
 }
 _ENV = "env."
-# The variable of Open MPI's parameters, of which each is an item: they go into no build.
+# The variable of Open MPI's parameters: each is a change by itself, and none needs a build.
 PARAMETERS = "openmpi_parameters"
 _PARAMETER = f"{PARAMETERS}."
 _STARTS = ("mpirun", "rules")
@@ -50,7 +50,7 @@ class Stack:
 
     @property
     def settings(self) -> SettingsFile:
-        """Return how its ranks are started."""
+        """Return the launcher of its ranks."""
         env = {
             name.removeprefix(_ENV): value
             for name, value in self.items.items()
@@ -209,7 +209,7 @@ def _word(value: Any) -> str:
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """Yield what differs between two values of one variable, each with its place."""
+    """Yield the differences between two values of one variable, each with its place."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in dict.fromkeys([*before, *after]):
             if before.get(name) != after.get(name):

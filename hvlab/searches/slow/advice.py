@@ -100,7 +100,7 @@ def speed(rate: float) -> str:
 
 
 def effort(result: SlowSearch) -> str:
-    """Return what the search took beside the full matrix of pairs."""
+    """Return the time of the search beside that of the full matrix of pairs."""
     launches = f"{result.launches} launch" + ("es" if result.launches > 1 else "")
     return (
         f"{result.hosts} hosts, {len(result.links)} links in {launches} ({result.rounds} rounds); "
@@ -109,7 +109,7 @@ def effort(result: SlowSearch) -> str:
 
 
 def shared(result: SlowSearch) -> str:
-    """Return what it means that links were slow only while all hosts sent at once."""
+    """Explain links that were slow only while all hosts sent at once."""
     return (
         f"{result.together} suspects while all hosts sent at once, so each link was measured alone: hosts "
         "share something that is too narrow for all of them, such as the uplink of a rack"
@@ -138,7 +138,7 @@ def _times_between(result: SlowSearch) -> float:
 
 
 def not_again(result: SlowSearch, names: Sequence[str]) -> list[str]:
-    """Return what the first launch pointed at and the trials did not confirm: hosts, then links."""
+    """Name the suspects of the first launch that the trials did not confirm: hosts, then links."""
     titles: dict[bool, list[str]] = {True: [], False: []}
     for each in result.of("fine"):
         titles[each.suspect.kind == "host"].append(describe(each, names).title)
@@ -150,7 +150,7 @@ def not_again(result: SlowSearch, names: Sequence[str]) -> list[str]:
 
 
 def untried(result: SlowSearch) -> str:
-    """Return what to do about the suspects without a judgement."""
+    """Return the remedy for suspects without a judgement."""
     remedy = (
         "put right what is slow, then run this again"
         if result.of("slow")
@@ -160,7 +160,7 @@ def untried(result: SlowSearch) -> str:
 
 
 def conclusion(result: SlowSearch) -> str:
-    """Return what a search without anything slow says."""
+    """Return the message of a search that found nothing slow."""
     where = "within these groups, " if result.groups else ""
     certain = not result.of("open") and not result.untried
     return where + ("nothing is slow" if certain else "nothing is known to be slow")

@@ -86,7 +86,7 @@ def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read(printed: str, where: str, plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what the first host printed of a plan: what failed, or a reading of each step and host.
+    """Parse the first host's output of a plan: an error, or a reading of each step and host.
 
     Raises AnswerError.
     """

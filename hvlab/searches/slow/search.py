@@ -67,7 +67,7 @@ class SlowSearch:
 def search(
     count: int, measure: Measure, *, ratio: float = RATIO, alpha: float = ALPHA, seed: int | None = None
 ) -> SlowSearch:
-    """Return what is slow among ``count`` hosts: what takes ``ratio`` times as long as the others, or more.
+    """Find hosts and links among ``count`` hosts that take at least ``ratio`` times as long as the others.
 
     ``measure`` is one launch. The first launch measures everything with all hosts at once. If it points at
     more than can be tried, or links differ too much, the hosts share what is too narrow for all, and a launch
@@ -78,7 +78,7 @@ def search(
     know nothing of the launches before, and each look at each suspect gets the same part of alpha
     (Bonferroni).
 
-    Raises UsageError with fewer than three hosts, of which none could be told from the others, and CheckError
+    Raises UsageError with fewer than three hosts, which cannot be told apart, and CheckError
     where most links carry nothing, for then nothing is slow beside the others.
     """
     if count < FEWEST:
@@ -142,7 +142,7 @@ class _Overview:
 
 
 def _at_once(count: int, launches: _Launches, draw: random.Random, *, ratio: float) -> _Overview:
-    """Return what a launch with all hosts at once shows. Raises CheckError where most links carry nothing."""
+    """Analyse a launch with all hosts at once. Raises CheckError where most links carry nothing."""
     planned = steps.all_hosts(count, draw)
     readings = launches.measured(planned)
     read = _by_link(planned, readings)
@@ -161,7 +161,7 @@ def _at_once(count: int, launches: _Launches, draw: random.Random, *, ratio: flo
 def _each_alone(
     before: _Overview, count: int, launches: _Launches, draw: random.Random, *, ratio: float
 ) -> _Overview:
-    """Return what a launch shows that measures each link alone, after one in which they shared too much."""
+    """Analyse a launch that measures each link alone, after one in which too much was shared."""
     planned = steps.each_link(count, draw)
     readings = launches.measured(planned)
     values = {**before.values, **suspects.relative_alone(readings)}
@@ -185,7 +185,7 @@ def _judgements(
     ratio: float,
     alpha: float,
 ) -> dict[Suspect, Judgement]:
-    """Return what the trials show of each suspect; a pair that a slow end may explain has no judgement."""
+    """Judge each suspect by the trials; a pair that a slow end may explain gets no judgement."""
     judgements: dict[Suspect, Judgement] = {}
     outcomes: dict[Suspect, list[TrialOutcome]] = {suspect: [] for suspect in tried}
     level = alpha / (LOOKS * max(1, len(tried)))
@@ -211,7 +211,7 @@ def _by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Ce
 
 
 def _open(suspect: Suspect, tried: Sequence[Suspect], judgements: Mapping[Suspect, Judgement]) -> bool:
-    """Return whether a suspect is to be tried: it is not decided, and nothing else explains it.
+    """Return whether a suspect needs a trial: it is undecided, and nothing else explains it.
 
     A slow end disturbs all that its host sends and receives meanwhile. So a pair waits until the suspected
     ends of both its hosts are fine.

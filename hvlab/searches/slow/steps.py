@@ -38,7 +38,7 @@ class ProbeStep:
         return not self.shift and not self.transfers
 
     def cells(self, count: int) -> tuple[Cell, ...]:
-        """Return what is read of this step on so many hosts."""
+        """Return the readings of this step on ``count`` hosts."""
         return self.transfers or tuple((host, (host + self.shift) % count) for host in range(count))
 
     def content(self) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from hvlab.searches.slow.steps import Cell, ProbeStep, Rates, slowness
 Kind = Literal["host", "up", "down", "pair"]
 
 MOST = 8
-# Of the requested ratio's logarithm, and of the robust standard deviation of all.
+# Share of the requested ratio's logarithm, and multiple of the robust standard deviation of all.
 SHARE = 0.7
 _DEVIATIONS = 3.0
 # Where links differ so much that one this many times as slow would not stand out, they are measured alone.
 _HIDDEN = 2.0
-# Of an end's links, so many may be fast though the end is slow: a reading may be wrong.
+# Share of an end's links that may be fast though the end is slow: a reading may be wrong.
 _NEARLY_NONE = 0.1
 
 
@@ -79,7 +79,7 @@ def relative_alone(readings: Sequence[Rates]) -> dict[Cell, list[float]]:
 def suspects(
     values: Mapping[Cell, Sequence[float]], count: int, *, ratio: float, between: Collection[Cell] = ()
 ) -> list[Suspect]:
-    """Return what may take ``ratio`` times as long as the others or more: hosts and ends first, then pairs.
+    """Return all that may take at least ``ratio`` times as long as the others: hosts and ends, then pairs.
 
     Of one sort, the slowest is first. ``values`` is what :func:`relative` returns of ``count`` hosts. Links
     ``between`` groups that are far from each other are no suspects, and no measure of what differs by chance.
@@ -103,7 +103,7 @@ def crowded(pairs: Mapping[Cell, float], *, ratio: float) -> int:
 def sizes(
     values: Mapping[Cell, Sequence[float]], count: int, *, ratio: float
 ) -> dict[Kind, dict[Cell, float]]:
-    """Return how slow each host, end and pair is, a logarithm; see :func:`suspects`.
+    """Return the slowdown of each host, end and pair, as a logarithm; see :func:`suspects`.
 
     A link is as slow as the slowest of its sender, its receiver and itself: what an end explains is not the
     pair's.
@@ -128,7 +128,7 @@ def sizes(
 
 
 def _end(links: Sequence[float], least: float) -> float:
-    """Return how slow an end is, of how slow its links are.
+    """Return the slowdown of an end, given those of its links.
 
     That is the lower median, for one slow pair among two must not make a slow end. But an end is slow to
     nearly all others: where some links are not half as slow, these count. A host behind the narrow uplink of

@@ -176,7 +176,7 @@ def judge(suspect: Suspect, outcomes: Sequence[TrialOutcome], *, ratio: float, l
 
 
 def _tail(shares: Sequence[float], wins: int) -> float:
-    """Return the chance of so many wins or more, if each is won with its own share."""
+    """Return the chance of at least this many wins, if each is won with its own share."""
     chances = [1.0]
     for share in shares:
         lost = [chance * (1 - share) for chance in chances]

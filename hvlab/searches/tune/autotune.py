@@ -23,7 +23,7 @@ from hvlab.searches.tune.trials import Launches
 from hvlab.workloads import parameters, samples
 
 _LENGTHS = ("steps", "epochs")
-# A training is made no more than so many times as long as it is by default.
+# A training becomes at most this many times as long as it is by default.
 _MOST = 20
 # No training is made longer than fits into so much of a case's time limit: slow settings take longer.
 SHARE_OF_TIMEOUT = 0.5
@@ -38,7 +38,7 @@ class TrainingLength:
 
     @property
     def seconds(self) -> float:
-        """Return how long the steps take together."""
+        """Return the total time of the steps."""
         return self.steps * self.step_s
 
 
@@ -48,7 +48,7 @@ def trains(block: Block) -> bool:
 
 
 def length_of(folders: Sequence[Path]) -> TrainingLength | None:
-    """Return what the files of a launch say; None where it was no training, or failed."""
+    """Parse the files of a launch; None where it was no training, or failed."""
     for each in (one for folder in folders for one in samples.read(folder) if one.metric == "step_time"):
         return TrainingLength(each.warmup + len(each.times), statistics.fmean(each.times))
     return None
@@ -68,7 +68,7 @@ def balanced(block: Block, trained: TrainingLength, launch_s: float, *, timeout:
 
 
 def longer(block: Block, times: float) -> Block:
-    """Return a block with a training so many times as long, and never shorter."""
+    """Return a block with a training this many times as long, and never shorter."""
     for item in parameters(block.workload):
         [now] = block.axes.get(item.name, (item.default,)) if item.name in _LENGTHS else (None,)
         if isinstance(now, int):
@@ -79,7 +79,7 @@ def longer(block: Block, times: float) -> Block:
 # Ranks run in the case's folder, whose files come back to this machine.
 _LOG = "autotune.csv"
 # Some 25 choices, after three for warming up, are scored five times each, every time over as many steps as a
-# variable says: ten, unless there is no time for so many.
+# variable says: ten, unless time is too short for ten.
 _SCORED, _MOST_STEPS, _WARM_UP = 5 * 28, 10, 3
 _THRESHOLD, _CYCLE, _CACHE = "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CYCLE_TIME", "HOROVOD_CACHE_CAPACITY"
 _HIERARCHICAL = "HOROVOD_HIERARCHICAL_ALLREDUCE"
@@ -89,7 +89,7 @@ _MIB = 1 << 20
 def choice(
     spec: Spec, launches: Launches, space: Space, trained: TrainingLength | None, seconds: float
 ) -> SettingsFile | None:
-    """Return what autotune chooses over today's settings, in about so many seconds of training.
+    """Return the settings that autotune prefers to today's, after about ``seconds`` of training.
 
     These are no more than a share of a case's time limit.
     ``trained`` is what a launch as ``spec`` asks for showed. None where there is no choice: for a backend,

@@ -52,12 +52,12 @@ class Confirmation:
 
     @property
     def against(self) -> Literal["", "failed", "worse", "loss"]:
-        """Return what speaks against the new settings; empty where nothing does."""
+        """Return the reason against the new settings; empty where there is none."""
         return "failed" if self.failed else "worse" if self.worse else "loss" if self.loss else ""
 
     @property
     def reason(self) -> str:
-        """Return that in words."""
+        """Put the doubt into words."""
         worse = f"worse in {self.worse} comparisons, better in {self.better}"
         words = {"failed": f"{self.failed} cases of the proof failed", "worse": worse, "loss": self.loss}
         return words.get(self.against, "")
@@ -114,7 +114,7 @@ def losses(records: Iterable[Record], side: str, folder: Path) -> dict[int, tupl
 
 
 def changed(today: Curves, best: Curves) -> str:
-    """Return how the second of two losses differs from the first; empty where it stayed.
+    """Say how the second of two losses differs from the first; empty where they agree.
 
     Both sides train from the same seed in each repeat, so in each epoch the change is that of the median
     repeat. The spread is that of today's repeats in that epoch, each from a seed of its own if it has any.

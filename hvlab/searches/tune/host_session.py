@@ -56,7 +56,7 @@ class HostTrials(Trials):
         return [costs[number] for number in range(len(batch))]
 
     def launch(self, candidate: Candidate, name: str) -> list[Record]:
-        """Return what one launch shows with the hosts set so; ``name`` tells it from others.
+        """Measure one launch with these host settings; ``name`` tells it from others.
 
         Raises RefusedError where they cannot be; CheckError where they do not take back what they had.
         """
@@ -174,7 +174,7 @@ class HostTuneResult(TuneResult):
 
 
 def lines(written: Mapping[str, str], interfaces: Iterable[str]) -> list[str]:
-    """Return what keeps these values over a restart: lines of a file in sysctl.d, then commands."""
+    """Return how to keep these values over a restart: lines of a file in sysctl.d, then commands."""
     sysctl = {
         path.removeprefix(_SYSCTL): value for path, value in written.items() if path.startswith(_SYSCTL)
     }

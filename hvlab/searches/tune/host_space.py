@@ -86,7 +86,7 @@ class HostSurvey:
     interfaces: Mapping[str, str]
 
     def changes(self, levels: Mapping[str, str]) -> dict[str, State]:
-        """Return what levels of settings, by name, write on each host."""
+        """Return the writes on each host for the levels of these settings, by name."""
         chosen = [setting.levels[level] for setting in self.settings if (level := levels.get(setting.name))]
         return {
             host: {
@@ -149,7 +149,7 @@ def survey(lab: Lab, settings: Sequence[HostSetting]) -> HostSurvey:
 
 
 def judged(settings: Sequence[HostSetting], readings: Mapping[str, HostReading]) -> HostSurvey:
-    """Return what of the settings the hosts can have. Pure."""
+    """Return the settings that the hosts support. Pure."""
     left_out: list[str] = []
     possible = []
     for setting in settings:

@@ -187,7 +187,7 @@ def _commands(state: State) -> list[dict[str, Any]]:
 
 
 def _check_way(lab: Lab, size: int) -> None:
-    """Raise RefusedError where packets of so many bytes do not pass whole from each host to each other."""
+    """Raise RefusedError where packets of this size do not pass whole between all hosts."""
     questions: dict[str, dict[str, Any]] = {}
     for host in lab.hosts:
         address = lab.rank_address(host)

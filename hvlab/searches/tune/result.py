@@ -123,7 +123,7 @@ class TuneResult:
 
     @property
     def gains(self) -> str:
-        """Return what the new settings bring, for each comparison of the proof."""
+        """Return the gain of the new settings, for each comparison of the proof."""
         parts = []
         for each, turned in self._ratios():
             size = each.a.get("size_bytes")
@@ -144,7 +144,7 @@ class TuneResult:
 
     @property
     def _beside(self) -> str:
-        """Return what else there is to know where the best settings are proved."""
+        """Return the notes on proved settings."""
         return UNCHECKED if self.proof is not None and self.proof.loss_checked is False else ""
 
     @property

@@ -108,7 +108,7 @@ SEARCHES: Mapping[str, Callable[..., Tpe | Coordinate]] = {"tpe": Tpe, "coordina
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Return what Optuna has to know of a space; a value is its place in the list of values."""
+    """Describe a space to Optuna; a value is its index in the list of values."""
     return {
         item.name: IntDistribution(0, len(item.values) - 1)
         if item.ordered
@@ -123,10 +123,10 @@ def frozen(candidate: Candidate, value: float, known: Mapping[str, BaseDistribut
     return optuna.trial.create_trial(params=params, distributions=dict(known), value=value)
 
 
-# A race has so many settings, and so many rounds; the best of all races meet once more.
+# Settings of a race, and its rounds; the winners of all races meet once more.
 _SETTINGS, _ROUNDS = 6, 3
 _LAST, _LAST_ROUNDS = 3, 3
-# A setting leaves the race where it is so many standard errors worse than the best.
+# A setting leaves the race when it is this many standard errors worse than the best.
 _WORSE = 2.5
 # What a single measurement spreads, as a logarithm, until repeats show it, and at least.
 _SPREAD, _LEAST_SPREAD = 0.1, 0.01
@@ -138,7 +138,7 @@ _FAILED = math.log(100)
 # Measures each once, in turn; returns the logarithm of each one's time, None where it failed.
 Measure = Callable[[Sequence[Candidate]], Sequence[float | None]]
 Left = Callable[[], bool]
-# Whether there is time for so many launches, and for the proof after them.
+# Asked with a number of launches: is there time for them, and for the proof afterwards?
 Fits = Callable[[int], bool]
 
 
@@ -152,7 +152,7 @@ class Board:
     launches: int = 0
 
     def mean(self, candidate: Candidate) -> float:
-        """Return how much longer a candidate takes than today's settings."""
+        """Return the time of a candidate over that of today's settings."""
         return _FAILED if candidate in self.failed else statistics.fmean(self.values[candidate])
 
     @property
@@ -203,7 +203,7 @@ def search(
     fits: Fits = lambda _: True,
     note: Callable[[str], None] = lambda _: None,
 ) -> SearchResult:
-    """Return what is best of what was tried while ``left`` says that there is time for another round.
+    """Return the best candidate, after rounds for as long as ``left`` allows.
 
     The first race has the candidates of ``first`` in it. The last race has as many rounds as ``fits`` allows;
     where that is none, the figures of the other races choose. Raises CheckError where today's settings
@@ -269,7 +269,7 @@ def _race(
 def _measured(
     batch: Sequence[Candidate], measure: Measure, board: Board
 ) -> tuple[float, Sequence[float | None]]:
-    """Return what a round shows of today's settings, the first of the batch, and of the others.
+    """Read the results of a round: today's settings, the first of the batch, and the others.
 
     Where today's fail after they have run, the round counts for nothing and is measured once more. Raises
     CheckError where they fail again, or in the first round.

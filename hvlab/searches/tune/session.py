@@ -33,7 +33,7 @@ REPORT = "tuning.md"
 _AUTOTUNE = 1 / 6
 _FITTING = "leave that out of the file, or choose the backend and launcher that it is for"
 Note = Callable[[str], None]
-# Measures the best settings again beside today's, for so many seconds.
+# Measures the best settings again beside today's, for this many seconds.
 Prove = Callable[[Candidate, int], Confirmation]
 
 
@@ -168,7 +168,7 @@ def _to_prove(trials: Trials, best: Candidate) -> str:
 
 
 def lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:
-    """Return what is measured in each trial, a training for long enough, and what a launch of it showed."""
+    """Return the cases of each trial, a training for long enough, and the result of one launch."""
     [block] = request.spec.blocks
     if not trains(block):
         return request.spec, None

@@ -37,7 +37,7 @@ class Space:
         return tuple(_index(item, self.today, algorithms) for item in self.parameters)
 
     def settings(self, candidate: Candidate) -> SettingsFile:
-        """Return what a candidate sets: what differs from the defaults, over today's settings."""
+        """Return the settings of a candidate: its differences from the defaults, over today's settings."""
         if candidate == self.start:
             return self.today
         env, options = dict(self.today.env), self.today.mpirun
@@ -61,11 +61,11 @@ class Space:
         return _read(self.settings(candidate)) == _read(self.today)
 
     def words(self, candidate: Candidate) -> str:
-        """Return how a candidate differs from today's settings."""
+        """Return the differences between a candidate and today's settings."""
         return ", ".join(f"{name}={value}" for name, value in self.changes(candidate).items()) or "as today"
 
     def changes(self, candidate: Candidate) -> dict[str, Word]:
-        """Return the values that a candidate has and today's settings have not."""
+        """Return the values of a candidate that today's settings lack."""
         chosen = self._chosen(candidate)
         return {item.name: value for item, value in (chosen[place] for place in self._changed(candidate))}
 

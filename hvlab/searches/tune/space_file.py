@@ -73,7 +73,7 @@ class SpaceParameter(BaseModel):
 
     @property
     def target(self) -> tuple[str, str, int | None, int]:
-        """Return what it sets: a variable, mpirun's options, or the rule from a size on."""
+        """Return the setting's target: a variable, mpirun's options, or the rule from a size on."""
         return self.to, self.variable, self.collective, self.from_bytes
 
     def read(self, value: Word) -> Word:
@@ -152,7 +152,7 @@ _ALLGATHERV = 1
 
 
 def of_block(block: Block, launcher: str) -> tuple[SpaceParameter, ...]:
-    """Return what can be set of a block of one configuration, which ``launcher`` starts.
+    """Return the settings that can be tuned in a block of one configuration, started by ``launcher``.
 
     That is what acts on its collective; a training sends by allreduce.
     """

@@ -28,7 +28,7 @@ from hvlab.workloads.metrics import METRICS
 
 # What the last race takes, and the proof: six repeats of each side, and a quarter more, since times vary.
 _LAST_LAUNCHES, _PROOF_LAUNCHES = 12, 15
-# A setting may take so many times as long as a launch of the first round, and at least so many seconds.
+# A setting may take this many times as long as a launch of the first round, and at least this many seconds.
 _LONGER, _LEAST_S = 6, 60
 
 
@@ -103,22 +103,22 @@ class Trials:
         return not self.count or self._after(self.spent / self.rounds + _LAST_LAUNCHES * self.launch_s) > 0
 
     def fits(self, launches: int) -> bool:
-        """Return whether there is time for so many launches, and the proof."""
+        """Return whether there is time for this many launches, and the proof."""
         return self._after(launches * self.launch_s) >= 0
 
     @property
     def launch_s(self) -> float:
-        """Return how long a launch takes, in seconds."""
+        """Return the duration of a launch, in seconds."""
         return self.spent / self.count if self.count else 0.0
 
     @property
     def proof_s(self) -> float:
-        """Return how long the proof takes at least, in seconds."""
+        """Return the minimum duration of the proof, in seconds."""
         return _PROOF_LAUNCHES * self.launch_s
 
     @property
     def rest_s(self) -> float:
-        """Return how much of the budget is left, in seconds; below zero where more was spent."""
+        """Return the rest of the budget, in seconds; negative if overspent."""
         return self.budget - self.launches.spent
 
     def timed(self, text: str) -> str:

@@ -32,7 +32,7 @@ _HOROVOD = {
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
     "HOROVOD_TIMELINE": "DYNAMIC",
 }
-# What it reads by itself: the user's own file, then that of its folder, for which a stack has another.
+# mpirun reads these unasked: the user's own file, then that of its folder, for which a stack has another.
 _PARAMETER_FILES, _USERS = "OMPI_MCA_mca_base_param_files", "~/.openmpi/mca-params.conf"
 # Open MPI replaces ~/ in it by each rank's home.
 _USE_RULES, _RULES_FILE = (
@@ -47,7 +47,7 @@ _FIRST_PORT, _PORTS = 29500, 500
 def command(
     case: Case, lab: Lab, run_id: str, program: Sequence[str], *, container_options: Sequence[str] = ()
 ) -> Command:
-    """Return what starts ``case`` on its first host; ``program`` is a workload's file name and arguments.
+    """Return the command that starts ``case`` on its first host; ``program`` is a file name and arguments.
 
     ``container_options`` are the user's, where srun starts the ranks inside a container.
     """

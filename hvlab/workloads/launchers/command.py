@@ -20,7 +20,7 @@ _DEADLINE_MARGIN = 15
 
 
 def deadline(case: Case) -> tuple[str, ...]:
-    """Return what stands before a rank's program, and ends it where nobody else does."""
+    """Return the command in front of a rank's program, which ends it where nobody else does."""
     return ("timeout", "--kill-after=5", str(case.timeout + _DEADLINE_MARGIN))
 
 

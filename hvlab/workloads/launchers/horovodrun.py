@@ -32,7 +32,7 @@ def command(job: Job) -> Command:
 
 @recipe(NAME)
 def own_job(job: Job) -> Command:
-    """Return what chooses Gloo and its interface."""
+    """Return the options that choose Gloo and its interface."""
     return Command((NAME, *_gloo(job)), job.env)
 
 

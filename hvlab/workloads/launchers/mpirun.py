@@ -30,7 +30,7 @@ def command(job: Job) -> Command:
 
 @recipe(NAME)
 def own_job(job: Job) -> Command:
-    """Return what places the ranks, and what they send through."""
+    """Return the options for placing the ranks, and for their transport."""
     passed = [word for name in job.env for word in ("-x", name)]
     return Command(("mpirun", *placing(job), *parameters(job, transport(job)), *passed), job.env)
 

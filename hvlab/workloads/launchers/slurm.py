@@ -97,7 +97,7 @@ def limited(lab: Lab) -> bool:
 
 
 def minutes(estimate: float, case: float, longest: int | None = None) -> int:
-    """Return how long an allocation may take, in minutes, for work that is estimated to take so many seconds.
+    """Return the time limit of an allocation, in minutes, for work with this estimate in seconds.
 
     ``case`` is the time limit of the longest case in seconds, ``longest`` what the partition gives at most.
     """
@@ -107,7 +107,7 @@ def minutes(estimate: float, case: float, longest: int | None = None) -> int:
 
 def partition(lab: Lab) -> tuple[str, ...]:
     """Return the command that shows the time limit of the lab's partition."""
-    # Of all partitions, which are shown where none is named, the default one has a *.
+    # Where no partition is named, all are shown, and the default one has a *.
     named = _partition(lab)
     return ("sinfo", "--noheader", *named, "--format=%l" if named else "--format=%P %l")
 

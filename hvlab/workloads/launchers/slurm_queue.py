@@ -32,8 +32,8 @@ _NO_RIGHT = re.compile(r"Job's (?:account|QOS) .* use this partition")
 _ABOUT_NODES = ("ReqNodeNotAvail", "NodeDown", "Nodes required for job are DOWN")
 _MAINTENANCE = "Reserved for maintenance"
 _BEFORE = "; with a shorter --time in lab_slurm_options it may end before that"
-# What does not pass by itself. A node that slurmctld has not heard of yet, such as all of them after it was
-# started anew, soon answers or is down; blocked, reserved, planned and power saving pass.
+# Reasons that do not pass by themselves. A node unknown to slurmctld, such as all of them after it was
+# restarted, soon answers or is down; blocked, reserved, planned and power saving pass.
 _UNFIT = ("down", "drain", "drained", "draining", "fail", "failing", "inval", "maint", "error")
 # What sinfo adds to a state. A node that is about to reboot (@), rebooting (^) or powering up (#) comes back.
 _FLAGS = "*~#!%$@^+-"
@@ -55,7 +55,7 @@ class Waiting:
 
     @property
     def hint(self) -> str:
-        """Return what may let it start earlier; empty where there is nothing to do."""
+        """Return advice for an earlier start; empty where there is nothing to do."""
         return _BEFORE if _MAINTENANCE in self.reason else ""
 
 
@@ -74,7 +74,7 @@ class Unfit:
 
     @property
     def observed(self) -> str:
-        """Return what is wrong with it."""
+        """Name the problem."""
         reason = f" ({self.reason})" if self.reason not in ("", "none") else ""
         return f"{self.host}: Slurm reports it as {self.state}{reason}"
 
@@ -135,7 +135,7 @@ def hopeless(job: Waiting, taken: Mapping[str, Unfit]) -> HvlabError | None:
 
 
 def remedy(reason: str) -> str:
-    """Return what to do about a reason for which a job would wait for ever; empty for others."""
+    """Return the remedy for a reason for which a job would wait for ever; empty for others."""
     reason = reason.strip("()")
     if limit := _ONE_JOB.match(reason):
         return _within(limit)
@@ -146,7 +146,7 @@ def remedy(reason: str) -> str:
 
 
 def _within(limit: re.Match[str]) -> str:
-    """Return how a job keeps a limit of one job, or of one node of it."""
+    """Return how to fit a job into a limit per job, or per node of a job."""
     what, per = limit[2] or "", limit[3] or ""
     if limit[4]:
         less = "ask for more hosts"

@@ -63,7 +63,7 @@ def command(job: Job) -> Command:
 
 @recipe(NAME)
 def own_job(job: Job) -> Command:
-    """Return how ranks find one another and are placed, and what they send through."""
+    """Return how ranks find one another, and the options for placement and transport."""
     return Command(("srun", _pmi(job), *_PLACING, *job.srun), _environment(job))
 
 

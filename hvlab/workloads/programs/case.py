@@ -174,7 +174,7 @@ def stop(launcher: subprocess.Popen[bytes]) -> int:
 
 
 def look_after(argv: list[str], env: dict[str, str], folder: str) -> dict[str, Any]:
-    """Return what a program, run in the case's folder, says as JSON of a launch that did not end well."""
+    """Run a program in the case's folder; return its JSON about a launch that failed."""
     try:
         done = subprocess.run(
             argv,

@@ -135,7 +135,7 @@ class Exchange:
         return bad
 
     def error(self) -> float:
-        """Return how far elements may be off, as a part of their value or of 1."""
+        """Return the tolerance for elements, as a share of their value or of 1."""
         if self.options.op == "sum" or self.options.workload not in ("allreduce", "reducescatter"):
             return 0.0
         known = patterns.ADASUM_ERROR if self.options.op == "adasum" else patterns.AVERAGE_ERROR
@@ -147,7 +147,7 @@ class Exchange:
         return once.repeat(-(-count // len(table)))[:count].to(self.device)
 
     def tables(self, tensor: int = 0, tensors: int = 1) -> list[list[int]]:
-        """Return every rank's table of one of so many tensors."""
+        """Return every rank's table of one of ``tensors`` tensors."""
         labels = tensors * self.ranks
         return [patterns.table(tensor * self.ranks + r, labels, self.base) for r in range(self.ranks)]
 
@@ -166,7 +166,7 @@ class Exchange:
         return own, [self.tiled(self.reduced(tables, self.count), self.count) for tables in every]
 
     def broadcast(self) -> tuple[Tensors, Tensors]:
-        """Return what this rank has at first, and what it must get from rank 0."""
+        """Return this rank's initial tensor, and the one it must get from rank 0."""
         tables = self.tables()
         return [self.tiled(tables[self.rank], self.count)], [self.tiled(tables[0], self.count)]
 
@@ -190,7 +190,7 @@ class Exchange:
         return [torch.cat(own)], [torch.cat(expected)]
 
     def reducescatter(self) -> tuple[Tensors, Tensors]:
-        """Return what this rank gives, and its part of what that is reduced to."""
+        """Return this rank's input, and its part of the reduced result."""
         tables, count = self.tables(), self.count * self.ranks
         start = self.count * self.rank
         reduced = self.tiled(self.reduced(tables, count), count)[start : start + self.count]
@@ -198,7 +198,7 @@ class Exchange:
 
 
 def allreduce(hvd: Any, options: argparse.Namespace) -> Callable[[Tensors, str], Tensors]:
-    """Return what reduces tensors: in one call each, all of which Horovod may fuse, or in one for all."""
+    """Return the reduction: one call for each tensor, which Horovod may fuse, or one call for all."""
     op = {"sum": hvd.Sum, "average": hvd.Average, "adasum": hvd.Adasum}[options.op]
     if options.form == "grouped":
         whole = hvd.grouped_allreduce_ if options.in_place else hvd.grouped_allreduce
@@ -214,13 +214,13 @@ def allreduce(hvd: Any, options: argparse.Namespace) -> Callable[[Tensors, str],
 
 
 def broadcast(hvd: Any, options: argparse.Namespace) -> Callable[[Tensors, str], Tensors]:
-    """Return what brings rank 0's tensor to all."""
+    """Return the broadcast of rank 0's tensor."""
     whole = hvd.broadcast_ if options.in_place else hvd.broadcast
     return lambda tensors, name: [whole(tensors[0], 0, name=name)]
 
 
 def reducescatter(hvd: Any, options: argparse.Namespace) -> Callable[[Tensors, str], Tensors]:
-    """Return what reduces a tensor and leaves each rank its part."""
+    """Return the reduce-scatter of a tensor."""
     op = {"sum": hvd.Sum, "average": hvd.Average}[options.op]
     return lambda tensors, name: [hvd.reducescatter(tensors[0], op=op, name=name)]
 

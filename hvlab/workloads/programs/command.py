@@ -93,9 +93,9 @@ def main(options: argparse.Namespace) -> int:
 
 
 def owner() -> str:
-    """Return what the names of this host's folders begin with.
+    """Return the prefix of this host's folder names.
 
-    Hosts may share the home, and a container has it too and numbers its processes anew.
+    Hosts may share the home, and a container has it too and numbers its own processes from 1.
     """
     return "{}-{}-".format(platform.node(), os.stat("/proc/self/ns/pid").st_ino)
 
@@ -234,7 +234,7 @@ def account(rank: int, local_rank: int, counted: dict[str, Any]) -> None:
 
 
 def read(folder: str) -> list[dict[str, Any]]:
-    """Return what the processes of this rank's command noted, one for each."""
+    """Return the notes of all processes of this rank's command."""
     notes = []
     for name in sorted(os.listdir(folder)):
         if name.endswith(".json"):

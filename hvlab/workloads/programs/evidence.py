@@ -62,7 +62,7 @@ def loaded_nccl(world: Any) -> str:
 
 
 def horovod_state(hvd: Any) -> dict[str, Any]:
-    """Return what Horovod says of itself."""
+    """Return Horovod's own report on its build."""
     state: dict[str, Any] = {}
     for name in ("mpi_enabled", "gloo_enabled", "nccl_built", "ccl_built", "mpi_threads_supported"):
         try:
@@ -73,7 +73,7 @@ def horovod_state(hvd: Any) -> dict[str, Any]:
 
 
 def state(world: Any) -> dict[str, Any]:
-    """Return what connects the ranks says of itself, and the versions on this rank."""
+    """Return the connecting library's own report, and the versions on this rank."""
     versions = {"python": platform.python_version(), **world.versions()}
     connection = world.state()
     if connection.get("horovod"):

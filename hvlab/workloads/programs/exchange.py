@@ -13,7 +13,7 @@ bf16, naive8    After the backward pass. Horovod 0.28 sums up neither bfloat16 n
                 integers, as the lab's students did, so that nearly all is lost: it shows why that does not
                 train.
 
-With --ddp, none and fp16 are what torch's DistributedDataParallel does by itself, with torch's own hook for
+With --ddp, none and fp16 are what torch's DistributedDataParallel does itself, with torch's own hook for
 fp16 gradients.
 
 ``EightBit`` and ``Shares`` are one rank's side, and send nothing. Needs Python 3.8+ and torch 1.10+.
@@ -89,13 +89,13 @@ class Shares:
         self.shapes: list[torch.Size] = []
 
     def pack(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the bytes of all gradients, with so many zeros that all ranks' shares are equal."""
+        """Return the bytes of all gradients, padded with zeros so that all ranks' shares are equal."""
         self.shapes = [gradient.shape for gradient in gradients]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         return self.small(torch.nn.functional.pad(flat, (0, -flat.numel() % self.ranks)))
 
     def reduce(self, received: torch.Tensor) -> torch.Tensor:
-        """Return the average of this rank's share, of which ``received`` holds every rank's."""
+        """Average this rank's share over all ranks; ``received`` holds every rank's copy."""
         return self.small(self.large(received).reshape(self.ranks, -1).mean(dim=0))
 
     def unpack(self, gathered: torch.Tensor) -> list[torch.Tensor]:
@@ -122,7 +122,7 @@ class Nothing:
         return model
 
     def sent(self, numbers: int, tensors: int) -> int:
-        """Return the bytes a rank hands to Horovod for gradients of so many numbers in so many tensors."""
+        """Return the bytes a rank hands to Horovod for this many numbers in this many tensors."""
         return 0
 
     def once(self, gradient: torch.Tensor, name: str) -> None:
@@ -255,7 +255,7 @@ class ByShares(Averaging):
 
 
 def create(name: str, world: Alone) -> Nothing:
-    """Return the exchange of that name. Raises ValueError where it cannot work among so many ranks."""
+    """Return the exchange of that name. Raises ValueError where it cannot work among this many ranks."""
     if world.hvd is None:
         return Nothing()
     if world.ddp:

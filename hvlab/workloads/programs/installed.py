@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def recorded(variant: str) -> dict[str, Any]:
-    """Return what the roles record of a host that has this Python as its only ``variant``."""
+    """Return the roles' record of a host that has this Python as its only ``variant``."""
     build = checked_build(answer([sys.executable, "-m", "horovod.runner.launch", "--check-build"]))
     frameworks = [known for known in (torch(), tensorflow()) if known]
     facts: dict[str, Any] = {

@@ -29,7 +29,7 @@ class Watcher(MetaPathFinder):
     """Finds modules as Python does, and lets one of ``WATCHED`` be changed when it has been loaded."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """Return how to load a watched module; None leaves all others to Python."""
+        """Return the loader of a watched module; None leaves all others to Python."""
         if name not in WATCHED:
             return None
         spec = PathFinder.find_spec(name, path, target)

@@ -32,7 +32,7 @@ def read(root: str = "") -> dict[str, Any]:
 
 
 def since(before: dict[str, Any], root: str = "") -> dict[str, Any]:
-    """Return what has been counted since, and on which machine."""
+    """Return the counts since the start, and the machine they belong to."""
     after = read(root)
     return {
         "machine": machine(root),
@@ -62,7 +62,7 @@ def cpus(root: str = "") -> dict[str, list[float]]:
 
 
 def throttled(root: str = "") -> float:
-    """Return how long a quota has kept this process's control group, or one above it, from its CPUs."""
+    """Return the time for which a CPU quota stopped this process's control group, or one above it."""
     most = 0.0
     for line in _text(root + "/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -84,7 +84,7 @@ def _throttled(path: str) -> float:
 
 
 def machine(root: str = "") -> str:
-    """Return what is the same for all containers of one machine, and differs between machines."""
+    """Return an identity that all containers of one machine share, and no other machine has."""
     if _text(root + "/run/systemd/container").strip() != "systemd-nspawn":
         return _text(root + "/proc/sys/kernel/random/boot_id").strip()
     # Each of these containers is given a boot id of its own; the time of boot is the machine's.

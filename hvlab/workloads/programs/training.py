@@ -131,7 +131,7 @@ class Run:
         }
 
     def checks(self) -> list[str]:
-        """Return what shows that this was not one training of all ranks, the same for every rank."""
+        """Return the evidence that this was not one training of all ranks, the same for every rank."""
         faults = []
         task = self.task
         weights = self.world.gather(fingerprint(self.weights()), "weights")
@@ -152,7 +152,7 @@ class Run:
 
 
 def ready(make: Callable[[], Any], world: Alone, checks: list[str]) -> Any:
-    """Return what ``make`` gives; where it cannot on some rank, every rank notes why, and gets None."""
+    """Call ``make``; if it fails on some rank, every rank notes the reason, and gets None."""
     instance = failure = None
     try:
         instance = make()

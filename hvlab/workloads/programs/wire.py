@@ -70,7 +70,7 @@ def nccl(maps: str = "/proc/self/maps") -> str:
 
 
 def _release(path: str) -> str:
-    """Return what the NCCL says that calls from a loaded library end in."""
+    """Return the NCCL in which calls from a loaded library end."""
     number = ctypes.c_int()
     try:
         if ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number)):

@@ -117,7 +117,7 @@ def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) ->
 
 
 def sent(world: Alone, bytes_by_device: dict[str, int]) -> dict[str, dict[str, int]]:
-    """Return what each host's devices have sent, each host asked once."""
+    """Return the bytes sent by each host's devices; each host is asked once."""
     answers = world.gather((platform.node(), world.local_rank, bytes_by_device), "wire")
     return {host: counts for host, local_rank, counts in answers if local_rank == 0}
 

@@ -38,7 +38,7 @@ import time
 from typing import Any, Callable, Generator
 
 CONNECT_S = 4.0
-# Of callers that have proved nothing yet: how long a greeting may take and be, and how many may be at it.
+# Limits for callers that have proved nothing yet: duration, length and number of greetings.
 GREET_S, GREETING, MOST_WAITING = 4.0, 1024, 256
 # The longest line of a host: 256 hosts have 65,280 links.
 LINE = 1 << 22
@@ -70,7 +70,7 @@ class Lines:
         self.rest = b""
 
     def proof(self, leads: bool, number: int, text: bytes) -> bytes:
-        """Return what proves a line; ``leads`` says whose it is."""
+        """Return the proof of a line; ``leads`` says whose it is."""
         return hmac.new(self.key, b"%d %d %s" % (leads, number, text), "sha256").hexdigest().encode()
 
     def send(self, value: Any) -> None:
@@ -80,7 +80,7 @@ class Lines:
         self.sent += 1
 
     def receive(self, seconds: float) -> Any:
-        """Return the next value; OSError where none comes in time."""
+        """Return the next value. Raises OSError after the time limit."""
         end = time.monotonic() + seconds
         while b"\n" not in self.rest:
             left = end - time.monotonic()
@@ -193,7 +193,7 @@ def lead(plan: dict[str, Any], hosts: dict[int, Lines], addresses: dict[int, Any
 def ask(
     hosts: dict[int, Lines], question: Any, seconds: float, fits: Callable[[Any], bool] = lambda _: True
 ) -> list[Any]:
-    """Return every host's answer, by place; HostLostError where one does not come in time or fit."""
+    """Return every host's answer, by place. Raises HostLostError where one is late or does not fit."""
     answers = []
     for place in sorted(hosts):
         try:
@@ -238,7 +238,7 @@ def meeting_port(plan: dict[str, Any]) -> socket.socket:
 
 
 def meet(plan: dict[str, Any], listener: socket.socket) -> tuple[dict[int, Lines], dict[int, Any]]:
-    """Return the connections and the addresses of the hosts that come in time, by place.
+    """Return the connections and addresses of the hosts that call in time, by place.
 
     Other programs may connect too, and say nothing or something else.
     """
@@ -357,11 +357,11 @@ class Worker:
         return connection
 
     def header(self, number: int) -> bytes:
-        """Return what the data of a step begins with, without the end of the line."""
+        """Return the head of a step's data, without the end of the line."""
         return hmac.new(self.plan["secret"].encode(), b"data %d" % number, "sha256").hexdigest().encode()
 
     def accept(self, number: int) -> socket.socket | None:
-        """Return the connection of this step's sender; None where none comes in time."""
+        """Return the connection of this step's sender; None if it does not call in time."""
         with contextlib.closing(greetings(self.listener, time.monotonic() + CONNECT_S)) as coming:
             for connection, _, line in coming:
                 if hmac.compare_digest(line, self.header(number)):
