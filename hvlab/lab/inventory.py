@@ -144,7 +144,7 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     source = path.absolute()
     all_problems = file_problems(source)
     try:
-        listing = _listing(source, limit, project_variables())
+        listing = _listing(source, limit)
     except InventoryError:
         if all_problems:
             raise _unusable(source, all_problems) from None
@@ -165,12 +165,6 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     return _lab(source, [_host(name, hostvars[name], groups) for name in names])
 
 
-def project_variables() -> list[Path]:
-    """Return the files of variables that are the project's own: the inventory's outrank them."""
-    folder = project_dir() / "playbooks/group_vars"
-    return sorted([*folder.glob("all.yml"), *folder.glob("all/*.yml")])
-
-
 def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
     short = (
         replace(reason, host=_short(reason.host), observed=_short(reason.observed)) for reason in reasons
@@ -178,14 +172,13 @@ def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
     return InventoryError(f"the inventory {source} cannot be used:\n{report(short, indent='  ')}")
 
 
-def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> dict[str, Any]:
+def _listing(source: Path, limit: str | None) -> dict[str, Any]:
     """Return what Ansible reads, from a process of its own: Ansible keeps its settings per process."""
     # Where it is missing, this says so.
     import ansible  # noqa: F401, PLC0415
 
     command = [sys.executable, "-m", "hvlab.lab.inventory_reader", "-i", str(source), "--list"]
-    command += [f"--limit={limit}"] if limit else []
-    command += ["--", *map(str, project_files)]
+    command += [f"--playbook-dir={project_dir()}", *([f"--limit={limit}"] if limit else [])]
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
     environment = kept_variables(os.environ) | {
         "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),

@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_resolve import DOCUMENTATION
 from hvlab.base.errors import HvlabError
-from hvlab.lab.inventory_values import evaluated
+from hvlab.lab.inventory_reader import evaluated
 from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
 from hvlab.stack.resolver.facts import from_ansible
