@@ -24,7 +24,7 @@ from hvlab.doctor import reading
 from hvlab.lab import inventory, slurm_job
 from hvlab.lab.inventory import Host, Lab
 from hvlab.lab.slurm_job import Installed, SlurmJob
-from hvlab.remote.facts import first_facts
+from hvlab.remote.gather import first_facts
 from hvlab.workloads.launchers import srun
 
 _ANSWER_S = 30.0

@@ -14,7 +14,7 @@ from hvlab.base.answers import AnswerError
 from hvlab.base.answers.shapes import Count, HostAnswer, NotNegative
 from hvlab.base.cache import Kept
 from hvlab.lab.inventory import BUILDS, ROOT, STACKS, Lab
-from hvlab.remote.collect import collect
+from hvlab.remote.gather import collect
 from hvlab.remote.playbook import HostFailure
 
 _PROGRAM = Path(__file__).parent / "programs/unused.py"

@@ -22,9 +22,9 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.files import sync, write_file, write_files
 from hvlab.base.masking import masked, masked_argv
-from hvlab.lab.capability import refusal
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
+from hvlab.lab.variants import refusal
 from hvlab.remote.ssh_client import detour, responds
 from hvlab.stack.provision.arguments import arguments
 from hvlab.workloads.answered import Ended
