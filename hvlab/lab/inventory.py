@@ -116,7 +116,7 @@ class Lab:
         raise KeyError(name)
 
     def rank_address(self, host: Host) -> str:
-        """Return where the other hosts reach it: its address if on the ranks' network, else its name."""
+        """Return its address if on the ranks' network, else its name."""
         try:
             inside = ipaddress.ip_address(host.address) in ipaddress.ip_network(self.network, strict=False)
         except ValueError:
@@ -131,7 +131,7 @@ def _true(value: Any) -> bool:
 def load(path: Path, *, limit: str | None = None) -> Lab:
     """Read the inventory at ``path`` and return its hosts that match ``limit`` (an Ansible pattern).
 
-    Raises one InventoryError that lists every problem found.
+    Raises one InventoryError that lists every problem.
     """
     if not path.exists():
         in_job = "measure on the hosts of this Slurm job with `hvlab bench --here`; or "
@@ -173,7 +173,7 @@ def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
 
 
 def _listing(source: Path, limit: str | None) -> dict[str, Any]:
-    """Return what Ansible reads, from a process of its own: Ansible keeps its settings per process."""
+    """Have Ansible read the inventory, in a process of its own: its settings are per process."""
     # Where it is missing, this says so.
     import ansible  # noqa: F401, PLC0415
 
@@ -191,7 +191,7 @@ def _listing(source: Path, limit: str | None) -> dict[str, Any]:
         done = process.run(process.bound(command), seconds=_SECONDS, env=environment)
     except process.TimeLimitError:
         raise InventoryError(
-            f"Ansible has not read the inventory {source} within {_SECONDS:g} s",
+            f"Ansible did not read the inventory {source} within {_SECONDS:g} s",
             remedy="look at its scripts, plugins, lookups and vault script: `ansible-inventory --list -vvv`",
         ) from None
     if done.returncode:
@@ -207,8 +207,8 @@ def _plain(read: dict[str, Any]) -> Any:
 
 def _ansible_message(stderr: str) -> str:
     lines = [re.sub(r"^\[(WARNING|ERROR)\]: ", "", line).strip() for line in stderr.splitlines()]
-    kept = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
-    return "\n".join(f"  {_short(line)}" for line in kept[:12])
+    distinct = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
+    return "\n".join(f"  {_short(line)}" for line in distinct[:12])
 
 
 def _short(text: str) -> str:

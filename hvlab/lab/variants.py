@@ -35,7 +35,7 @@ def variants(host: Host) -> dict[str, frozenset[str]]:
 def device(
     backend: str, hosts: Sequence[Host], operation: str = "allreduce", framework: str = "torch"
 ) -> str:
-    """Return where the ranks' tensors have to be for ``backend`` to carry ``operation``: cpu or cuda."""
+    """Return the device of the ranks' tensors if ``backend`` carries ``operation``: cpu or cuda."""
     if BACKENDS[backend].gpu:
         return "cuda"
     variant = variant_for(backend, hosts, framework)
@@ -82,7 +82,7 @@ def _on_gpu(backend: str, variant: str, hosts: Iterable[Host], operation: str = 
 
 
 def _gpu_plane(variant: Mapping[str, Any], operation: str = "allreduce") -> str:
-    """Return what carries tensors in GPU memory in an operation; an empty text for nothing."""
+    """Return the backend for tensors in GPU memory in an operation; an empty text if there is none."""
     operations = variant.get("gpu_operations") or ""
     return str(operations.get(operation, "") if isinstance(operations, Mapping) else operations)
 
@@ -190,7 +190,7 @@ class Refusal:
 def refusal(case: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
     """Return why these hosts cannot run a case.
 
-    Of it count ``backend``, ``variant``, ``stack``, ``device`` and ``slots``.
+    It uses the case's ``backend``, ``variant``, ``stack``, ``device`` and ``slots``.
     """
     observed = not_built(case["backend"], case["variant"], facts)
     if observed and case["stack"]:

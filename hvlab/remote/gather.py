@@ -29,12 +29,11 @@ def collect(
     at_once: int = 0,
     shape: Any = Any,
 ) -> tuple[dict[str, Any], list[HostFailure]]:
-    """Return what the playbook gathered, by host in the lab's order, and why some hosts give nothing.
+    """Return the playbook's answers, by host in the lab's order, and the hosts without one, with why.
 
     The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on what happened; ``at_once`` is
-    how many hosts at least take part at the same time.
-    What a host gives has the ``shape``, a type that pydantic checks, or is one of the failures; with
-    ``check`` it is raised.
+    the minimum number of hosts served at the same time. An answer that lacks the ``shape``, a type that
+    pydantic checks, is a failure; with ``check`` it is raised.
     Raises CheckError where Ansible itself fails, AnswerError.
     """
     hosts = [host.name for host in lab.hosts]
@@ -64,7 +63,7 @@ def collect(
 
 
 def _by_host(file: Path, hosts: int) -> dict[str, Any]:
-    """Return what the playbook wrote; each host's part is still to be checked."""
+    """Return the playbook's answers, each host's still unchecked."""
     if not file.stat().st_size:
         return {}
     limit = hosts * answers.LIMIT

@@ -90,9 +90,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return [keys[path] or "absent" for path in self.args["needs"]]
 
     def _known(self) -> dict[str, Any] | None:
-        """Return what the facts show, if that is a whole pack with the keys of all that it is built on.
+        """Return the pack that the facts show, if it is whole, with the keys of all it is built on.
 
-        It may still be another pack than the requested one: then `_present` looks again.
+        It may be another pack than the requested one: then `_present` looks again.
         """
         managed = self.vars.get("ansible_facts", {}).get("hvlab_managed", {})
         packs, files = managed.get("packs", {}), managed.get("files", {})
@@ -107,7 +107,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
 
     def _look(self) -> dict[str, Any]:
-        """Return what the host says of the folder and of what it needs."""
+        """Ask the host for the state of the folder and of the packs below it."""
         return self._step(
             "check",
             needs=self.args["needs"],
@@ -254,7 +254,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._step("forget", archive=place)
 
     def _from_mirror(self) -> str:
-        """Return where the mirror's archive is on the host now; empty where it does not have it."""
+        """Return the path of the mirror's archive on the host; empty if the mirror lacks it."""
         mirror, name = self.args["mirror"], self.archive.path.name
         place = f"{mirror.rstrip('/')}/{name}"
         where = {"url": place} if mirror.startswith(("http://", "https://")) else {"archive": place}
@@ -287,7 +287,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return source.host if source and serves else "controller"
 
     def _from_peer(self, source: PackSource) -> str:
-        """Return where the archive is on the host now; empty where it did not arrive intact."""
+        """Return the path of the archive on the host; empty if it did not arrive intact."""
         user = self.peer["user"]
         received, result = self._receive(archive=source.archive, peer=source.peer | {"user": user}, user=user)
         if not received:

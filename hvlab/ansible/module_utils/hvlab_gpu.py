@@ -165,7 +165,7 @@ def driver_installed(root: str = "") -> str | None:
 
 
 def nvswitches(root: str = "") -> int:
-    """Return how many NVSwitches the PCI bus shows."""
+    """Return the number of NVSwitches on the PCI bus."""
     return sum(row["class"].startswith(hvlab_pci.BRIDGE) for row in hvlab_pci.devices(root, hvlab_pci.NVIDIA))
 
 

@@ -140,10 +140,10 @@ from ansible.module_utils.hvlab_packed import (
 )
 
 TAR_SECONDS = 900
-# Of linux/fcntl.h and linux/fs.h.
+# From linux/fcntl.h and linux/fs.h.
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
-# So many damaged files of a pack are named.
-SHOWN = 10
+# Maximum number of damaged files listed per pack.
+LISTED = 10
 
 
 def describe(
@@ -159,7 +159,7 @@ def describe(
     held = state(root, record=record)
     return {
         **held,
-        "wrong": held["wrong"][:SHOWN],
+        "wrong": held["wrong"][:LISTED],
         "leftovers": leftovers(root),
         "building": glob.glob(os.path.join(builds, "*")) if builds else [],
         "needs": keys,
@@ -170,7 +170,7 @@ def describe(
 
 
 def certificate(user: str) -> str:
-    """Return where the certificate of a user's key lies; an empty text where there is no such user."""
+    """Return the path of the certificate of a user's key; an empty text for an unknown user."""
     try:
         return os.path.join(pwd.getpwnam(user).pw_dir, ".ssh/id_ed25519-cert.pub")
     except KeyError:
