@@ -1,8 +1,8 @@
-"""A pack to many hosts over a slow link of the controller: one copy, and all hosts, handed on or not.
+"""A pack to many hosts over a slow link of the controller: one copy, and all hosts, forwarded or not.
 
 Boots a lab of its own whose hosts are behind one uplink, which is the controller's link to them, and sets up
 their trust. The pack is random bytes. Each round takes two ways in turn: to the first host alone, and to all
-hosts, handed on. --direct adds one to all hosts from the controller, which takes long. The pack is removed in
+hosts, forwarded. --direct adds one to all hosts from the controller, which takes long. The pack is removed in
 between. Prints one JSON line; ratios are to one copy. Needs root.
 
     python -m benchmarks.bench_packs [--hosts 16] [--size 100] [--rate 50mbit] [--rounds 3] [--direct]
@@ -80,11 +80,11 @@ class BenchLab:
             )
         return done.stdout
 
-    def copy(self, hosts: Sequence[str], *, handed_on: bool) -> dict[str, Any]:
+    def copy(self, hosts: Sequence[str], *, forwarded: bool) -> dict[str, Any]:
         """Install the pack on hosts that lack it; return the seconds, and where they got it from."""
         limit = ",".join(hosts)
         self.run("ansible", limit, "--become", "-m", "file", "-a", f"path={FOLDER} state=absent")
-        peer = [] if handed_on else ["-e", json.dumps({"pack_peer": {}})]
+        peer = [] if forwarded else ["-e", json.dumps({"pack_peer": {}})]
         playbook = str(self.inventory.parent / "pack.yml")
         start = time.monotonic()
         printed = self.run("ansible-playbook", playbook, "--limit", limit, *peer)
@@ -160,22 +160,22 @@ def make_pack(cache: Path, size: int) -> None:
     "--rate", default="50mbit", show_default=True, help="Of the controller's link, as tc writes it."
 )
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--direct", is_flag=True, help="Also without handing on, once.")
+@click.option("--direct", is_flag=True, help="Also without forwarding, once.")
 def main(hosts: int, size: int, rate: str, rounds: int, direct: bool) -> None:
     names = [f"b{number}" for number in range(1, hosts + 1)]
     with booted(names, size=size * 1_000_000, rate=rate) as lab:
         one, all_ = [], []
         for _ in range(rounds):
-            one.append(lab.copy(names[:1], handed_on=True))
-            all_.append(lab.copy(names, handed_on=True))
-        alone = [lab.copy(names, handed_on=False)] if direct else []
+            one.append(lab.copy(names[:1], forwarded=True))
+            all_.append(lab.copy(names, forwarded=True))
+        alone = [lab.copy(names, forwarded=False)] if direct else []
     usual = statistics.median(each["seconds"] for each in one)
     ratios = {
         name: round(statistics.median(each["seconds"] for each in runs) / usual, 2)
-        for name, runs in (("handed_on", all_), ("direct", alone))
+        for name, runs in (("forwarded", all_), ("direct", alone))
         if runs
     }
-    click.echo(json.dumps({"one": one, "handed_on": all_, "direct": alone, "ratios": ratios}))
+    click.echo(json.dumps({"one": one, "forwarded": all_, "direct": alone, "ratios": ratios}))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.checks.node import probe, subjects
 from hvlab.lab.inventory import Lab
-from hvlab.remote.collect import collect
+from hvlab.remote.gather import collect
 
 # What a question may take by itself, see probe; then what the round trip may take besides.
 _QUESTION_S = 20

@@ -13,7 +13,7 @@ from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, un
 from hvlab.checks.ask import Answered
 from hvlab.checks.node import machine, subjects
 from hvlab.lab.inventory import Host, Lab
-from hvlab.remote.check_outcome import CheckOutcome
+from hvlab.remote.verify import CheckOutcome
 from hvlab.results.formats import junit
 
 _LOOK = "look at its power and its network; `hvlab lab status` shows virtual hosts"

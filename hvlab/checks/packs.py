@@ -65,7 +65,7 @@ def files_are_as_installed(node: RoleHost, nodes: dict[str, RoleHost]) -> None:
     files = [f"{path} {observed}" for folder in damaged for path, observed in wrong[folder] or ()]
     more = f"; and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
     again = "run `hvlab provision`, which installs it again"
-    if any("has not ended" in file for file in files):
+    if any("unfinished build" in file for file in files):
         again += f"; `rm -r {' '.join(damaged)}` there, if the inventory asks for it no more"
     if any("times are the same" in file for file in files):
         # Only a look that reads everything sees that, and provisioning does not.

@@ -22,7 +22,7 @@ from hvlab.checks.provisioned import (
     logs_in,
     read,
 )
-from hvlab.checks.variables import Inventory
+from hvlab.lab.inventory_reader import Inventory
 
 PROBE = Path(probe.__file__).read_text(encoding="utf-8")
 AT_ONCE = 32

@@ -71,7 +71,7 @@ def command(
     """
     lab = load(inventory, limit=limit)
     # These load slowly, and --help needs none of them.
-    from hvlab.remote.facts import facts  # noqa: PLC0415
+    from hvlab.remote.gather import facts  # noqa: PLC0415
     from hvlab.searches.bisect import ends  # noqa: PLC0415
     from hvlab.searches.bisect.session import REPORT, BisectRequest, bisect  # noqa: PLC0415
     from hvlab.searches.bisect.stack import Stack  # noqa: PLC0415

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hvlab.base.errors import some
-from hvlab.remote.check_outcome import CheckOutcome
+from hvlab.remote.verify import CheckOutcome
 from hvlab.results.tables import render
 
 C = TypeVar("C", bound=CheckOutcome)

@@ -234,7 +234,7 @@ def _log_in(hosts: Sequence[Host]) -> tuple[list[FirstLogin], list[tuple[Host, P
 
 
 def _gather(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[tuple[Host, Problem]]]:
-    from hvlab.remote import facts as gather  # noqa: PLC0415 - it loads slowly
+    from hvlab.remote import gather  # noqa: PLC0415 - it loads slowly
 
     if not hosts:
         return {}, []

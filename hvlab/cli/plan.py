@@ -131,7 +131,7 @@ def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
     # They load slowly, and recorded facts do not need them.
     from hvlab.checks.before import PreflightHost  # noqa: PLC0415
     from hvlab.checks.ssh import check_owner  # noqa: PLC0415
-    from hvlab.remote import facts as gather  # noqa: PLC0415
+    from hvlab.remote import gather  # noqa: PLC0415
     from hvlab.remote.trust import Trust  # noqa: PLC0415
 
     lab = inventories.load(inventory, limit=limit)

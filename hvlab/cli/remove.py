@@ -13,7 +13,7 @@ from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableError, some, unusable
 from hvlab.cli import options
 from hvlab.lab.inventory import Lab, load
-from hvlab.remote.collect import collect
+from hvlab.remote.gather import collect
 from hvlab.remote.playbook import HostFailure
 from hvlab.results import tables
 from hvlab.results.lock import measuring

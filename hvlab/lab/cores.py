@@ -55,7 +55,7 @@ def deal(
     return cores
 
 
-def shown(cpus: Sequence[int]) -> str:
+def format_cpus(cpus: Sequence[int]) -> str:
     """Return CPUs as the kernel lists them: ``0-3,8``."""
     parts: list[list[int]] = []
     for cpu in sorted(cpus):
@@ -77,8 +77,8 @@ class HostCores:
 def crowding(hosts: Mapping[str, HostCores], slots: int) -> str | None:
     """Return how the ranks of a case lack cores, such as ``3 ranks on 2 cores (n1, n2, n3)``; None if not.
 
-    ``hosts`` are those of the case, each with ``slots`` ranks. What lacks cores is a host by itself, or all
-    hosts of one machine together.
+    ``hosts`` are those of the case, each with ``slots`` ranks. Cores may be short on one host alone, or on
+    all hosts of one machine together.
     """
     groups: list[dict[str, HostCores]] = [{host: cores} for host, cores in hosts.items()]
     machines: dict[str, dict[str, HostCores]] = {}

@@ -41,9 +41,9 @@ def table(facts: Mapping[str, Facts]) -> tuple[EnvironmentRow, ...]:
 
 
 def hardware(facts: Facts) -> dict[str, str | None]:
-    """Return what a record keeps of a host's hardware, its drivers and NVIDIA's libraries.
+    """Return a host's hardware, drivers and NVIDIA libraries for a record.
 
-    The installed NCCL need not be the one that ranks load: theirs is ``nccl``, which the programs tell.
+    The installed NCCL need not be the one that ranks load: theirs is ``nccl``, which the programs report.
     """
     return {
         "nics": nics(facts),
@@ -169,7 +169,7 @@ def _host_facts(facts: Facts) -> Mapping[str, Any]:
 
 
 def recorded_by_role(facts: Facts, role: str) -> Mapping[str, Any]:
-    """Return what a role recorded on a host; nothing where it has not run."""
+    """Return a role's record on a host; an empty one if the role never ran."""
     recorded = (facts.get("ansible_local") or {}).get(f"hvlab_{role}")
     return recorded if isinstance(recorded, Mapping) else {}
 

@@ -99,7 +99,7 @@ def _expand_range(text: str) -> tuple[list[str], int | None]:
 
 
 def _size(first: str, last: str, step: str) -> int:
-    """Return how many names a range stands for; 1 for one that Ansible refuses."""
+    """Return the number of names in a range; 1 for a range that Ansible refuses."""
     each = max(1, int(step or 1))
     if len(first) == len(last) == 1 and {first, last} <= set(ascii_letters):
         return max(1, (ascii_letters.index(last) - ascii_letters.index(first)) // each + 1)

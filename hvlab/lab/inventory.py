@@ -116,7 +116,7 @@ class Lab:
         raise KeyError(name)
 
     def rank_address(self, host: Host) -> str:
-        """Return where the other hosts reach it: its address if on the ranks' network, else its name."""
+        """Return its address if on the ranks' network, else its name."""
         try:
             inside = ipaddress.ip_address(host.address) in ipaddress.ip_network(self.network, strict=False)
         except ValueError:
@@ -131,7 +131,7 @@ def _true(value: Any) -> bool:
 def load(path: Path, *, limit: str | None = None) -> Lab:
     """Read the inventory at ``path`` and return its hosts that match ``limit`` (an Ansible pattern).
 
-    Raises one InventoryError that lists every problem found.
+    Raises one InventoryError that lists every problem.
     """
     if not path.exists():
         in_job = "measure on the hosts of this Slurm job with `hvlab bench --here`; or "
@@ -144,7 +144,7 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     source = path.absolute()
     all_problems = file_problems(source)
     try:
-        listing = _listing(source, limit, project_variables())
+        listing = _listing(source, limit)
     except InventoryError:
         if all_problems:
             raise _unusable(source, all_problems) from None
@@ -165,12 +165,6 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     return _lab(source, [_host(name, hostvars[name], groups) for name in names])
 
 
-def project_variables() -> list[Path]:
-    """Return the files of variables that are the project's own: the inventory's outrank them."""
-    folder = project_dir() / "playbooks/group_vars"
-    return sorted([*folder.glob("all.yml"), *folder.glob("all/*.yml")])
-
-
 def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
     short = (
         replace(reason, host=_short(reason.host), observed=_short(reason.observed)) for reason in reasons
@@ -178,14 +172,13 @@ def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
     return InventoryError(f"the inventory {source} cannot be used:\n{report(short, indent='  ')}")
 
 
-def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> dict[str, Any]:
-    """Return what Ansible reads, from a process of its own: Ansible keeps its settings per process."""
+def _listing(source: Path, limit: str | None) -> dict[str, Any]:
+    """Have Ansible read the inventory, in a process of its own: its settings are per process."""
     # Where it is missing, this says so.
     import ansible  # noqa: F401, PLC0415
 
     command = [sys.executable, "-m", "hvlab.lab.inventory_reader", "-i", str(source), "--list"]
-    command += [f"--limit={limit}"] if limit else []
-    command += ["--", *map(str, project_files)]
+    command += [f"--playbook-dir={project_dir()}", *([f"--limit={limit}"] if limit else [])]
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
     environment = kept_variables(os.environ) | {
         "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
@@ -198,7 +191,7 @@ def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> 
         done = process.run(process.bound(command), seconds=_SECONDS, env=environment)
     except process.TimeLimitError:
         raise InventoryError(
-            f"Ansible has not read the inventory {source} within {_SECONDS:g} s",
+            f"Ansible did not read the inventory {source} within {_SECONDS:g} s",
             remedy="look at its scripts, plugins, lookups and vault script: `ansible-inventory --list -vvv`",
         ) from None
     if done.returncode:
@@ -214,8 +207,8 @@ def _plain(read: dict[str, Any]) -> Any:
 
 def _ansible_message(stderr: str) -> str:
     lines = [re.sub(r"^\[(WARNING|ERROR)\]: ", "", line).strip() for line in stderr.splitlines()]
-    kept = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
-    return "\n".join(f"  {_short(line)}" for line in kept[:12])
+    distinct = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
+    return "\n".join(f"  {_short(line)}" for line in distinct[:12])
 
 
 def _short(text: str) -> str:

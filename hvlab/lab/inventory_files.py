@@ -49,7 +49,7 @@ _Duplicates.add_multi_constructor("!", _tagged)
 
 
 def file_problems(source: Path) -> list[Problem]:
-    """Return what is wrong in the files of the inventory at ``source`` (a file or a directory).
+    """Return the mistakes in the files of the inventory at ``source`` (a file or a directory).
 
     Raises InventoryError for what would keep Ansible busy for ever.
     """

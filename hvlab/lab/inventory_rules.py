@@ -37,7 +37,7 @@ _INTERFACE = re.compile(r"[^\s/,:-][^\s/,:]{0,14}")
 _NUMBERS = (("lab_slots", range(1, 2**16)), ("ansible_port", range(1, 2**16)))
 # A text counts as true, whatever it says.
 _SWITCHES = {"true", "false", "yes", "no", "on", "off", "0", "1"}
-# Of variables that are mappings: what each entry has to be, and how to write them.
+# Variables that are mappings: the rule for each entry, and how to write them.
 _MAPPINGS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
     "lab_rank_env": (
         lambda key, value: bool(_ENV.fullmatch(str(key))) and isinstance(value, str | int),

@@ -51,7 +51,7 @@ def lab_name(folder: Path) -> str:
 
 
 def slots(facts: Mapping[str, Any]) -> int:
-    """Return how many ranks a host can run at once: as many as it has GPUs, or cores."""
+    """Return the number of ranks a host can run at once: one per GPU, or per core."""
     return len((facts.get("hvlab") or {}).get("gpus") or []) or int(facts.get("processor_vcpus") or 1)
 
 
@@ -80,7 +80,7 @@ def write(folder: Path, files: Mapping[str, str]) -> Path | None:
     Raises InventoryError where it would not be accepted, UsageError where it cannot be written.
     """
     target = folder.resolve()
-    kept = None
+    backup = None
     try:
         missing = [path for path in (target.parent, *target.parent.parents) if not path.exists()]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -94,18 +94,18 @@ def write(folder: Path, files: Mapping[str, str]) -> Path | None:
                 hand_over(path)
             inventory.load(new)
             if target.is_dir() and any(target.iterdir()):
-                kept = target.with_name(f"{target.name}.bak-{datetime.now(UTC):%Y%m%dT%H%M%S}")
-                target.rename(kept)
+                backup = target.with_name(f"{target.name}.bak-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+                target.rename(backup)
             new.rename(target)
         finally:
             shutil.rmtree(new, ignore_errors=True)
-            if kept and not target.exists():
-                kept.rename(target)
+            if backup and not target.exists():
+                backup.rename(target)
     except OSError as error:
         raise UsageError(
             f"{folder} cannot be written: {error.strerror}", remedy="choose another folder"
         ) from error
-    return kept
+    return backup
 
 
 def _variables(host: Host) -> dict[str, Any]:

@@ -24,7 +24,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 VERSION_PINS: Mapping[str, str] = {name: f"lab_{name}" for name in COMPONENTS}
 METHOD_PINS: Mapping[str, str] = {name: f"lab_{name}_method" for name in METHODS}
 PINS = frozenset((*VERSION_PINS.values(), *METHOD_PINS.values()))
-# Of the roles' variables, those that group_vars/all.yml fills with what was chosen, and the pins for it.
+# The roles' variables that group_vars/all.yml fills with chosen versions and methods, and their pins.
 WIRED: Mapping[str, str] = {
     **{f"{row['role']}_version": VERSION_PINS[name] for name, row in _ROWS.items() if "role" in row},
     **{f"{_ROWS[name]['role']}_method": pin for name, pin in METHOD_PINS.items()},
@@ -33,7 +33,7 @@ WIRED: Mapping[str, str] = {
 
 # The roles whose work depends on more than versions, and can lie beside another of its kind.
 BUILD_ROLES = ("openmpi", "python_env", "horovod")
-# Of their variables, those that are pins, or only say where something lies or comes from.
+# Their variables that are pins, or only name a place or a source.
 _NO_BUILD = (
     *("openmpi_version", "python_env_version", "horovod_version", "horovod_python_version", "_method"),
     *("_prefix", "_record", "_profile", "_user"),

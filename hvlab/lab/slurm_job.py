@@ -60,7 +60,7 @@ class Installed:
 
     @property
     def operations(self) -> frozenset[str]:
-        """Return what carries data in its Horovod, in Horovod's words."""
+        """Return the operations of its Horovod, in Horovod's words."""
         return frozenset(self._build.get("operations") or ())
 
     @property
@@ -124,7 +124,7 @@ def _tasks(environment: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def _gpus_on_node(environment: Mapping[str, str]) -> int:
-    """Return how many GPUs the job has on this host; 0 where Slurm hands out none."""
+    """Return the number of the job's GPUs on this host; 0 if Slurm assigns none."""
     count = environment.get("SLURM_GPUS_ON_NODE", "")
     if count.isdigit() and int(count):
         return int(count)
@@ -247,7 +247,7 @@ def planned(hosts: int, slots: int, *, gpu: bool, python: str | None) -> Lab:
 
 
 def _variant(operations: Collection[str]) -> dict[str, Any]:
-    """Return what Horovod's build is to the role horovod, by the operations that it states."""
+    """Return a build of Horovod as a variant of the role, by the operations that it states."""
     return {
         **{name.lower(): name in operations for name in ("MPI", "Gloo", "CCL")},
         "gpu_operations": "nccl" if "NCCL" in operations else "",
@@ -259,7 +259,7 @@ def _of_each(nodes: Sequence[str], counts: tuple[int, ...]) -> dict[str, int]:
 
 
 def _slots(job: SlurmJob, facts: Mapping[str, Any], cpus: int) -> int:
-    """Return how many ranks a host is to run: one for each GPU of the job, without any one for each core.
+    """Return the number of ranks on a host: one per GPU of the job, without GPUs one per core.
 
     ``cpus`` are those that the job has there, which Slurm mostly counts by hardware threads.
     """

@@ -24,7 +24,7 @@ from hvlab.doctor import reading
 from hvlab.lab import inventory, slurm_job
 from hvlab.lab.inventory import Host, Lab
 from hvlab.lab.slurm_job import Installed, SlurmJob
-from hvlab.remote.facts import first_facts
+from hvlab.remote.gather import first_facts
 from hvlab.workloads.launchers import srun
 
 _ANSWER_S = 30.0
@@ -123,7 +123,7 @@ def _command() -> str:
 
 
 def _answer(argv: Sequence[str]) -> str:
-    """Return what one of Slurm's commands prints, without what it warns of."""
+    """Return the output of one of Slurm's commands, without its warnings."""
     return _done(argv).stdout
 
 
@@ -139,7 +139,7 @@ def _done(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _mpi() -> str:
-    """Return how srun connects MPI's ranks: by PMIx where the cluster has it."""
+    """Return srun's plugin that connects MPI's ranks: PMIx where the cluster has it."""
     done = _done(("srun", "--mpi=list"))
     # In this order: pmix before one of its versions.
     listed = sorted(_PMI.findall(done.stdout + done.stderr), key=lambda name: (name == "pmi2", name))
@@ -155,7 +155,7 @@ def _installed(
     *,
     inside: Sequence[str] = (),
 ) -> dict[str, Installed]:
-    """Return what the ranks' Python has on each host; ``inside`` are srun's options of its image.
+    """Return the frameworks of the ranks' Python on each host; ``inside`` are srun's options of its image.
 
     Raises CheckError where a host does not answer.
     """

@@ -26,7 +26,7 @@ from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, k
 from hvlab.remote.probe import TIMEOUT_S, unreached
 from hvlab.remote.ssh_client import detour
 
-# Of several keys that a host shows, the first of these is shown to the person.
+# If a host has several keys, the person sees the first of these.
 _PREFERRED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
 _ANSWER_S, _SCAN_S = 5, 30.0
 _AT_ONCE = 32

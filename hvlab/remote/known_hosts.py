@@ -61,7 +61,7 @@ def entry_name(host: Host) -> str:
 
 
 def known_keys(names: Sequence[str], files: Iterable[Path]) -> KnownKeys:
-    """Return what these files say of a host that has these names there."""
+    """Return the keys and authorities in these files for a host with these names."""
     return _known(names, (line for path in files for line in _lines(path)))
 
 

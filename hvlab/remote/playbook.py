@@ -67,11 +67,11 @@ _STOP_S = 10.0
 _TICK_S = 0.2
 # How long a host may take to end what a run left; its program needs 6 s at most.
 _REAP_S = 60
-# Of what a host says of a failure, the end.
+# Maximum length of a failure's message; its end is kept.
 _MESSAGE = 10_000
 # All that Ansible's `command` says of a program that cannot be started; its status is the error's number.
 _NOT_STARTED = "Error executing command."
-# Of what ssh says, that either side refused the other: such a host is there.
+# Causes by which one side refuses the other: such a host is up.
 _REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "host-certificate-time", "ssh-denied")
 # What Ansible puts before ssh's own words.
 _SAYS_LITTLE = re.compile(r"\A(Task failed: )?Failed to connect to the host via ssh: ")
@@ -111,7 +111,7 @@ class Login:
 
     @property
     def other_user(self) -> str:
-        """Return whom root becomes on this machine to run ranks; empty where it stays who it is."""
+        """Return the user that root becomes here to run ranks; empty if none."""
         return self.user if self.trust is None and os.geteuid() == 0 and not self.lab.step else ""
 
     def variables(self) -> dict[str, Any]:
@@ -322,9 +322,9 @@ class Play:
 
 
 def _said(result: Mapping[str, Any]) -> str:
-    """Return what a failed task says; of a program that could not be started, its name and why.
+    """Return a failed task's message; for a program that could not start, its name and why.
 
-    Of modules that gave no answer it returns the last that each printed.
+    For modules without an answer, the last line that each printed.
     """
     modules = result.get("failed_modules")
     if isinstance(modules, Mapping) and modules:
@@ -338,7 +338,7 @@ def _said(result: Mapping[str, Any]) -> str:
 
 
 def _unanswered(result: Mapping[str, Any]) -> str:
-    """Return why a module gave no answer, and what it or the shell before it printed last."""
+    """Explain why a module gave no answer, with the last line that it or its shell printed."""
     msg = str(result.get("msg", ""))
     if "module_stdout" not in result:
         return msg

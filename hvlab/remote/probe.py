@@ -61,7 +61,7 @@ def _ask(host: Host, known_hosts: Path | None) -> Problem | None:
 
 
 def unreached(host: Host, error: OSError) -> Problem:
-    """Return why a host could not be connected to, and what to do."""
+    """Explain why a host could not be connected to."""
     where = f"{host.address}:{host.port}"
     look = "look at its power, its network and ansible_host"
     if isinstance(error, ConnectionRefusedError):
@@ -97,7 +97,7 @@ def _judge(host: Host, link: socket.socket, known: KnownKeys, *, files: Iterable
         return None
     same_kind = [other for other in known.keys if other.get_name() == key.get_name()]
     names = ", ".join(map(str, files))
-    shown = f"{key.get_name()} {key.fingerprint}"
+    presented = f"{key.get_name()} {key.fingerprint}"
     entry, file = entry_name(host), shlex.quote(str(next(iter(files))))
     compare = (
         "compare that with the host's own, read on its console (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub)"
@@ -113,9 +113,9 @@ def _judge(host: Host, link: socket.socket, known: KnownKeys, *, files: Iterable
     else:
         remedy = f"{compare}; if they are the same: {record}"
     if not same_kind:
-        return Problem(host.name, f"its host key {shown} is unknown ({names})", remedy)
+        return Problem(host.name, f"its host key {presented} is unknown ({names})", remedy)
     return Problem(
-        host.name, f"its host key has changed: known {same_kind[0].fingerprint}, shown {shown}", remedy
+        host.name, f"its host key has changed: known {same_kind[0].fingerprint}, shown {presented}", remedy
     )
 
 

@@ -25,7 +25,7 @@ class Shell:
     host: Host
 
     def argv(self, words: Sequence[str]) -> list[str]:
-        """Return what runs a command there."""
+        """Return the argv that runs a command there."""
         trust = self.login.trust
         if trust is None:
             user = self.login.other_user
@@ -47,7 +47,7 @@ class Shell:
         return subprocess.CompletedProcess(done.args, done.returncode, clean(done.stdout), clean(done.stderr))
 
     def start(self, words: Sequence[str]) -> subprocess.Popen[str]:
-        """Start a command there; what it prints on its standard error is to be read."""
+        """Start a command there; the caller reads its standard error."""
         return subprocess.Popen(
             self.argv(words),
             stdin=subprocess.DEVNULL,

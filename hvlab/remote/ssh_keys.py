@@ -18,12 +18,12 @@ from hvlab.base import process
 from hvlab.base.errors import HvlabError
 from hvlab.base.files import key_whole, public_whole, sync, write_file
 
-# So far may a host's clock be behind, for instance where it keeps local time.
+# Maximum lag of a host's clock, for instance one that keeps local time.
 BACKDATED = timedelta(days=1)
 _KEYGEN_SECONDS = 30.0
 KEY_REMEDY = (
-    "put it back from a backup; or `hvlab keys init` makes it anew (what it signed no longer counts), and "
-    "`hvlab keys issue` takes it to the hosts"
+    "put it back from a backup; or `hvlab keys init` makes a new one (what the old one signed no longer "
+    "counts), and `hvlab keys issue` takes it to the hosts"
 )
 
 
@@ -63,14 +63,14 @@ def fingerprint(public_key: str) -> str:
 
 
 def read_certificate(text: str) -> Certificate | None:
-    """Return what a certificate says; None for what is no certificate, or has no end."""
+    """Read a certificate; None if it is none, or has no end."""
     try:
-        shown = _keygen("-L", "-f", "-", text=text.strip() + "\n")
+        text = _keygen("-L", "-f", "-", text=text.strip() + "\n")
     except TrustError:
         return None
-    keys = re.findall(r"(?:Public key|Signing CA): \S+ (SHA256:\S+)", shown)
-    times = re.search(r"Valid: from (\S+) to (\S+)", shown)
-    listed = re.search(r"Principals:\s*\n(.*?)\n\s*Critical Options:", shown, re.DOTALL)
+    keys = re.findall(r"(?:Public key|Signing CA): \S+ (SHA256:\S+)", text)
+    times = re.search(r"Valid: from (\S+) to (\S+)", text)
+    listed = re.search(r"Principals:\s*\n(.*?)\n\s*Critical Options:", text, re.DOTALL)
     if len(keys) != 2 or times is None or listed is None:  # noqa: PLR2004
         return None
     begins, ends = (datetime.fromisoformat(time).replace(tzinfo=UTC) for time in times.groups())
@@ -106,8 +106,8 @@ def keep_private(path: Path) -> None:
 def make_key(path: Path, comment: str, *, anew: bool = False) -> None:
     """Make a key pair, where there is none; a public half that is lost or another's is made again.
 
-    A private key that others may read gets mode 0600 again. Raises TrustError for a damaged one, unless
-    that is to be made ``anew``.
+    A private key that others may read gets mode 0600 again. Raises TrustError for a damaged one; with
+    ``anew`` that is replaced.
     """
     if path.is_file() and not key_whole(path) and not anew:
         raise TrustError(

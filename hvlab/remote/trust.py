@@ -40,7 +40,7 @@ from hvlab.remote.ssh_keys import (
 HOST_LIFE = timedelta(weeks=52)
 USER_LIFE = timedelta(days=7)
 SSH_PORT = 22
-# Of hosts in a line of known_hosts: ssh before 7.8 (RHEL 7, Ubuntu 18.04) skips a line of 8192 bytes.
+# Maximum names in a line of known_hosts: ssh before 7.8 (RHEL 7, Ubuntu 18.04) skips a line of 8192 bytes.
 _NAMES = 50
 _NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]*")
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
@@ -152,7 +152,7 @@ class Trust:
         """Keep the key of a host in `signed`, from where all that it ever had can be revoked."""
         key = " ".join(public_key.split()[:2])
         with locked(self.folder):
-            former = [kept for kept in self.host_keys(name) if kept != key]
+            former = [other for other in self.host_keys(name) if other != key]
             self._keep(f"{name}.pub", "\n".join([*former, key]))
 
     def host_keys(self, name: str) -> list[str]:
@@ -165,9 +165,9 @@ class Trust:
 
     def _keep(self, file: str, text: str) -> None:
         self.signed.mkdir(mode=0o700, exist_ok=True)
-        kept = self.signed / file
-        if not kept.is_file() or kept.read_text("utf-8").strip() != text:
-            write_file(kept, text + "\n", mode=0o600)
+        path = self.signed / file
+        if not path.is_file() or path.read_text("utf-8").strip() != text:
+            write_file(path, text + "\n", mode=0o600)
 
     def _host_certificate(
         self, public_key: str, name: str, principals: Iterable[str], current: str | None, life: timedelta
@@ -260,7 +260,7 @@ def ensure_lab_trust(
 ) -> Trust:
     """Make what is missing of a lab's trust, renew the user certificate where due, and return it.
 
-    With ``anew`` also what is damaged; else that raises TrustError.
+    With ``anew``, damaged keys are replaced; otherwise they raise TrustError.
     """
     trust = Trust(lab, trust_dir(lab))
     try:
@@ -367,7 +367,7 @@ _STEPS = {NEXT: ANNOUNCED, PREVIOUS: REPLACED, FORMER: RETIRED}
 
 
 def step(trust: Trust) -> str:
-    """Return how far a rotation is; STABLE where none is under way."""
+    """Return the step of the rotation; STABLE if none is under way."""
     for ending, step in _STEPS.items():
         if any(path.exists() for key in _authorities(trust) for path in _pair(key, ending)):
             return step

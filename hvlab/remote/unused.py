@@ -14,13 +14,13 @@ from hvlab.base.answers import AnswerError
 from hvlab.base.answers.shapes import Count, HostAnswer, NotNegative
 from hvlab.base.cache import Kept
 from hvlab.lab.inventory import BUILDS, ROOT, STACKS, Lab
-from hvlab.remote.collect import collect
+from hvlab.remote.gather import collect
 from hvlab.remote.playbook import HostFailure
 
 _PROGRAM = Path(__file__).parent / "programs/unused.py"
 # Removing a build's folder takes seconds, from a slow disk minutes.
 _SECONDS = 900
-# So many paths fit one word of a command line, by Linux's limit of 128 KiB.
+# Maximum number of paths in one word of a command line, which Linux limits to 128 KiB.
 _AT_ONCE = 500
 
 
@@ -43,7 +43,7 @@ class HostsAnswer:
 
 
 def listed(lab: Lab) -> HostsAnswer:
-    """Return what lies on the hosts and may be removed. Raises CheckError where Ansible itself fails."""
+    """Return the removable folders of the hosts. Raises CheckError where Ansible itself fails."""
     on_hosts = _asked(lab, None)
     # A run in progress may have no process on one of its hosts, and hosts may share the folder of its files.
     busy = {one.name for one in on_hosts.kept if one.kind == "run files" and one.busy}
@@ -68,7 +68,7 @@ def remove(lab: Lab, chosen: Sequence[Kept]) -> HostsAnswer:
 
 
 def _asked(lab: Lab, remove: Mapping[str, Sequence[str]] | None) -> HostsAnswer:
-    """Return what there is; with paths by host, what was removed of them."""
+    """Return the removable folders; with paths by host, those of them that were removed."""
     request = {
         "host": "@HOST@",
         "builds": BUILDS,

@@ -16,7 +16,6 @@ from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, un
 from hvlab.base.paths import project_dir
 from hvlab.base.temporary import temporary_folder
 from hvlab.lab.inventory import kept_variables
-from hvlab.remote.check_outcome import CheckOutcome
 
 _CHECKS_RAN = (0, 1)
 
@@ -28,6 +27,31 @@ class _Reported(HostAnswer):
     observed: str
     remedy: str
     role: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOutcome:
+    """One check of one host.
+
+    ``outcome`` is ``passed``, ``failed``, ``skipped``, ``unreachable`` (the host did not answer) or ``error``
+    (it could not be asked, or the check itself broke).
+    """
+
+    host: str
+    check: str
+    outcome: str
+    observed: str
+    remedy: str
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it needs attention."""
+        return self.outcome not in ("passed", "skipped")
+
+    @property
+    def title(self) -> str:
+        """Return the host, the check and how it ended, in one line."""
+        return f"{self.host}  {self.check} ({self.outcome})"
 
 
 @dataclass(frozen=True, kw_only=True)

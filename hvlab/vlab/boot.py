@@ -219,11 +219,11 @@ def _keep_settings(plan: LabPlan, limits: Mapping[str, NodeLimits], ports: Mappi
 
     ``ports`` are the links that were limited, by host.
     """
-    kept = kept_settings(plan)
+    settings = recorded_settings(plan)
     for node in plan.nodes:
         link, own = plan.link(node.name), limits[node.name]
         rack, port = plan.topology.rack_of(node.name), ports.get(node.name)
-        kept[node.name] = {
+        settings[node.name] = {
             "memory": own.memory,
             "cpu_weight": own.weight,
             **vars(link),
@@ -233,28 +233,30 @@ def _keep_settings(plan: LabPlan, limits: Mapping[str, NodeLimits], ports: Mappi
             "port_index": links.index_of(port) if port else None,
             "bridge": network.bridge_of(plan.lab, rack),
         }
-    write(plan.runtime / _SETTINGS, json.dumps(kept, indent=1) + "\n")
+    write(plan.runtime / _SETTINGS, json.dumps(settings, indent=1) + "\n")
 
 
-def kept_settings(plan: LabPlan) -> dict[str, dict[str, Any]]:
-    """Return what was kept, by host; empty for a lab that is not up."""
+def recorded_settings(plan: LabPlan) -> dict[str, dict[str, Any]]:
+    """Return the recorded settings by host; empty for a lab that is down."""
     try:
-        kept: dict[str, dict[str, Any]] = json.loads((plan.runtime / _SETTINGS).read_text(encoding="utf-8"))
+        settings: dict[str, dict[str, Any]] = json.loads(
+            (plan.runtime / _SETTINGS).read_text(encoding="utf-8")
+        )
     except (OSError, ValueError):
         return {}
-    return kept
+    return settings
 
 
-def link_lost(kept: Mapping[str, Any]) -> bool:
+def link_lost(settings: Mapping[str, Any]) -> bool:
     """Return whether a host's link has no longer the limits and the rack that were kept of it.
 
     Where systemd runs this machine, a host may reboot itself: it gets a new link, with another number, on the
     lab's bridge.
     """
-    limited = kept.get("pairs") or any(kept.get(name) is not None for name in OF_LINK)
+    limited = settings.get("pairs") or any(settings.get(name) is not None for name in OF_LINK)
     # What an earlier hvlab kept names no port.
-    if not limited or "port" not in kept:
+    if not limited or "port" not in settings:
         return False
-    port = kept["port"]
-    same = port is not None and links.index_of(port) == kept["port_index"]
-    return not (same and links.is_port(kept["bridge"], port))
+    port = settings["port"]
+    same = port is not None and links.index_of(port) == settings["port_index"]
+    return not (same and links.is_port(settings["bridge"], port))

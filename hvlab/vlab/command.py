@@ -11,7 +11,7 @@ from threading import Event, Timer
 from hvlab.base import process
 from hvlab.base.errors import HvlabError
 
-# Of a program, unless it is known to take longer; an image may come over a slow line.
+# Time limit of a program, unless it is known to take longer; an image may come over a slow line.
 SECONDS = 60.0
 _STREAM_SECONDS = 3600.0
 

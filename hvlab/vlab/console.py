@@ -9,7 +9,7 @@ from contextlib import suppress
 
 
 def main() -> None:
-    """Write what comes in; a full disk is no reason to keep the node waiting."""
+    """Write the input; a full disk must not keep the node waiting."""
     path, most = sys.argv[1], int(sys.argv[2])
     with open(path, "w+b", buffering=0) as file:  # noqa: PTH123 - pathlib takes longer to load than all else
         while chunk := os.read(0, most // 4):

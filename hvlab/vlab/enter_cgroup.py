@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def hierarchies() -> list[Path]:
-    """Return where the control group hierarchies of this machine are mounted."""
+    """Return the mount points of this machine's control group hierarchies."""
     mount_points = []
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         mounted, _, kind = line.partition(" - ")

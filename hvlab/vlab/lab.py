@@ -128,23 +128,23 @@ def _disk_errors() -> Iterator[None]:
 def status(plan: LabPlan) -> list[NodeStatus]:
     """Return the state of each node; it needs no root."""
     running = reality.supervisors(plan.runtime / "nodes")
-    kept = boot.kept_settings(plan)
+    settings = boot.recorded_settings(plan)
     with ThreadPoolExecutor(max_workers=32) as pool:
         rows = list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
     cores_of = {host: held.cpus for host, held in limits.held(plan.lab).items()}
-    return [_with_limits(row, cores_of, kept.get(row.host, {})) for row in rows]
+    return [_with_limits(row, cores_of, settings.get(row.host, {})) for row in rows]
 
 
 def _with_limits(
-    row: NodeStatus, cores_of: Mapping[str, tuple[int, ...]], kept: Mapping[str, Any]
+    row: NodeStatus, cores_of: Mapping[str, tuple[int, ...]], settings: Mapping[str, Any]
 ) -> NodeStatus:
     own = cores_of.get(row.host)
     if row.pid is None or own is None:
         return row
     others = (host for host, cores in cores_of.items() if host != row.host and set(own) & set(cores))
-    lost = boot.link_lost(kept)
+    lost = boot.link_lost(settings)
     names = ("memory", "cpu_weight") if lost else ("memory", "cpu_weight", *boot.OF_LINK)
-    known: dict[str, Any] = {name: kept.get(name) for name in names}
+    known: dict[str, Any] = {name: settings.get(name) for name in names}
     return replace(row, cores=own, shared_with=tuple(sorted(others)), link_lost=lost, **known)
 
 
@@ -176,7 +176,7 @@ def ssh_argv(plan: LabPlan, host: str, command: tuple[str, ...]) -> list[str]:
     directory = plan.runtime / "ssh"
     key = directory / keys.LOGIN_KEY
     running = host in reality.supervisors(plan.runtime / "nodes")
-    # A machine that runs may be slow to answer where much else runs, and its sshd may just begin anew.
+    # A machine that runs may be slow to answer where much else runs, and its sshd may just be restarting.
     if not directory.exists() or not running or not ssh.listens(node, seconds=30, patience=5):
         raise UnreachableError(f"{host} ({node.address}) is not up", remedy="run `hvlab lab up`")
     if not os.access(key, os.R_OK):
@@ -189,6 +189,6 @@ def ssh_argv(plan: LabPlan, host: str, command: tuple[str, ...]) -> list[str]:
     options += ["ConnectionAttempts=5"]
     argv = ["ssh", "-F", "none", "-i", str(key), "-p", str(node.port)]
     argv += [word for option in options for word in ("-o", option)]
-    # ssh joins its words with spaces, and the shell there splits them anew. One word alone is a line for it.
+    # ssh joins its words with spaces, and the shell there splits them again. One word alone is a line for it.
     line = command if len(command) <= 1 else (shlex.join(command),)
     return [*argv, f"root@{node.address}", *line]

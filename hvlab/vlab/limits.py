@@ -96,7 +96,7 @@ def controllers(mountinfo: str) -> dict[str, Controller]:
 
 def settings(limits: NodeLimits) -> dict[tuple[str, int], tuple[str, str]]:
     """Return the file and its content for each controller and version. Pure."""
-    cpus = cores.shown(limits.cpus)
+    cpus = cores.format_cpus(limits.cpus)
     shares = max(2, _FULL_SHARES * limits.weight // FULL_WEIGHT)
     memory = limits.memory
     return {
@@ -112,7 +112,8 @@ def settings(limits: NodeLimits) -> dict[tuple[str, int], tuple[str, str]]:
 def properties(limits: NodeLimits) -> list[str]:
     """Return the limits as properties of a unit of systemd. Pure."""
     memory = "infinity" if limits.memory is None else str(limits.memory)
-    return [f"AllowedCPUs={cores.shown(limits.cpus)}", f"MemoryMax={memory}", f"CPUWeight={limits.weight}"]
+    cpus = cores.format_cpus(limits.cpus)
+    return [f"AllowedCPUs={cpus}", f"MemoryMax={memory}", f"CPUWeight={limits.weight}"]
 
 
 def write(group: str, limits: NodeLimits, known: Mapping[str, Controller]) -> list[str]:
@@ -207,9 +208,9 @@ def _memory_remedy(controller: Controller | None, group: str) -> str:
 
 
 def remarks(failed: Sequence[str], limits: NodeLimits) -> str:
-    """Return what to tell of limits that do not hold; empty where all do. Pure."""
+    """Return a warning about limits that are not in force; empty if all are. Pure."""
     texts = {
-        "cpuset": f"could not be kept on the cores {cores.shown(limits.cpus)}",
+        "cpuset": f"could not be kept on the cores {cores.format_cpus(limits.cpus)}",
         "cpu": f"could not be given the CPU weight {limits.weight}",
     }
     return "; ".join(texts[part] for part in failed if part in texts)

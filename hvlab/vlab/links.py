@@ -158,7 +158,7 @@ def _queue(rate: str) -> int:
 
 
 def needs(topology: Topology) -> dict[str, list[str]]:
-    """Return which features of the kernel a topology needs, and for what. Pure."""
+    """Return the kernel features that a topology needs, and their purpose. Pure."""
     links = {f"the uplink of rack {rack.name}": rack.uplink for rack in topology.racks}
     links = {"every host": topology.link, **topology.links, **links}
     needed: dict[str, list[str]] = {}

@@ -23,7 +23,7 @@ _LINKS = Path("/sys/class/net")
 
 
 def ensure(lab: str, network: IPv4Network, *, routes: bool, racks: int = 0) -> None:
-    """Make the bridge, those of so many racks, and the firewall table, or what is missing of them.
+    """Make the bridge, those of ``racks`` racks, and the firewall table, as far as missing.
 
     ``routes`` says whether this machine is a router without labs, too.
     Raises UsageError when the network is in use on this machine already.
@@ -54,7 +54,7 @@ def _ensure_rack(lab: str, number: int) -> None:
 
 
 def trim(lab: str, *, racks: int) -> None:
-    """Remove the bridges and uplinks of racks beyond so many; the nodes' links are elsewhere by now."""
+    """Remove the bridges and uplinks of racks beyond this number; the nodes' links are elsewhere by now."""
     for number in range(racks + 1, MAX_RACKS + 1):
         for link in (names.uplink(lab, number)[0], names.rack_bridge(lab, number)):
             if (_LINKS / link).exists():
@@ -110,7 +110,7 @@ def conflict(
     *,
     bridge: str,
 ) -> str | None:
-    """Return what uses the network apart from the bridge itself, from `ip -json` address and route. Pure."""
+    """Return the other users of the network than the bridge, from `ip -json` address and route. Pure."""
     for link in addresses:
         for address in link.get("addr_info", []):
             cidr = f"{address['local']}/{address['prefixlen']}"

@@ -80,7 +80,7 @@ class Node:
         return f"hvlab/{self.lab}/{self.name}"
 
     def record(self) -> dict[str, str]:
-        """Return what it was made with: image, address; empty when it never was."""
+        """Return the image and address it was made with; empty if it never was."""
         # Its folder is root's alone, and had the record in earlier versions.
         for place in (self.recorded, self.directory / "node.json"):
             with suppress(OSError, ValueError):
@@ -141,7 +141,7 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
     except NotADirectoryError as error:
         raise HvlabError(
             f"{node.name}: {error.filename} is a link, or no folder; hvlab writes through no link of a host",
-            remedy="make the host anew: `hvlab lab down`, then `hvlab lab up`",
+            remedy="make the host again: `hvlab lab down`, then `hvlab lab up`",
         ) from error
     admit(node, login)
 

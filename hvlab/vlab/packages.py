@@ -29,7 +29,7 @@ _APT_SETTINGS = re.compile(
 )
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _PIP_LINE = re.compile(r"(?P<section>.+?)\.(?P<key>[\w-]+)=(?P<value>['\"].*['\"])")
-# Of the controller alone: its own directories, and ways to install that a node does not have.
+# The controller's alone: its own directories, and ways to install that a node lacks.
 _PIP_NOT_INHERITED = {"cache-dir", "log", "log-file", "target", "prefix", "root", "src", "python", "user",
                       "require-virtualenv", "no-input", "report"}  # fmt: skip
 _PIP_FOLDERS = ("find-links", "index-url", "extra-index-url")
@@ -266,7 +266,7 @@ class NodeConfig:
 
 
 def image_config(release: str) -> ImageConfig:
-    """Return what the base image of a release inherits from this machine."""
+    """Return the settings that the base image of a release inherits from this machine."""
     sources = tuple(_sources(names.debian(release)))
     dump = run(["apt-config", "dump"]) if shutil.which("apt-config") else ""
     settings = apt_settings(dump)
@@ -278,7 +278,7 @@ def image_config(release: str) -> ImageConfig:
 
 
 def node_config(release: str) -> NodeConfig:
-    """Return what each node inherits from this machine when it starts."""
+    """Return the settings that each node inherits from this machine at its start."""
     settings = pip_settings(_pip_listing())
     named = pip_paths(settings)
     shared = named + source_paths(_sources(names.debian(release)))

@@ -23,7 +23,7 @@ from hvlab.vlab.node import Node
 from hvlab.vlab.topology import FULL_WEIGHT, LinkLimits, Topology
 
 _INTERFACE = "host0"
-# From so many on, what nodes have in common should be there once.
+# Minimum number of nodes for which common files should exist only once.
 _MANY = 8
 _TOOLS = {
     "systemd-nspawn": "systemd-container",
@@ -56,11 +56,11 @@ class LabPlan:
     memory: Mapping[str, int | None] = field(default_factory=dict)
 
     def link(self, host: str) -> LinkLimits:
-        """Return what the link of a host may carry."""
+        """Return the limits of a host's link."""
         return self.topology.links.get(host, LinkLimits()).over(self.topology.link)
 
     def advice(self) -> list[str]:
-        """Return what would make this lab quicker, a line each."""
+        """Return advice that would make this lab faster, a line each."""
         if len(self.nodes) < _MANY or any(
             _packs(self.runtime) in node.shared.values() for node in self.nodes
         ):
@@ -80,7 +80,7 @@ class LabPlan:
         }
 
     def limits(self, cpus: tuple[int, ...]) -> dict[str, NodeLimits]:
-        """Return what each host may use of a machine with these CPUs; raises UsageError."""
+        """Return each host's share of a machine with these CPUs; raises UsageError."""
         dealt = cores.deal({node.name: self.cores.get(node.name) for node in self.nodes}, cpus)
         weights = self.topology.weights
         return {
@@ -154,7 +154,7 @@ def plan_without_limits(lab: Lab) -> LabPlan:
 
 
 def _topology(lab: Lab, file: Path | None) -> Topology:
-    """Return what a topology file says: the one of the command line, or lab_topology beside the inventory."""
+    """Read the topology file: that of the command line, or lab_topology beside the inventory."""
     named = _text(lab, "lab_topology")
     if file is None and named:
         folder = lab.source if lab.source.is_dir() else lab.source.parent

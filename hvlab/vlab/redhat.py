@@ -118,7 +118,7 @@ def _debian_packages(tree: Path) -> dict[str, str]:
 
 
 def _libraries(tree: Path) -> list[str]:
-    """Return what the tree's shared libraries provide, as rpm writes it: ``libc.so.6()(64bit)``."""
+    """Return the shared libraries that the tree provides, as rpm writes them: ``libc.so.6()(64bit)``."""
     paths = sorted(path.relative_to(tree) for path in tree.glob("usr/lib/*-linux-gnu*/*.so.*"))
     given = "".join(f"/{path}\n" for path in paths)
     return sorted(set(run(["chroot", tree, "/usr/lib/rpm/elfdeps", "--provides"], given=given).splitlines()))

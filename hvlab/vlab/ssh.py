@@ -45,8 +45,7 @@ def known_hosts_line(node: Node) -> str:
 def listens(node: Node, *, seconds: float = 1.0, patience: float = 0.0) -> bool:
     """Return whether an SSH server answers on the node's port, each time within ``seconds``.
 
-    Where none does, it is tried again for ``patience`` seconds: a server that reads its keys anew is away for
-    an instant.
+    If none does, retry for ``patience`` seconds: a server that reloads its keys is away for an instant.
     """
     begun = time.monotonic()
     while True:
@@ -73,8 +72,8 @@ def log_in(node: Node, key: Path, *, seconds: float = 10.0) -> bool:
             try:
                 transport.get_security_options().key_types = ("ssh-ed25519",)
                 transport.start_client(timeout=seconds)
-                shown = transport.get_remote_server_key().get_base64()
-                if shown == public:
+                presented = transport.get_remote_server_key().get_base64()
+                if presented == public:
                     transport.auth_publickey("root", paramiko.Ed25519Key.from_private_key_file(str(key)))
                     return True
             finally:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 from pathlib import Path
@@ -13,13 +14,19 @@ from typing import Any
 
 import pytest
 import testinfra
+from testinfra.utils.ansible_runner import AnsibleRunner
 
 from hvlab.checks import round_trips
-from hvlab.checks.provisioned import ROOT, RoleHost, UnreachableHostError, WrongNodeError
+from hvlab.checks.provisioned import ROOT, RoleHost, UnreachableHostError, WrongNodeError, is_local
 from hvlab.checks.registry import after_roles
-from hvlab.checks.variables import Inventory
+from hvlab.lab.inventory_reader import Inventory
 
 INVENTORY = pytest.StashKey[Inventory]()
+CONNECTION = [
+    *("ansible_host", "ansible_port", "ansible_user", "ansible_connection"),
+    *("ansible_become", "ansible_become_user", "ansible_private_key_file", "ansible_ssh_private_key_file"),
+    *("ansible_ssh_common_args", "ansible_ssh_extra_args"),
+]
 Asked = tuple[dict[str, RoleHost], dict[tuple[str, str], Exception]]
 
 
@@ -43,8 +50,20 @@ def pytest_configure(config: pytest.Config) -> None:
     names = inventory.names(pattern)
     if not names:
         raise pytest.UsageError(f"no host of {option.ansible_inventory} matches {pattern}")
-    inventory.hand_to_testinfra()
+    # Testinfra would take templates for plain values.
+    AnsibleRunner.get_runner(option.ansible_inventory).inventory = {
+        "_meta": {"hostvars": {name: connection(inventory, name) for name in inventory.names()}},
+        "all": {"hosts": inventory.names()},
+    }
     option.hosts = ",".join(f"ansible://{name}" for name in names)
+
+
+def connection(inventory: Inventory, name: str) -> dict[str, Any]:
+    """Return how a host is reached. As Ansible does, root uses no sudo."""
+    variables = inventory.variables(name)
+    given = {key: variables[key] for key in CONNECTION if key in variables}
+    user = given.get("ansible_user", getpass.getuser() if is_local(given) else None)
+    return {"ansible_become": user != "root", **given}
 
 
 @pytest.fixture(scope="session")

@@ -82,9 +82,7 @@ def read(argv, cwd, env, folder):
     from hvlab.lab.inventory_reader import InventoryReader  # noqa: PLC0415 - imported before the fork
 
     def run():
-        split = argv.index("--")
-        InventoryReader.project_files = tuple(argv[split + 1 :])
-        sys.argv = ["ansible-inventory", *argv[:split]]
+        sys.argv = ["ansible-inventory", *argv]
         InventoryReader.cli_executor(sys.argv)
 
     become(run, cwd, env, folder)

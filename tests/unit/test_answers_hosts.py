@@ -17,9 +17,9 @@ from hvlab.base.errors import CheckError
 from hvlab.checks import ask
 from hvlab.checks.node import subjects
 from hvlab.doctor import reading
-from hvlab.lab import capability, environment
+from hvlab.lab import environment, variants
 from hvlab.lab.facts_shape import Facts
-from hvlab.remote import collect
+from hvlab.remote import gather
 from hvlab.remote.playbook import HostFailure, Owner, Play
 from hvlab.searches.slow import hosts
 from hvlab.searches.slow.steps import ProbeStep
@@ -75,26 +75,26 @@ class Gathered:
 
 @pytest.fixture
 def gathered(monkeypatch):
-    monkeypatch.setattr(collect, "Play", Gathered)
+    monkeypatch.setattr(gather, "Play", Gathered)
     return lambda content: monkeypatch.setattr(Gathered, "content", content)
 
 
 def test_one_hosts_nonsense_keeps_none_of_the_others(gathered):
     bad = '{"distribution": NaN}'
     gathered(f'{{"n1": {json.dumps(PLAIN)}, "n2": {bad}, "n3": {json.dumps(PLAIN)}}}'.encode())
-    found, failures = collect.collect(labs.lab(), "facts.yml", {}, shape=Facts)
+    found, failures = gather.collect(labs.lab(), "facts.yml", {}, shape=Facts)
     assert list(found) == ["n1", "n3"]
     assert [(one.host, one.unreachable) for one in failures] == [("n2", False)]
     assert "no number" in failures[0].message
     with pytest.raises(AnswerError, match=r"^n2: "):
-        collect.collect(labs.lab(), "facts.yml", {}, check=lambda play: None, shape=Facts)
+        gather.collect(labs.lab(), "facts.yml", {}, check=lambda play: None, shape=Facts)
 
 
 @pytest.mark.parametrize("content", [b"{", b"[" * 100_000, b"\xff", b"[1]", b"3"])
 def test_a_file_of_nonsense_is_told(gathered, content):
     gathered(content)
     with pytest.raises(AnswerError, match="the hosts"):
-        collect.collect(labs.lab(), "facts.yml", {})
+        gather.collect(labs.lab(), "facts.yml", {})
 
 
 @given(path=st.lists(st.integers(0, 20), min_size=1, max_size=6), value=VALUES)
@@ -106,7 +106,7 @@ def test_facts_with_anything_in_them_are_read_or_refused(path, value):
         return
     environment.table({"n1": facts})
     json.dumps(environment.stack({"n1": facts}, "cpu")).encode()
-    capability.refusal(_case(), {"n1": facts})
+    variants.refusal(_case(), {"n1": facts})
 
 
 def _case():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvlab.lab.capability import differing_ucx, not_built, refusal, without_gpu
+from hvlab.lab.variants import differing_ucx, not_built, refusal, without_gpu
 from tests.unit.test_variants import facts
 
 

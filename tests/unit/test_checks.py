@@ -18,8 +18,8 @@ from benchmarks.simulated import hosts as simulated
 from hvlab.checks import node_health, registry
 from hvlab.checks.node import limits, subjects
 from hvlab.checks.provisioned import NotApplicable, RoleHost, UnreachableHostError, WrongNodeError
-from hvlab.checks.variables import Inventory
 from hvlab.cli import cli
+from hvlab.lab.inventory_reader import Inventory
 from tests.contract.tree import ROOT, load
 
 FACTS = "/etc/ansible/facts.d/hvlab_"

@@ -7,7 +7,7 @@ import pytest
 
 from hvlab.base.errors import UnreachableError
 from hvlab.cli import run
-from hvlab.remote import facts as gather
+from hvlab.remote import gather
 
 pytestmark = pytest.mark.resolver
 

@@ -12,8 +12,6 @@ from ansible.module_utils import (
     hvlab_pci,
     hvlab_probe,
     hvlab_rdma,
-    hvlab_topology,
-    hvlab_ucx,
 )
 
 DATA = Path(__file__).parents[1] / "data/nvidia"
@@ -81,38 +79,38 @@ def smi(monkeypatch: pytest.MonkeyPatch, *answers: tuple[int | None, str] | Exce
 
 @pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("topo-*")))
 def test_the_link_of_gpus_in_words(name):
-    assert hvlab_topology.parse(text(name))["link"] == LINKS[name]
+    assert hvlab_gpu.parse_topology(text(name))["link"] == LINKS[name]
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("topo-*")), ids=lambda path: path.stem)
 def test_a_matrix_is_symmetric(path):
-    gpus = hvlab_topology.parse(path.read_text())["gpus"]
+    gpus = hvlab_gpu.parse_topology(path.read_text())["gpus"]
     assert all(gpus[b][a] == link for a, row in gpus.items() for b, link in row.items())
     assert all(len(row) == len(gpus) - 1 for row in gpus.values())
 
 
 def test_cards_are_called_by_their_device():
-    nics = hvlab_topology.parse(text("topo-8x-nv18-12-nics.txt"))["nics"]
+    nics = hvlab_gpu.parse_topology(text("topo-8x-nv18-12-nics.txt"))["nics"]
     assert len(nics) == 12
     assert (nics["mlx5_0"]["GPU0"], nics["mlx5_10"]["GPU6"], nics["mlx5_11"]["GPU0"]) == ("PIX", "PIX", "SYS")
-    assert hvlab_topology.parse(text("topo-8x-v100.txt"))["nics"]["mlx5_0"]["GPU2"] == "PIX"
+    assert hvlab_gpu.parse_topology(text("topo-8x-v100.txt"))["nics"]["mlx5_0"]["GPU2"] == "PIX"
 
 
 def test_a_line_that_lost_a_piece_is_unknown_there_only():
-    nics = hvlab_topology.parse(text("topo-8x-a100-garbled.txt"))["nics"]
+    nics = hvlab_gpu.parse_topology(text("topo-8x-a100-garbled.txt"))["nics"]
     assert nics["NIC0"]["GPU0"] == "PHB"
     assert nics["NIC7"]["GPU0"] is None
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("error-*")))
 def test_an_error_is_no_matrix(name):
-    assert hvlab_topology.parse(text(name)) is None
+    assert hvlab_gpu.parse_topology(text(name)) is None
 
 
 def test_a_matrix_cut_short_is_none():
     cut = "\n".join(text("topo-dgx-a100.txt").splitlines()[:5])
-    assert hvlab_topology.parse(cut) is None
-    assert hvlab_topology.summary({"GPU0": {"GPU1": None}, "GPU1": {"GPU0": "NV2"}}) is None
+    assert hvlab_gpu.parse_topology(cut) is None
+    assert hvlab_gpu._link_words({"GPU0": {"GPU1": None}, "GPU1": {"GPU0": "NV2"}}) is None
 
 
 def test_gpus_of_a_working_driver():
@@ -536,8 +534,8 @@ def test_what_a_command_said_with_its_status():
 
 @pytest.mark.parametrize("folder", ["usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib"])
 def test_ucx_of_a_host(tmp_path, folder):
-    assert hvlab_ucx.ucx(str(tmp_path)) is None
+    assert hvlab_rdma.ucx(str(tmp_path)) is None
     put(tmp_path, {f"{folder}/libucp.so.0": "", f"{folder}/ucx/libuct_ib.so.0": ""})
-    assert hvlab_ucx.ucx(str(tmp_path)) == {"headers": False, "cuda": False}
+    assert hvlab_rdma.ucx(str(tmp_path)) == {"headers": False, "cuda": False}
     put(tmp_path, {"usr/include/ucp/api/ucp_version.h": "", f"{folder}/ucx/libuct_cuda.so.0": ""})
-    assert hvlab_ucx.ucx(str(tmp_path)) == {"headers": True, "cuda": True}
+    assert hvlab_rdma.ucx(str(tmp_path)) == {"headers": True, "cuda": True}

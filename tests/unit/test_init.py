@@ -11,8 +11,7 @@ import yaml
 from hvlab.cli import init, run
 from hvlab.lab import new_inventory
 from hvlab.lab.inventory import load
-from hvlab.remote import facts as gather
-from hvlab.remote import host_keys, ssh_client
+from hvlab.remote import gather, host_keys, ssh_client
 from hvlab.remote.playbook import HostFailure
 from tests.unit.labs import lab
 from tests.unit.test_host_keys import ECDSA, ECDSA_PRINT, ONE, ONE_PRINT, TWO, TWO_PRINT

@@ -11,8 +11,8 @@ from hvlab.base.errors import InventoryError
 from hvlab.base.paths import project_dir
 from hvlab.lab.inventory import load, problems
 from hvlab.lab.inventory_files import file_problems
+from hvlab.lab.inventory_reader import READ, Inventory
 from hvlab.lab.inventory_rules import argument_problems, role_options, valid_name
-from hvlab.lab.inventory_values import READ
 from hvlab.lab.variants import available
 
 GOOD = {"ansible_host": "10.0.0.1", "lab_network": "10.0.0.0/24", "lab_interface": "eth0"}
@@ -283,14 +283,41 @@ def test_a_vault_opens(lab, monkeypatch):
     assert users == {"n10": None, "n9": "whoever", "n2": "anyone"}
 
 
-def test_the_projects_variables_stand_below_the_inventorys(lab, monkeypatch):
-    own = lab.parent / "own.yml"
-    own.write_text('lab_user_name: hvlab\nlab_user_home: "/home/{{ lab_user_name }}"\nlab_slots: 1\n')
-    monkeypatch.setattr("hvlab.lab.inventory.project_variables", lambda: [own])
+def test_the_projects_variables_stand_below_the_inventorys(lab):
+    assert load(lab).host("n9").text("lab_user_home") == "/home/hvlab"
     with (lab / "group_vars/all.yml").open("a") as file:
         file.write("lab_user_name: ranks\n")
-    host = load(lab).host("n9")
-    assert (host.slots, host.text("lab_user_home")) == (2, "/home/ranks")
+    assert load(lab).host("n9").text("lab_user_home") == "/home/ranks"
+
+
+def test_checks_of_roles_read_what_the_roles_do(lab, monkeypatch):
+    password = lab.parent / "password"
+    password.write_text("secret\n")
+    monkeypatch.setattr("ansible.constants.DEFAULT_VAULT_PASSWORD_FILE", str(password))
+    monkeypatch.setenv("HVLAB_TEST_USER", "someone")
+    (lab / "host_vars").mkdir()
+    vault = VaultLib([("default", VaultSecret(b"secret"))])
+    (lab / "host_vars/n9.yml").write_bytes(vault.encrypt("my_torch: 2.13.0\n"))
+    (lab / "host_vars/n2.yml").write_text("""
+openmpi_prefix: "/x/{{ inventory_hostname }}"
+other: "{{ hostvars['n9'].my_torch }}"
+looked_up: "{{ lookup('ansible.builtin.env', 'HVLAB_TEST_USER') }}"
+slurm_accounting_enabled: "no"
+slurm_rest_enabled: "True"
+recorded: "{{ __stack.torch }}"
+""")
+    # Recorded by a host, which has no lookup run here.
+    lookup = "{{ lookup('pipe', 'touch " + str(lab / "ran") + "') }}"
+    inventory = Inventory(str(lab))
+    variables = inventory.variables("n2", {"torch": lookup})
+    expected = {
+        "slurm_controller": "n10", "cuda_prefix": "/usr/local/cuda", "openmpi_prefix": "/x/n2",
+        "other": "2.13.0", "looked_up": "someone", "recorded": lookup,
+        "slurm_accounting_enabled": False, "slurm_rest_enabled": True,
+    }  # fmt: skip
+    assert {name: variables[name] for name in expected} == expected
+    assert not (lab / "ran").exists()
+    assert inventory.names("all:!n9") == ["n10", "n2"]
 
 
 def test_an_inventory_that_hangs(tmp_path, monkeypatch):

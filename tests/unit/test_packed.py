@@ -175,7 +175,7 @@ def test_a_pack_that_lost_its_marker_is_still_one(pack: Path) -> None:
     gone = [[str(pack / hvlab_packed.MARKER), "is gone, or cannot be read"]]
     assert printed(pack.parents[1]) == {str(pack): gone}
     (pack / hvlab_packed.MARKER).write_text('{"build": "/var/cache/hvlab/build/tool-k"}')
-    built = [[str(pack / hvlab_packed.MARKER), "is of a build that has not ended"]]
+    built = [[str(pack / hvlab_packed.MARKER), "belongs to an unfinished build"]]
     assert printed(pack.parents[1]) == {str(pack): built}
     state = {"key": "unpacked", "whole": False, "leftovers": []}
     assert hvlab_packed.packs(str(pack.parents[1])) == {str(pack): state}
@@ -213,7 +213,7 @@ def test_each_shared_pack_is_read_by_the_first_host_that_links_to_it() -> None:
 
 def test_what_a_build_left_can_be_removed_where_nothing_asks_for_it_any_more() -> None:
     folder = "/opt/hvlab/horovod/mpi"
-    answer = {folder: [[f"{folder}/{hvlab_packed.MARKER}", "is of a build that has not ended"]]}
+    answer = {folder: [[f"{folder}/{hvlab_packed.MARKER}", "belongs to an unfinished build"]]}
     node = RoleHost(
         "n1", SimpleNamespace(), {}, answers={"packs": {"rc": 0, "out": json.dumps(answer), "err": ""}}
     )

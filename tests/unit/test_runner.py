@@ -14,7 +14,7 @@ import pytest
 
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError
 from hvlab.base.paths import project_dir
-from hvlab.remote import facts
+from hvlab.remote import gather
 from hvlab.remote.playbook import HostFailure, Login, Owner, Play
 from hvlab.remote.shell import Shell
 from hvlab.remote.trust import Trust
@@ -159,9 +159,9 @@ def test_a_host_that_gives_no_facts_holds_up_no_plan(tmp_path, monkeypatch):
     inventory.write_text(
         f"n1 ansible_connection=local ansible_become=false ansible_python_interpreter={python}\n"
     )
-    monkeypatch.setattr(facts, "_SECONDS", 2)
+    monkeypatch.setattr(gather, "_SECONDS", 2)
     with pytest.raises(CheckError, match=r"n1: [\s\S]*Timed out after 2 second"):
-        facts.facts(replace(lab(1), source=inventory))
+        gather.facts(replace(lab(1), source=inventory))
 
 
 def event(kind: str, pid: int = 1, **result: object) -> dict:

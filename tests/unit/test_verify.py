@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hvlab.checks.variables import Inventory
 from hvlab.cli import checks as printed_checks
 from hvlab.cli import cli
 from hvlab.remote import verify
@@ -100,21 +99,3 @@ def test_a_failure_of_many_hosts_is_printed_once(capsys: pytest.CaptureFixture[s
     assert printed.count("what to do") == 2
     error = verify.verdict(outcomes)
     assert "h0000, h0001, h0002 and 997 more" in str(error)
-
-
-def test_what_a_host_recorded_is_no_template(tmp_path):
-    """The stack in a host's facts gets into variables; a lookup in it would run on the controller."""
-    hosts = "all: {hosts: {n1: {shown: '{{ __preflight_stacks.stacks.n1.torch }}'}}}"
-    (tmp_path / "hosts.yml").write_text(hosts)
-    mark = tmp_path / "ran"
-    lookup = "{{ lookup('pipe', 'touch " + str(mark) + "') }}"
-    variables = Inventory(str(tmp_path / "hosts.yml")).variables("n1", {"torch": lookup})
-    assert variables["shown"] == lookup
-    assert not mark.exists()
-
-
-@pytest.mark.parametrize(("text", "value"), [("false", False), ("no", False), ("yes", True), ("True", True)])
-def test_a_switch_given_as_text_is_what_roles_take_it_for(tmp_path, text, value):
-    (tmp_path / "hosts").write_text(f"n1 slurm_accounting_enabled={text}\n")
-    variables = Inventory(str(tmp_path / "hosts")).variables("n1")
-    assert variables["slurm_accounting_enabled"] is value

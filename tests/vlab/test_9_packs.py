@@ -1,4 +1,4 @@
-"""A pack that hosts hand on to one another, and peers whose copies arrive damaged."""
+"""A pack that hosts forward to one another, and peers whose copies arrive damaged."""
 
 import json
 import re
@@ -101,7 +101,7 @@ def install(lab, tmp_path_factory, monkeypatch):
 
 @contextmanager
 def damaging(lab):
-    """Hosts that damage what they hand on."""
+    """Hosts that damage what they forward."""
     for host in HOSTS:
         lab.on(
             host, f"printf '%s' '{DAMAGE}' > /etc/ssh/sshd_config.d/05-damage.conf && systemctl reload ssh"

@@ -22,14 +22,14 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.files import sync, write_file, write_files
 from hvlab.base.masking import masked, masked_argv
-from hvlab.lab.capability import refusal
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
+from hvlab.lab.variants import refusal
 from hvlab.remote.ssh_client import detour, responds
 from hvlab.stack.provision.arguments import arguments
 from hvlab.workloads.answered import Ended
 
-# Of one case; case.py sends at most answers.LIMIT of each file.
+# For one case; case.py sends at most answers.LIMIT of each file.
 _MOST_FILES, _MOST_BYTES = 1000, 256 * 2**20
 _ANSWER_S = 8.0
 _RESULTS = "see that the folder is there, can be written and has space, or name another with --results"
@@ -143,7 +143,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def _broke(host: str, program: str, error: object, lost: bool) -> str:
-    """Return why a case ended without its files. ssh says the same of a program that a signal ended."""
+    """Explain why a case ended without its files. For ssh, a program killed by a signal looks the same."""
     if lost:
         return f"the connection to {host} broke: {error}"
     return (

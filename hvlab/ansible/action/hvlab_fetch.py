@@ -146,7 +146,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if inputs is not None or not self._any(pack.get("name"), pack.get("path")):
                 return f"{error}", []
             self._display.warning(
-                f"{item.title} is missing, and is needed where {pack['name']} is built anew"
+                f"{item.title} is missing, and is needed where {pack['name']} is built again"
             )
             return "", there
         inside = path.is_relative_to(cache_dir())

@@ -21,7 +21,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what the module did, or that nothing had to be done."""
+        """Return the module's result, unchanged where the facts show that nothing is left to do."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         files = arguments(self, DOCUMENTATION)["files"]
         given = [{key: value for key, value in item.items() if value is not None} for item in files]

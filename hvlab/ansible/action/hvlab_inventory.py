@@ -12,8 +12,8 @@ from hvlab.ansible.modules.hvlab_inventory import DOCUMENTATION
 from hvlab.base.errors import Problem, report
 from hvlab.base.paths import project_dir
 from hvlab.lab.inventory_files import file_problems
+from hvlab.lab.inventory_reader import evaluated
 from hvlab.lab.inventory_rules import not_evaluated, problems
-from hvlab.lab.inventory_values import evaluated
 from hvlab.stack.provision.arguments import arguments
 
 WIRING = "group_vars/all.yml"

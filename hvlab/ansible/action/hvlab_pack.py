@@ -17,8 +17,18 @@ from hvlab.ansible.action.hvlab_files import outdated
 from hvlab.base import answers, cache
 from hvlab.base.files import file_sha256
 from hvlab.stack.provision.arguments import arguments, documentation
-from hvlab.stack.provision.handover import Handover, PackSource, first_of_the_run, worthwhile
-from hvlab.stack.provision.packs import Archive, bounded, elect, incoming, pack_key
+from hvlab.stack.provision.packs import (
+    FORWARDING_BYTES,
+    FORWARDING_HOSTS,
+    Archive,
+    Forwarding,
+    PackSource,
+    bounded,
+    elect,
+    first_of_the_run,
+    incoming,
+    pack_key,
+)
 
 MIB = 1 << 20
 
@@ -80,9 +90,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return [keys[path] or "absent" for path in self.args["needs"]]
 
     def _known(self) -> dict[str, Any] | None:
-        """Return what the facts show, if that is a whole pack with the keys of all that it is built on.
+        """Return the pack that the facts show, if it is whole, with the keys of all it is built on.
 
-        It may still be another pack than the requested one: then `_present` looks again.
+        It may be another pack than the requested one: then `_present` looks again.
         """
         managed = self.vars.get("ansible_facts", {}).get("hvlab_managed", {})
         packs, files = managed.get("packs", {}), managed.get("files", {})
@@ -97,7 +107,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
 
     def _look(self) -> dict[str, Any]:
-        """Return what the host says of the folder and of what it needs."""
+        """Ask the host for the state of the folder and of the packs below it."""
         return self._step(
             "check",
             needs=self.args["needs"],
@@ -224,13 +234,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _bring(self, *, trusted: bool) -> dict[str, Any]:
         """Get the archive to the host and unpack it there; return where it came from."""
         self.warnings: list[str] = []
-        size = self.archive.path.stat().st_size
-        hosts = len(self.vars["ansible_play_batch"])
+        many = len(self.vars["ansible_play_batch"]) >= FORWARDING_HOSTS
+        large = self.archive.path.stat().st_size >= FORWARDING_BYTES
         if self.args["mirror"] and (place := self._from_mirror()):
             self._unpack(place)
             source = "mirror"
-        elif trusted and self.peer.get("address") and worthwhile(hosts=hosts, size=size):
-            source = self._handed_on()
+        elif trusted and self.peer.get("address") and many and large:
+            source = self._forwarded()
         else:
             with self._copied() as copy:
                 self._step("unpack", path=self.place, archive=copy)
@@ -244,7 +254,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._step("forget", archive=place)
 
     def _from_mirror(self) -> str:
-        """Return where the mirror's archive is on the host now; empty where it does not have it."""
+        """Return the path of the mirror's archive on the host; empty if the mirror lacks it."""
         mirror, name = self.args["mirror"], self.archive.path.name
         place = f"{mirror.rstrip('/')}/{name}"
         where = {"url": place} if mirror.startswith(("http://", "https://")) else {"archive": place}
@@ -256,38 +266,35 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
         return received
 
-    def _handed_on(self) -> str:
+    def _forwarded(self) -> str:
         """Get the archive from another host, or as the first one from the controller; then serve others."""
-        handover = Handover(_run_folder(self.archive.path.name), self.host)
+        forwarding = Forwarding(_run_folder(self.archive.path.name), self.host)
         place = ""
         try:
-            with handover.source() as source:
+            with forwarding.source() as source:
                 if source:
                     place = self._from_peer(source)
-                    handover.record(source, worked=bool(place))
+                    forwarding.record(source, worked=bool(place))
                 serves = bool(place) or source is None
-                if not place:
-                    place = self._from_controller()
+                place = place or self._from_controller()
                 if serves:
-                    address, port = self.peer["address"], self.peer.get("port") or 22
-                    handover.offer(PackSource(self.host, address, port, place))
+                    forwarding.offer(place, self.peer)
             self._step("unpack", archive=place)
         finally:
-            handover.withdraw()
+            forwarding.withdraw()
             if place:
                 self._step("forget", archive=place)
         return source.host if source and serves else "controller"
 
     def _from_peer(self, source: PackSource) -> str:
-        """Return where the archive is on the host now; empty where it did not come as it should."""
+        """Return the path of the archive on the host; empty if it did not arrive intact."""
         user = self.peer["user"]
-        peer = {"user": user, "address": source.address, "port": source.port}
-        received, result = self._receive(archive=source.archive, peer=peer, user=user)
+        received, result = self._receive(archive=source.archive, peer=source.peer | {"user": user}, user=user)
         if not received:
             self.warnings.append(
                 f"{self.host}: the pack {self.archive.path.name} did not come from {source.host}: "
                 f"{result.get('msg')}. It came from the controller instead.\n"
-                f"What to do: `hvlab verify` checks ssh between the hosts; where the sha256 was wrong, check "
+                "What to do: `hvlab verify` checks ssh between the hosts. If the sha256 was wrong, check "
                 f"disk, memory and network of {source.host}."
             )
         return received

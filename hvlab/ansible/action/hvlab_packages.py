@@ -209,7 +209,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self.refreshed = refreshed
 
     def _simulate(self, work: PackageChanges) -> Transaction:
-        """Return what would happen; a refusal counts once the lists, which may be old, were read anew."""
+        """Simulate; a refusal counts only after the lists, which may be old, were refreshed."""
         answer = self._ask(work)
         if not isinstance(answer, Transaction) and work.install:
             self._read_lists()
@@ -225,7 +225,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         raise self._failure(problem, answer, self.refreshed)
 
     def _ask(self, work: PackageChanges) -> Transaction | dict[str, Any]:
-        """Return what would happen, or the result of the command that refused."""
+        """Return the simulated changes, or the result of the command that refused."""
         total = Transaction()
         for argv in self.manager.simulate(work.install, work.remove):
             done = self._command(argv)

@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.modules.hvlab_resolve import DOCUMENTATION
 from hvlab.base.errors import HvlabError
-from hvlab.lab.inventory_values import evaluated
+from hvlab.lab.inventory_reader import evaluated
 from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
 from hvlab.stack.resolver.facts import from_ansible
@@ -31,9 +31,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         others = left_out(variables)
         path = lock_path(variables)
         try:
-            kept = lock.read(path) if path else None
+            locked = lock.read(path) if path else None
             hosts = lab(variables, self._loader)
-            answer = plan(kept.pinned(hosts) if kept and others else hosts)
+            answer = plan(locked.pinned(hosts) if locked and others else hosts)
             if path and given["write_lock"] and isinstance(answer, Resolution) and not self._task.check_mode:
                 lock.write(path, answer.hosts, hosts)
         except HvlabError as error:
@@ -41,17 +41,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return result | {"failed": True, "msg": f"{error}{remedy}"}
         if isinstance(answer, Infeasible):
             return result | {"failed": True, "msg": render.infeasible(answer), "refusal": answer.as_json()}
-        known = f"those in {path} are kept" if kept else "they may differ there"
+        known = f"those in {path} are kept" if locked else "they may differ there"
         warning = f"{', '.join(others)} left out: the versions are chosen for the others, and {known}"
         return result | {
             "stacks": answer.hosts,
             "notes": answer.notes,
-            "warnings": [*([warning] if others else []), *(kept.differences(answer.hosts) if kept else [])],
+            "warnings": [
+                *([warning] if others else []),
+                *(locked.differences(answer.hosts) if locked else []),
+            ],
         }
 
 
 def lock_path(variables: Mapping[str, Any]) -> Path | None:
-    """Return where the lock of the play's inventory lies; None of one that is not a file."""
+    """Return the path of the lock of the play's inventory; None if that is no file."""
     host = variables["hostvars"][variables["ansible_play_hosts"][0]]
     file = host.get("inventory_file")
     return lock.path_of(Path(file)) if file else None

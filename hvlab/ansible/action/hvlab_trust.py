@@ -30,7 +30,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what the module hvlab_files did with the host's files."""
+        """Return the result of hvlab_files for the host."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.args = args = arguments(self, DOCUMENTATION)
         variables = task_vars or {}
@@ -119,7 +119,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def sshd_config(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return where sshd's lines go on a system: a file of their own, or a block in the one of an old sshd."""
+    """Return the file of sshd's lines on a system: their own, or a block in the one of an old sshd."""
     systems = {(facts[name], facts["distribution_major_version"]) for name in ("distribution", "os_family")}
     if systems & WITHOUT_INCLUDE:
         return {"path": "/etc/ssh/sshd_config", "block_template": SSHD_CONFIG}

@@ -33,7 +33,7 @@ PLANNERS: Mapping[str, Callable[..., Any]] = {
 
 
 def hvlab_plan(request: Mapping[str, Any], planner: str) -> Any:
-    """Return what a planner decides."""
+    """Return a planner's decision."""
     try:
         return PLANNERS[planner](**request)
     except (OSError, ValueError) as error:

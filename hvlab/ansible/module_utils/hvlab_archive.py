@@ -35,7 +35,7 @@ def received(
     """Get an archive of ``size`` bytes to ``place``, in a new folder of root's own.
 
     It is read from ``archive``, which is a path on the host ``peer`` where that is given, else from ``url``,
-    else from the path ``archive`` on this host. ``user`` may read it then, to hand it on.
+    else from the path ``archive`` on this host. ``user`` may read it then, to forward it.
     Raises OSError or ValueError where it does not arrive as it should.
     """
     seconds = SETUP_SECONDS + size // LEAST_BYTES_PER_SECOND

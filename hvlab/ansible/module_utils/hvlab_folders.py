@@ -38,17 +38,17 @@ def first_person() -> int:
     """Return the lowest UID of people: UID_MIN, at most 1000, for those of a directory may be below it."""
     try:
         with open(LOGIN_SETTINGS, encoding="utf-8", errors="replace") as file:
-            found = re.search(r"(?m)^UID_MIN\s+(\d+)", file.read())
+            minimum = re.search(r"(?m)^UID_MIN\s+(\d+)", file.read())
     except OSError:
-        found = None
-    return min(1000, int(found.group(1))) if found else 1000
+        minimum = None
+    return min(1000, int(minimum.group(1))) if minimum else 1000
 
 
 def writer(path: str, owner: int) -> int:
-    """Return the UID that is to write at ``path`` what will belong to UID ``owner``.
+    """Return the UID that should write at ``path`` a file of UID ``owner``.
 
     It is ``owner`` where a folder on the way belongs to that user, whatever the UID: without more rights than
-    that user's, nothing is to be gained from a link. Elsewhere it is who runs this. Raises PermissionError
+    that user's, a link gains nothing. Elsewhere it is who runs this. Raises PermissionError
     where a folder belongs to another person, or is everybody's.
     """
     me = os.geteuid()

@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""The NVIDIA GPUs of a host and their driver. ``root`` is where its files begin, "" on the host itself."""
+"""The NVIDIA GPUs of a host, their links and driver. ``root`` is where its files begin, "" on the host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any
 
-from ansible.module_utils import hvlab_pci, hvlab_topology
+from ansible.module_utils import hvlab_pci
 from ansible.module_utils.hvlab_probe import read, said
 
 # Without persistence mode it initialises each GPU first: 25 to 30 s for eight A100.
@@ -32,6 +32,13 @@ _FOLDERS = (
     "/usr/lib",
     "/lib64",
 )
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_GPU = re.compile(r"GPU\d+$")
+_LINK = re.compile(r"NV\d+$")
+_LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*$")
+# From near to far; SOC is what old drivers call SYS.
+_PCIE = ("PIX", "PXB", "PHB", "NODE")
+_SOCKETS = ("SYS", "SOC")
 
 
 def nvidia(root: str = "") -> dict[str, Any]:
@@ -47,7 +54,7 @@ def nvidia(root: str = "") -> dict[str, Any]:
     if gpus:
         cut = in_slices() if any(gpu["compute_capability"] in _MIG_CAPABILITIES for gpu in gpus) else []
         gpus = [dict(gpu, pci_device=ids.get(gpu["pci"]), mig=gpu["pci"] in cut) for gpu in gpus]
-        topology = hvlab_topology.parse(_smi("topo", "-m")[1])
+        topology = parse_topology(_smi("topo", "-m")[1])
     else:
         known = hvlab_pci.names([(row["vendor"], row["device"]) for row in cards], root)
         gpus = [on_bus(row, known.get((row["vendor"], row["device"]))) for row in cards]
@@ -158,5 +165,57 @@ def driver_installed(root: str = "") -> str | None:
 
 
 def nvswitches(root: str = "") -> int:
-    """Return how many NVSwitches the PCI bus shows."""
+    """Return the number of NVSwitches on the PCI bus."""
     return sum(row["class"].startswith(hvlab_pci.BRIDGE) for row in hvlab_pci.devices(root, hvlab_pci.NVIDIA))
+
+
+def parse_topology(text: str) -> dict[str, Any] | None:
+    """Return ``{gpus, nics, link}``: for each GPU and NIC the link to every GPU, and their summary in words.
+
+    None when the text holds no matrix, or not all of it: an error, or a line cut short.
+    """
+    lines = _ESCAPE.sub("", text).splitlines()
+    head = next((number for number, line in enumerate(lines) if "GPU0" in line.split()), None)
+    if head is None:
+        return None
+    columns = lines[head].split()
+    if "CPU" in columns:
+        columns = columns[: columns.index("CPU")]
+    rows = {}
+    for line in lines[head + 1 :]:
+        name, *cells = line.split() or [""]
+        if name in columns:
+            links = [cell if _is_link(cell) else None for cell in cells]
+            rows[name] = dict(zip(columns, links))  # noqa: B905
+    gpus = [name for name in columns if _GPU.match(name)]
+    if not set(gpus) <= set(rows):
+        return None
+    called = {match.group(1): match.group(2) for match in map(_LEGEND.match, lines) if match}
+    matrix = {name: {other: rows[name].get(other) for other in gpus if other != name} for name in gpus}
+    return {
+        "gpus": matrix,
+        "nics": {
+            called.get(name, name): {gpu: rows[gpu].get(name) for gpu in gpus}
+            for name in columns
+            if name not in gpus
+        },
+        "link": _link_words(matrix),
+    }
+
+
+def _link_words(matrix: dict[str, dict[str, str | None]]) -> str | None:
+    """Return how the GPUs of a host are connected, in words; None for one GPU and where a link is unknown."""
+    links = {link for row in matrix.values() for link in row.values()}
+    if not links or None in links:
+        return None
+    present = [link for link in links if link is not None]
+    parts = (
+        ("NVLink", sorted((link for link in present if _LINK.match(link)), key=lambda link: int(link[2:]))),
+        ("PCIe", [link for link in _PCIE if link in present]),
+        ("PCIe across sockets", [link for link in _SOCKETS if link in present]),
+    )
+    return " and ".join("{} ({})".format(name, ", ".join(kinds)) for name, kinds in parts if kinds)
+
+
+def _is_link(cell: str) -> bool:
+    return cell == "X" or cell in _PCIE or cell in _SOCKETS or bool(_LINK.match(cell))

@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""What hvlab once wrote on this host, as it is now: its small files."""
+"""The small files that hvlab wrote on this host, as they are now."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def record(path: str) -> dict[str, Any]:
     return paths if isinstance(paths, dict) else {}
 
 
-def kept(path: str) -> dict[str, Any]:
-    """Return ``{kind, text, mode, uid, gid}`` of what hvlab_files replaced, by path, for its record."""
+def replaced(path: str) -> dict[str, Any]:
+    """Return ``{kind, text, mode, uid, gid}`` of the files that hvlab_files replaced, by path."""
     return record(path + ".before")
 
 

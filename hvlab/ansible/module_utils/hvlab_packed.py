@@ -1,9 +1,9 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""The packs on this host: what is in them, and whether that is what was installed. Needs no other module.
+"""The packs on this host: their content, and whether it is still as installed. Needs no other module.
 
-Beside each pack lies its manifest, which root alone writes: of each file what ``lstat`` says, and its sha256.
-A file of which that has not moved since counts as right; of any other the content is summed. A file of
-settings that hvlab wrote into a pack is right, too.
+Beside each pack lies its manifest, which root alone writes: ``lstat`` and sha256 of each file. A file whose
+``lstat`` is unchanged counts as right; any other is summed. Settings that hvlab wrote into a pack are right,
+too.
 As a program it prints ``{folder: [[path, what is wrong]]}`` of the packs below a folder, and changes nothing.
 ``--others-read FOLDER`` looks at the marker alone of packs that lie there, ``--only`` at these packs only.
 """
@@ -30,7 +30,7 @@ BYTE_CODE = "__pycache__"
 BLOCK = 1 << 20
 # The first bytes of a file of settings that a role writes into an installed pack.
 WRITTEN = b"# Written by hvlab: "
-# Of an entry: kind, mode, uid, gid, then what tells that it may have changed, then its sum or target.
+# An entry: kind, mode, uid, gid, then size, times and inode, which show a change, then its sum or target.
 _RIGHTS, _STAT = slice(0, 4), slice(0, 8)
 _KIND, _MODE, _UID, _GID, _SIZE, _SUM = 0, 1, 2, 3, 4, 8
 _KINDS = ((stat.S_ISREG, "file"), (stat.S_ISLNK, "link"), (stat.S_ISDIR, "directory"))
@@ -78,9 +78,9 @@ def manifest(root: str) -> str:
 
 
 def leftovers(root: str) -> list[str]:
-    """Return what a run that was killed left beside a pack: archives, folders half filled or half removed.
+    """Return what killed runs left beside a pack: archives, folders half filled or half removed.
 
-    What a process works on, which it holds, is left out.
+    A folder held by a process is left out.
     """
     parent, name = os.path.split(root)
     kinds = tuple(".{}.{}-".format(name, kind) for kind in ("new", "pack"))
@@ -151,7 +151,7 @@ def _entry(info: os.stat_result) -> list[Any]:
 
 
 def _sum(path: str, kind: str) -> str:
-    """Return what stands for the content: a sha256, or what a link points to. Raises OSError."""
+    """Return the sha256 of a file or the target of a link. Raises OSError."""
     if kind == "link":
         return os.readlink(path)
     if kind != "file":
@@ -220,9 +220,9 @@ def _entries(root: str, marker: dict[str, Any]) -> dict[str, list[Any]]:
 def _compare(
     root: str, infos: dict[str, os.stat_result], entries: dict[str, list[Any]], deep: bool
 ) -> tuple[list[list[str]], bool, int]:
-    """Return what is wrong, whether a ``stat`` moved, and the bytes that settings added.
+    """Return the problems, whether any ``stat`` moved, and the bytes added by settings.
 
-    Entries that are right get what ``stat`` says now.
+    Correct entries get their present ``stat``.
     """
     wrong, moved, grown = [], False, 0
     for name, before in entries.items():
@@ -274,7 +274,7 @@ def _content(path: str, before: list[Any], same: bool) -> str:
             return ""
     except OSError as error:
         return "cannot be read: {}".format(error.strerror)
-    # Only a disk or a memory changes a file of which no time moves.
+    # Only a faulty disk or memory changes a file without its times.
     return "has another content than was installed" + (", though its times are the same" if same else "")
 
 
@@ -314,7 +314,7 @@ def main(root: str, words: list[str]) -> None:
             continue
         marker = read_marker(folder)
         if not marker.get("key"):
-            problem = "is of a build that has not ended" if marker else "is gone, or cannot be read"
+            problem = "belongs to an unfinished build" if marker else "is gone, or cannot be read"
             wrong[folder] = [[os.path.join(folder, MARKER), problem]]
         elif shared and folder.startswith(shared):
             wrong[folder] = None

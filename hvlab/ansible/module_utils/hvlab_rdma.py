@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""RDMA devices, and whether GPU memory can be sent through them without a copy (GPUDirect RDMA).
+"""RDMA devices, whether GPU memory can be sent through them without a copy (GPUDirect RDMA), and UCX.
 
 ``root`` is where the host's files begin, "" on the host itself.
 """
@@ -23,6 +23,9 @@ _PEER_API = "ib_register_peer_memory_client"
 _DATA_DIRECT = ("15b3", "2100")
 # In the vital product data of the ConnectX-7 that manage the NVSwitches of HGX B200 and B300.
 _SWITCH_MANAGEMENT = b"SW_MNG"
+# Where the distributions and NVIDIA's DOCA-OFED put libraries.
+LIBRARY_FOLDERS = ("/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/lib")
+HEADER = "/usr/include/ucp/api/ucp_version.h"
 
 
 def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
@@ -143,3 +146,19 @@ def _loadable(rdma_facts: dict[str, Any]) -> bool:
 
 def _symbols(root: str) -> list[str]:
     return (read(root + "/proc/kallsyms") or "").splitlines()
+
+
+def ucx(root: str = "") -> dict[str, Any] | None:
+    """Return whether programs can be built with the host's UCX, and whether it takes GPU memory.
+
+    None on a host without UCX. Support for CUDA is a module of its own, which distributions leave out.
+    """
+    folders = [
+        os.path.dirname(path) for name in LIBRARY_FOLDERS for path in glob.glob(root + name + "/libucp.so.0")
+    ]
+    if not folders:
+        return None
+    return {
+        "headers": os.path.isfile(root + HEADER),
+        "cuda": any(glob.glob(folder + "/ucx/libuct_cuda.so*") for folder in folders),
+    }

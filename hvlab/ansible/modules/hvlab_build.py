@@ -112,7 +112,7 @@ def excerpt(path: str, start: int) -> list[str]:
 
 
 def remedy(text: str, path: str) -> str:
-    """Return what to do about the failure that ``text`` shows; empty where that is not known."""
+    """Return the remedy for a known failure in ``text``, else an empty text."""
     for pattern, advice in REMEDIES:
         if re.search(pattern, text):
             return advice.format(path=path)

@@ -45,8 +45,7 @@ from ansible.module_utils.hvlab_packages import (
 from ansible.module_utils.hvlab_packed import folders
 from ansible.module_utils.hvlab_packed import packs as managed_packs
 from ansible.module_utils.hvlab_probe import probe, read
-from ansible.module_utils.hvlab_rdma import rdma
-from ansible.module_utils.hvlab_ucx import ucx
+from ansible.module_utils.hvlab_rdma import rdma, ucx
 from ansible.module_utils.hvlab_users import host_key, users
 
 DOCUMENTATION = """

@@ -25,7 +25,7 @@ description:
   - All desired states are compared and validated first; only then anything is written, each file atomically.
   - Folders above a path are made with mode 0755.
   - A symbolic link in the place of a file is replaced, never followed.
-  - In a person's folders it writes with that person's rights, and only what is to belong to that person.
+  - In a person's folders it writes with that person's rights, and only what will belong to that person.
   - Costs no round trip where C(hvlab_managed) of the host's facts shows that all is as desired. On three
     virtual hosts ten tasks of C(ansible.builtin.template) took 2.2 s, one of this module 0.2 s.
 options:
@@ -56,7 +56,7 @@ options:
       owner: {description: User name; the group is that user's primary one., type: str}
       loaded:
         description:
-          - A file that is written anew whenever this one is loaded, as a daemon's PID file.
+          - A file that is written again whenever this one is loaded, as a daemon's PID file.
           - Where it is the older of the two, this one counts as changed, so that its handlers run; those of
             a playbook that was killed never did.
         type: path
@@ -288,7 +288,7 @@ class Change:
 
 
 def read_record(path: str) -> dict[str, Any]:
-    """Return what a record holds; nothing where there is none."""
+    """Return a record's content; an empty one without a record."""
     try:
         with open(path) as file:
             known: dict[str, Any] = json.load(file)
@@ -310,7 +310,7 @@ def add_to_record(path: str, more: dict[str, Any]) -> None:
 
 
 def replaced(record: str, changes: list[Change]) -> dict[str, Any]:
-    """Return what others wrote and is about to be replaced, by path, for C(hvlab_remove)."""
+    """Return the content by others that is about to be replaced, by path, for C(hvlab_remove)."""
     known = read_record(record)
     return {
         change.path: change.before

@@ -15,9 +15,9 @@ description:
     miss it; a host that has it already saves it, else the first one builds. It contacts no host, and counts
     on a strategy that ends a task on all hosts before the next one, as C(linear) does.
   - C(saved) marks a folder and fetches it into the cache.
-  - From a few hosts and MiB on, the controller sends an archive once. Hosts that have it hand it on, over
-    ssh, as the user C(peer.user). Root keeps it where nobody else can write, and unpacks it only where its
-    sha256 is the controller's. What a host does not get so comes from the controller, with a warning.
+  - With at least four hosts and 8 MiB, the controller sends an archive once. Hosts forward it over ssh, as
+    the user C(peer.user). Root keeps it where nobody else can write, and unpacks it only if its sha256 is the
+    controller's. If forwarding fails, the archive comes from the controller, with a warning.
   - The action plugin of the same name runs on the controller; this file is its part on the host.
 options:
   state: {description: The step., type: str, choices: [present, elected, saved], default: present}
@@ -47,7 +47,7 @@ options:
     suboptions:
       user: {description: The user that may log in from host to host., type: str}
       address: {description: The host's address in the lab., type: str}
-      port: {description: The port of its sshd., type: int}
+      port: {description: The port of its sshd., type: int, default: 22}
   shared:
     description:
       - Folder that is the same on all hosts, below which root alone writes. The first host that misses a pack
@@ -140,10 +140,10 @@ from ansible.module_utils.hvlab_packed import (
 )
 
 TAR_SECONDS = 900
-# Of linux/fcntl.h and linux/fs.h.
+# From linux/fcntl.h and linux/fs.h.
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
-# So many damaged files of a pack are named.
-SHOWN = 10
+# Maximum number of damaged files listed per pack.
+LISTED = 10
 
 
 def describe(
@@ -159,7 +159,7 @@ def describe(
     held = state(root, record=record)
     return {
         **held,
-        "wrong": held["wrong"][:SHOWN],
+        "wrong": held["wrong"][:LISTED],
         "leftovers": leftovers(root),
         "building": glob.glob(os.path.join(builds, "*")) if builds else [],
         "needs": keys,
@@ -170,7 +170,7 @@ def describe(
 
 
 def certificate(user: str) -> str:
-    """Return where the certificate of a user's key lies; an empty text where there is no such user."""
+    """Return the path of the certificate of a user's key; an empty text for an unknown user."""
     try:
         return os.path.join(pwd.getpwnam(user).pw_dir, ".ssh/id_ed25519-cert.pub")
     except KeyError:

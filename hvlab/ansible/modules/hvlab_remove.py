@@ -53,7 +53,7 @@ from typing import Any, Iterator
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes
 from ansible.module_utils.hvlab_folders import acting_as, writer
-from ansible.module_utils.hvlab_managed import kept, record
+from ansible.module_utils.hvlab_managed import record, replaced
 from ansible.module_utils.hvlab_packages import held_own
 from ansible.module_utils.hvlab_probe import read
 from ansible.module_utils.hvlab_users import entries
@@ -89,7 +89,7 @@ SSHD = ("/etc/ssh/sshd_config", "/etc/ssh/ssh_host_")
 
 
 def fact(role: str) -> dict[str, Any]:
-    """Return what a role recorded; empty where it did not."""
+    """Return a role's record; an empty one without a record."""
     try:
         with open("{}/hvlab_{}.fact".format(FACTS, role)) as file:
             value = json.load(file)
@@ -163,7 +163,7 @@ class Removal:
         self.stays: list[str] = []
         self.folders = [path for path in module.params["folders"] if os.path.isdir(path) and self._own(path)]
         inside = tuple(folder + "/" for folder in self.folders)
-        self.before = kept(self.record)
+        self.before = replaced(self.record)
         paths = {path for path in record(self.record) if not path.startswith(NOT_OURS)}
         if fact("nvidia_repository"):
             paths.update(path for pattern in SOURCES for path in glob.glob(pattern))
@@ -199,7 +199,7 @@ class Removal:
 
     @property
     def gone(self) -> dict[str, list[str]]:
-        """Return what goes, by kind."""
+        """Return everything that will be removed, by kind."""
         user = [self.removed_user] if self.removed_user else []
         return {
             "services": self.services,
@@ -274,7 +274,7 @@ class Removal:
             os.rmdir(path)
 
     def _left(self, path: str) -> dict[str, Any] | None:
-        """Return what stays of a file that hvlab shares with others; None for a file of its own."""
+        """Return the rest of a file that hvlab shares with others; None for a file of its own."""
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             info = os.fstat(file.fileno())
             text = file.read().decode("utf-8", "surrogateescape")

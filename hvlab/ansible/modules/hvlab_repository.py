@@ -95,7 +95,7 @@ def write(path: str, content: str | None) -> None:
 
 
 def fetch(url: str) -> str:
-    """Return what is at an address, in base64."""
+    """Return the content at an address, in base64."""
     with open_url(url, timeout=FETCH_SECONDS, http_agent="hvlab") as answer:
         return base64.b64encode(answer.read(1 << 20)).decode("ascii")
 
@@ -113,7 +113,7 @@ def ask(module: AnsibleModule, argv: list[str]) -> tuple[int, str]:
 
 
 def wrong_label(label: str, patterns: list[str]) -> str:
-    """Return which lists of apt have another label; empty where all have this one."""
+    """Return the lists of apt with another label; empty if all have this one."""
     for path in sorted(path for pattern in patterns for path in glob.glob(pattern)):
         with open(path, encoding="utf-8") as file:
             labels = re.findall(r"^Label: *(.*?) *$", file.read(), re.MULTILINE)

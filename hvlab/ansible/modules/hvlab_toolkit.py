@@ -59,7 +59,7 @@ STUB_ERROR = 34  # CUDA_ERROR_STUB_LIBRARY
 
 
 def place(name: str) -> str | None:
-    """Return where a file of a wheel belongs below the folder, None when it is not needed.
+    """Return the place of a wheel's file below the folder; None if it is not needed.
 
     >>> place("nvidia/cu13/lib/libcudart.so.13"), place("nvidia/cu13/lib/libnvvm.so.4")
     ('lib64/libcudart.so.13', 'nvvm/lib64/libnvvm.so.4')

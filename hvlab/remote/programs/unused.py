@@ -1,8 +1,8 @@
 """List what hvlab left on this host and may go: build folders, old packs, stacks, files of runs.
 
 Takes a JSON object with ``builds`` (the folder in which packs are built), ``root`` (where packs lie),
-``stacks``, ``user`` (who runs ranks), ``host`` (its name) and ``remove``: null, or paths by host. Of these
-it removes those that still may go, and prints what went. Root alone sees all processes. Needs Python 3.8+
+``stacks``, ``user`` (who runs ranks), ``host`` (its name) and ``remove``: null, or paths by host. It
+removes those that still may go, and prints them. Root alone sees all processes. Needs Python 3.8+
 and no package.
 """
 
@@ -119,7 +119,7 @@ def listed(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def present(kind: str, paths: list[str]) -> list[dict[str, Any]]:
-    """Return what there is to say of folders, but of those that have gone meanwhile."""
+    """Describe the folders that still exist."""
     items = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -171,13 +171,13 @@ def needs(one: dict[str, Any]) -> list[str]:
 
 
 def pointed_to(root: str, stacks: str) -> set[str]:
-    """Return what links to packs point to."""
+    """Return the targets of links to packs."""
     places = [root + "/*", root + "/*/*", stacks + "/*/*", "/usr/local/*", "/etc/alternatives/*"]
     return {os.path.realpath(path) for place in places for path in glob.glob(place) if os.path.islink(path)}
 
 
 def halves(place: str) -> list[str]:
-    """Return what killed commands left in a folder."""
+    """Return the folders that killed commands left in a folder."""
     paths = [path for end in HALVES for path in glob.glob(os.path.join(place, ".*." + end))]
     return [path for path in paths if os.path.isdir(path) and not os.path.islink(path)]
 
@@ -189,7 +189,7 @@ def folders(place: str) -> list[str]:
 
 
 def item(kind: str, path: str, used: float = 0) -> dict[str, Any]:
-    """Return what there is to say of a folder; a file of it that was written or read counts as ``used``."""
+    """Describe a folder; a file in it that was written or read counts as ``used``."""
     size, newest = 0, max(used, os.lstat(path).st_mtime)
     for folder, below, files in os.walk(path):
         for name in below + files:
@@ -231,7 +231,7 @@ def process(pid: str) -> bytes:
 
 
 def ancestors() -> set[int]:
-    """Return this process and those above it, which name what is to be removed."""
+    """Return this process and those above it, whose command lines name the doomed folders."""
     pids, pid = set(), os.getpid()
     while pid:
         pids.add(pid)

@@ -9,7 +9,7 @@ from hvlab.base.errors import CheckError, Problem, report
 from hvlab.lab.environment import components, of_stack
 from hvlab.lab.inventory import STACKS, Lab, parameters_file
 from hvlab.lab.pin_variables import BUILD_ROLES, TITLES, VERSION_PINS
-from hvlab.remote.facts import facts
+from hvlab.remote.gather import facts
 from hvlab.remote.playbook import Owner, Play
 from hvlab.searches.bisect.stack import Stack
 from hvlab.stack.resolver import versions

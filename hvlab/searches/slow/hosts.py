@@ -25,7 +25,7 @@ from hvlab.base.errors import (
     unusable,
 )
 from hvlab.lab.inventory import Lab
-from hvlab.remote.collect import collect
+from hvlab.remote.gather import collect
 from hvlab.remote.playbook import HostFailure
 from hvlab.searches.slow.programs import transfers
 from hvlab.searches.slow.steps import Cell, ProbeStep, Rates

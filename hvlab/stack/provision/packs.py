@@ -1,8 +1,9 @@
-"""Packs on the controller: the key, the host that builds, and the archive in the cache."""
+"""Packs on the controller: the key, the host that builds, the archive in the cache, and who forwards it."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gzip
 import hashlib
 import io
@@ -13,10 +14,12 @@ import resource
 import shutil
 import tarfile
 import tempfile
+import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from hvlab.base import answers
 from hvlab.base.answers.shapes import Count, HostAnswer
@@ -33,6 +36,12 @@ _NO_PACK = (
 _MARKER_BYTES = 1 << 20
 # The packs of CUDA and torch for it have a few GiB each.
 LARGEST = 32 << 30
+# With fewer hosts or a smaller archive, the controller alone is faster.
+FORWARDING_HOSTS, FORWARDING_BYTES = 4, 8 << 20
+# With that many more failures than successes, network or trust is broken: the controller serves all hosts.
+_FAILURES = 2
+_CONTROLLER = ".controller"
+_TICK_S = 0.1
 
 
 class _Marker(HostAnswer):
@@ -157,3 +166,106 @@ class Archive:
         file.chmod(0o644)
         file.replace(self.path)
         save_sum(self.sum_path, sha256)
+
+
+@contextlib.contextmanager
+def first_of_the_run(folder: Path) -> Iterator[bool]:
+    """Yield whether no process of this run has come through this block, one at a time, before.
+
+    A block that fails does not count: the next process is the first then.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    done = folder / "done"
+    with _locked(folder / "first", fcntl.LOCK_EX):
+        yield not done.exists()
+        done.touch()
+
+
+@dataclass(frozen=True)
+class PackSource:
+    """A host that has the archive: where it is there, and how other hosts reach it."""
+
+    host: str
+    archive: str
+    peer: dict[str, Any]
+
+
+class Forwarding:
+    """One archive in one run, as the process that serves ``host`` sees it.
+
+    First ``source``, within it ``record`` and ``offer``; in the end ``withdraw``. The processes of a run
+    share ``folder``, where each host with the archive is a file, locked while it serves another host: the
+    kernel unlocks it if the process dies. The controller serves the first host. Each source serves one host
+    at a time, so the number of hosts with the archive doubles: 16 have it after five transfers.
+    """
+
+    def __init__(self, folder: Path, host: str) -> None:
+        self.host = host
+        self._folder, self._sources = folder, folder / "sources"
+        self._sources.mkdir(parents=True, exist_ok=True)
+        (self._sources / _CONTROLLER).touch()
+        self._held = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def source(self) -> Iterator[PackSource | None]:
+        """Wait for a source and hold it; None is the controller.
+
+        Offer the archive within this block: until then no other host turns to the controller.
+        """
+        with self._held:
+            with _locked(self._folder / "waiting", fcntl.LOCK_SH):
+                while not (name := self._claim()):
+                    time.sleep(_TICK_S)
+            text = (self._sources / name).read_text("utf-8")
+            yield PackSource(**json.loads(text)) if name != _CONTROLLER else None
+
+    def record(self, source: PackSource, *, worked: bool) -> None:
+        """Note how a transfer ended; a source that failed serves no more."""
+        with self._mutex(), (self._folder / "outcomes").open("a", encoding="utf-8") as outcomes:
+            outcomes.write("+" if worked else "-")
+            if not worked:
+                (self._sources / source.host).unlink(missing_ok=True)
+                self._held.close()
+
+    def offer(self, archive: str, peer: dict[str, Any]) -> None:
+        """Let this host serve others from now on."""
+        source = PackSource(self.host, archive, peer)
+        with self._mutex():
+            (self._sources / self.host).write_text(json.dumps(asdict(source)), "utf-8")
+
+    def withdraw(self) -> None:
+        """Wait until no host waits for the archive and this host serves none; then stop serving."""
+        path = self._sources / self.host
+        with contextlib.suppress(FileNotFoundError), path.open() as file:
+            with _locked(self._folder / "waiting", fcntl.LOCK_EX):
+                pass
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with self._mutex():
+                path.unlink()
+
+    def _claim(self) -> str | None:
+        """Hold a source and return its name, a host that has the archive or _CONTROLLER; None: wait."""
+        with self._mutex():
+            outcomes = self._folder / "outcomes"
+            done = outcomes.read_text("utf-8") if outcomes.exists() else ""
+            if done.count("-") - done.count("+") >= _FAILURES:
+                return _CONTROLLER
+            hosts = [path for path in sorted(self._sources.iterdir()) if path.name != _CONTROLLER]
+            for path in hosts or [self._sources / _CONTROLLER]:
+                file = path.open()
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    self._held.enter_context(file)
+                    return path.name
+                file.close()
+            return None
+
+    def _mutex(self) -> contextlib.AbstractContextManager[TextIO]:
+        return _locked(self._folder / "mutex", fcntl.LOCK_EX)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, how: int) -> Iterator[TextIO]:
+    with path.open("a") as file:
+        fcntl.flock(file, how)
+        yield file

@@ -1,0 +1,116 @@
+"""Gathers something from each host, its facts for one, into one file on the controller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.errors import LEAVE_OUT, CheckError
+from hvlab.base.temporary import temporary_folder
+from hvlab.lab.facts_shape import Facts
+from hvlab.lab.inventory import Host, Lab
+from hvlab.remote import probe
+from hvlab.remote.playbook import HostFailure, Owner, Play
+
+# A host whose GPUs answer slowly takes a minute.
+_SECONDS = 180
+
+
+def collect(
+    lab: Lab,
+    playbook: str,
+    variables: Mapping[str, Any],
+    *,
+    check: Callable[[Play], None] | None = None,
+    at_once: int = 0,
+    shape: Any = Any,
+) -> tuple[dict[str, Any], list[HostFailure]]:
+    """Return the playbook's answers, by host in the lab's order, and the hosts without one, with why.
+
+    The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on what happened; ``at_once`` is
+    the minimum number of hosts served at the same time. An answer that lacks the ``shape``, a type that
+    pydantic checks, is a failure; with ``check`` it is raised.
+    Raises CheckError where Ansible itself fails, AnswerError.
+    """
+    hosts = [host.name for host in lab.hosts]
+    with temporary_folder() as folder:
+        file = folder / "gathered.json"
+        file.touch(mode=0o600)
+        given = {"hvlab_hosts": ",".join(hosts), "hvlab_file": str(file), **variables}
+        with Play(playbook, Owner(lab), given, at_once=at_once) as play:
+            play.finish()
+            if check:
+                check(play)
+            if not file.stat().st_size and not play.failures:
+                raise CheckError(f"nothing could be gathered:\n{play.last_words()}")
+            failures = list(play.failures)
+        gathered = _by_host(file, len(hosts))
+    answered = {}
+    for host in hosts:
+        if host not in gathered:
+            continue
+        try:
+            answered[host] = answers.checked(gathered[host], host, shape)
+        except AnswerError as error:
+            if check:
+                raise
+            failures.append(HostFailure(host, f"{error.observed}; {error.remedy}", False))
+    return answered, failures
+
+
+def _by_host(file: Path, hosts: int) -> dict[str, Any]:
+    """Return the playbook's answers, each host's still unchecked."""
+    if not file.stat().st_size:
+        return {}
+    limit = hosts * answers.LIMIT
+    if file.stat().st_size > limit:
+        raise AnswerError("the hosts", f"together they answered more than {limit // 2**20} MiB")
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise AnswerError("the hosts", f"what they answered is no JSON ({error})") from error
+
+
+def facts(lab: Lab) -> dict[str, dict[str, Any]]:
+    """Return host -> Ansible's facts of every host of the lab. Changes nothing on the hosts.
+
+    Raises UnreachableError where a host does not answer, CheckError where its facts cannot be read.
+    """
+
+    def check(play: Play) -> None:
+        if any(failure.unreachable for failure in play.failures):
+            probe.probe(lab.hosts)  # it says more
+        play.check("the facts could not be gathered", remedy="`hvlab doctor` looks closer", lost=LEAVE_OUT)
+
+    return _gathered(lab, check)[0]
+
+
+def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
+    """Return the facts of hosts that are in no inventory yet, without root's rights; and why some give none.
+
+    Raises CheckError where Ansible itself fails.
+    """
+    listing = {
+        host.name: {
+            "ansible_host": host.address,
+            "ansible_port": host.port,
+            "ansible_become": False,
+            **({"ansible_user": host.user} if host.user else {}),
+            **host.vars,
+        }
+        for host in hosts
+    }
+    with temporary_folder() as folder:
+        source = folder / "hosts.json"
+        source.write_text(json.dumps({"all": {"hosts": listing}}), "utf-8")
+        return _gathered(Lab("init", source, "", "", tuple(hosts), {}))
+
+
+def _gathered(
+    lab: Lab, check: Callable[[Play], None] | None = None
+) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
+    return collect(lab, "facts.yml", {"hvlab_seconds": _SECONDS}, check=check, shape=Facts)
