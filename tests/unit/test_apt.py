@@ -7,17 +7,15 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-import yaml
 
-from hvlab.stack.provision.driver.host import DriverRequest
+from hvlab.ansible.action.hvlab_driver import as_request
 from hvlab.stack.provision.driver.sources import pin
 from hvlab.stack.provision.repository import repository
-from tests.contract.tree import ROOT
 from tests.vlab.repository import deb, spec
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="there is no apt here")
 DKMS = spec.Package("dkms", "3.0.10-8", {}, {}, [], None, [])
-SYSTEMS = {"debian12": "Debian.yml", "ubuntu2204": "Ubuntu.yml"}
+SYSTEMS = {"debian12": "Debian", "ubuntu2204": "Ubuntu"}
 
 
 class Apt:
@@ -63,12 +61,9 @@ class Apt:
 
     def pin(self, version):
         """Pin the driver as the role does."""
-        variables = yaml.safe_load((ROOT / "roles/nvidia_driver/vars" / SYSTEMS[self.system]).read_text())
-        request = DriverRequest(
-            method="repo",
-            packages=({"name": "nvidia-open", "version": f"{version}*"},),
-            old=tuple(variables["__nvidia_driver_old"]),
-        )
+        facts = {"distribution": SYSTEMS[self.system], "os_family": "Debian"}
+        options = {"method": "repo", "packages": [{"name": "nvidia-open", "version": f"{version}*"}]}
+        request = as_request(options, facts)
         (self.folder / "etc/preferences.d/hvlab-nvidia-driver").write_text(pin(request))
 
 

@@ -677,10 +677,3 @@ def test_frameworks_people_used_are_known() -> None:
     assert inside("1.5", HOROVOD["0.19.4"]["torch"], list(TORCH))
     assert "11.0" not in TORCH["1.5.0"]["cuda"]
     assert "7.5" in TORCH["1.5.0"]["capabilities"]["10.2"]
-
-
-@every(SYSTEMS.values())
-def test_the_repository_role_knows_the_key_of_a_system(system: dict[str, Any]) -> None:
-    known = yaml.safe_load((ROLES / "nvidia_repository/vars/main.yml").read_text("utf-8"))
-    folder = next(iter(system["repository"].values())).split("/")[0]
-    assert known["__nvidia_repository_keys"][folder] == system["key"]

@@ -8,6 +8,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
+from hvlab.stack.provision.containers import plan
 from tests.unit.plays import play, program
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/container_runtime"
@@ -40,8 +41,8 @@ def trusted(value):
     return [trusted(item) for item in value] if isinstance(value, list) else value
 
 
-def role(system, **wanted):
-    """Return a function that gives a variable of the role on a system."""
+def planned(system, method="distro", **changes):
+    """Return the plan of the role on a system."""
     family, distribution, major, release, architecture = SYSTEMS[system]
     facts = {
         "os_family": family,
@@ -50,55 +51,83 @@ def role(system, **wanted):
         "distribution_release": release,
         "architecture": architecture,
     }
-    named = [f"{distribution}-{major}", distribution, family]
-    data = next(path for name in named if (path := ROLE / f"vars/{name}.yml").is_file())
-    variables = {"ansible_facts": facts}
-    for path in (ROLE / "defaults/main.yml", ROLE / "vars/main.yml", data):
+    request = {
+        "version": "",
+        "urls": {"docker": DOCKER, "nvidia": TOOLKIT},
+        "fingerprints": {"docker": "", "nvidia": ""},
+        "toolkit": "1.17.8-1",
+    }
+    return plan(method=method, facts=facts | changes.pop("facts", {}), **request | changes)
+
+
+def filled(name, **given):
+    """Return a variable of the role."""
+    variables = {}
+    for path in (ROLE / "defaults/main.yml", ROLE / "vars/main.yml"):
         variables |= trusted(yaml.safe_load(path.read_text()))
-    templar = Templar(loader=DataLoader(), variables=variables | wanted)
-    return lambda name: templar.template(variables[name])
+    return Templar(loader=DataLoader(), variables=variables | given).template(variables[name])
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_packages_and_repositories(system):
-    ask, (packages, docker, toolkit) = role(system), EXPECTED[system]
-    assert ask("__container_runtime_packages")["distro"] == packages
-    assert ask("__container_runtime_repository").get("url") == docker
-    assert ask("__container_runtime_nvidia_repository")["url"] == toolkit
-    repo = [package["name"] for package in ask("__container_runtime_packages")["repo"]]
+    packages, docker, toolkit = EXPECTED[system]
+    found = planned(system, "repo")
+    assert planned(system)["packages"] == packages
+    assert found["repository"].get("url") == docker
+    assert found["toolkit_repository"]["url"] == toolkit
+    repo = [package["name"] for package in found["packages"]]
     assert repo == (["docker-ce", "docker-ce-cli", "containerd.io"] if docker else [])
+    assert {package["version"] for package in found["toolkit"]} == {"1.17.8-1"}
 
 
 @pytest.mark.parametrize(("system", "ending"), [("debian12", "CD88"), ("rocky9", "9F35")])
 def test_each_family_has_its_key(system, ending):
-    repository = role(system)("__container_runtime_repository")
+    repository = planned(system)["repository"]
     assert repository["fingerprint"].endswith(ending)
     assert repository["key"].endswith("/gpg")
-    own = role(system, container_runtime_repository_key_fingerprint="AB")("__container_runtime_repository")
-    assert own["fingerprint"] == "AB"
+    own = planned(system, fingerprints={"docker": "AB", "nvidia": "CD"})
+    assert [own[name]["fingerprint"] for name in ("repository", "toolkit_repository")] == ["AB", "CD"]
 
 
 @pytest.mark.parametrize(("given", "version"), [("", None), ("5:27.5.1*", "5:27.5.1*")])
 def test_docker_is_pinned_where_asked(given, version):
-    packages = role("debian12", container_runtime_version=given)("__container_runtime_own_packages")
+    packages = planned("debian12", "repo", version=given)["packages"]
     assert [package["version"] for package in packages] == [version, version, None]
 
 
-@pytest.mark.parametrize(("method", "first"), [("distro", "docker-ce"), ("repo", "docker.io")])
-def test_the_other_kind_is_known(method, first):
-    assert role("debian12", container_runtime_method=method)("__container_runtime_other")[0] == first
+@pytest.mark.parametrize(
+    ("method", "other", "present"),
+    [
+        ("distro", "docker-ce", {"docker": "20.10.24+dfsg1", "toolkit": "1.17.8", "other": ["docker-ce"]}),
+        ("repo", "docker.io", {"docker": "27.5.1", "toolkit": "1.17.8", "other": ["docker.io"]}),
+    ],
+)
+def test_both_kinds_of_docker_are_known(method, other, present):
+    installed = {
+        "docker.io": "20.10.24+dfsg1-1",
+        "docker-ce": "5:27.5.1-1~debian.12~bookworm",
+        "nvidia-container-toolkit": "1.17.8-1",
+    }
+    found = planned("debian12", method, facts={"hvlab": {"packages": installed}})
+    assert found["other"][0] == other
+    assert found["present"] == present
+    assert planned("debian12", method)["present"] == {"docker": "", "toolkit": "", "other": []}
+
+
+def test_a_system_without_docker_has_no_packages():
+    assert planned("debian12", facts={"distribution": "SLES", "os_family": "Suse"})["packages"] == []
 
 
 def test_settings_get_the_runtime_where_there_are_gpus():
     asked = {"container_runtime_daemon": {"runtimes": {"mine": {"path": "p"}}, "debug": True}}
-    assert role("debian12", **asked)("__container_runtime_config") == asked["container_runtime_daemon"]
-    both = role("debian12", **asked, container_runtime_nvidia_enabled=True)("__container_runtime_config")
+    assert filled("__container_runtime_config", **asked) == asked["container_runtime_daemon"]
+    both = filled("__container_runtime_config", **asked, container_runtime_nvidia_enabled=True)
     assert set(both["runtimes"]) == {"mine", "nvidia"}
 
 
 def test_the_toolkits_key_lies_beside_its_repositories():
     url = {"container_runtime_nvidia_repository_url": "http://mirror.example/libnvidia-container/stable"}
-    assert role("debian12", **url)("container_runtime_nvidia_repository_key") == (
+    assert filled("container_runtime_nvidia_repository_key", **url) == (
         "http://mirror.example/libnvidia-container/gpgkey"
     )
 

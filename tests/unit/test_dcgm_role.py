@@ -3,25 +3,17 @@
 from pathlib import Path
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar
 
-from tests.contract.tree import ROOT
+from hvlab.stack.provision.gpu_roles import dcgm
 from tests.unit.plays import play, program
-from tests.unit.test_container_runtime import trusted
 from tests.vlab.repository import spec
 
-ROLE = ROOT / "roles/dcgm"
 CORE, OPEN, CLOSED = (f"datacenter-gpu-manager-4-{name}" for name in ("core", "cuda", "proprietary"))
 
 
-def filled(name, **given):
-    """Return one of the role's variables."""
-    variables = {}
-    for path in (ROLE / "defaults/main.yml", ROLE / "vars/main.yml"):
-        variables |= trusted(yaml.safe_load(path.read_text("utf-8")))
-    return Templar(loader=DataLoader(), variables=variables | given).template(variables[name])
+def packages(driver, version="4.5.2-1"):
+    """Return the packages for a driver."""
+    return dcgm(version=version, driver=driver)["packages"]
 
 
 @pytest.mark.parametrize(
@@ -35,25 +27,21 @@ def filled(name, **given):
     ],
 )
 def test_the_driver_decides_for_which_cuda_the_diagnostics_are(driver, cuda):
-    packages = filled("__dcgm_packages", dcgm_driver_version=driver, dcgm_version="4.6.0-1")
-    assert packages == [
+    assert packages(driver, "4.6.0-1") == [
         {"name": name, "version": "1:4.6.0-1"}
         for name in (CORE, f"{OPEN}{cuda}", CLOSED, f"{CLOSED}-cuda{cuda}")
     ]
 
 
 def test_version_3_is_one_package():
-    packages = filled("__dcgm_packages", dcgm_driver_version="550.163.01", dcgm_version="3.3.9")
-    assert packages == [{"name": "datacenter-gpu-manager", "version": "1:3.3.9"}]
+    assert packages("550.163.01", "3.3.9") == [{"name": "datacenter-gpu-manager", "version": "1:3.3.9"}]
 
 
 @pytest.mark.parametrize(("system", "kind"), [("debian12", "deb"), ("ubuntu2404", "deb"), ("rhel9", "rpm")])
 def test_the_test_repository_has_the_default_for_every_cuda(system, kind):
     published = {(package.name, package.version) for package in spec.packages(system, kind)}
     for driver in ("580", "550", "470"):
-        asked = {
-            (one["name"], one["version"]) for one in filled("__dcgm_packages", dcgm_driver_version=driver)
-        }
+        asked = {(one["name"], one["version"]) for one in packages(driver)}
         assert asked <= published
 
 

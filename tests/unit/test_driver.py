@@ -390,8 +390,15 @@ def test_a_runfile_misses_dkms_too():
     ],
 )
 def test_fabric_manager_exactly_where_there_is_an_nvswitch(setting, switches, fabric, wanted):
-    request = as_request({**asdict(REQUEST), "fabric_manager": setting, "fabric": fabric})
-    result = plan(make(own={"nvswitches": switches}), request, repository_ready=True)
+    request = as_request(
+        {**asdict(REQUEST), "fabric_manager": setting, "fabric": fabric},
+        {"distribution": "Debian", "os_family": "Debian"},
+    )
+    result = plan(
+        make(own={"nvswitches": switches}),
+        replace(request, subnet_manager_packages=()),
+        repository_ready=True,
+    )
     assert result.fabric_manager is wanted
     assert ({"name": "nvidia-fabricmanager-550", "version": "550.90.07*"} in result.install) is wanted
     assert not result.problems

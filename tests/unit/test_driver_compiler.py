@@ -89,7 +89,7 @@ def test_where_a_system_has_no_second_gcc_it_is_only_said():
 @pytest.mark.parametrize(("compiler", "environment"), [("gcc-12", {"CC": "gcc-12"}), ("", {})])
 def test_dkms_is_given_the_compiler(compiler, environment):
     known = {"__nvidia_driver_plan": {"compiler": compiler}}
-    assert filled("main.yml", "__nvidia_driver_environment", **known) == environment
+    assert filled("__nvidia_driver_environment", **known) == environment
 
 
 @pytest.mark.parametrize(

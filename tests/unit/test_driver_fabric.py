@@ -3,11 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 
 from hvlab.stack.provision.driver.packages import requested_packages
 from hvlab.stack.provision.driver.plan import plan
+from tests.contract.tree import ROOT, load
+from tests.unit.test_container_runtime import trusted
 from tests.unit.test_driver import KERNEL, REQUEST, make
-from tests.unit.test_driver_role import filled
+from tests.unit.test_driver_role import requested
 
 B200 = replace(
     REQUEST,
@@ -101,33 +105,41 @@ def test_imex_asks_for_its_nodes():
     assert not planned(replace(GB200, imex_nodes=(), method="none"), loaded="580.95.05").problems
 
 
-@pytest.mark.parametrize("file", ["Debian.yml", "Ubuntu.yml", "RedHat.yml", "Amazon.yml"])
+@pytest.mark.parametrize("system", ["Debian", "Ubuntu", "Rocky", "Amazon"])
 @pytest.mark.parametrize(("branch", "package"), [("570", "nvidia-imex-570"), ("580", "nvidia-imex")])
-def test_imex_is_called_by_its_branch_before_580(file, branch, package):
-    known = {"__nvidia_driver_branch": branch, "nvidia_driver_method": "repo"}
-    assert filled(file, "__nvidia_driver_imex", **known) == package
+def test_imex_is_called_by_its_branch_before_580(system, branch, package):
+    assert requested(system, version=branch).imex_package == package
 
 
-def test_the_modules_are_loaded_at_boot_and_imex_is_told_of_its_nodes():
-    known = {
-        "__nvidia_driver_plan": {"subnet_manager": True, "imex": True},
-        "nvidia_driver_imex_nodes": ["10.0.0.1", "10.0.0.2"],
-    }
-    files = {
-        file["path"]: file["content"] for file in filled("main.yml", "__nvidia_driver_fabric_files", **known)
-    }
-    assert files == {
-        "/etc/modules-load.d/hvlab-nvidia-fabric.conf": "ib_umad\nmlx5_ib\n",
-        "/etc/modprobe.d/hvlab-nvidia-imex.conf": "options nvidia NVreg_CreateImexChannel0=1\n",
-        "/etc/nvidia-imex/nodes_config.cfg": "10.0.0.1\n10.0.0.2\n",
-    }
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("modules-load.d/hvlab-nvidia-fabric.conf", "ib_umad\nmlx5_ib\n"),
+        ("modprobe.d/hvlab-nvidia-imex.conf", "options nvidia NVreg_CreateImexChannel0=1\n"),
+        ("nvidia-imex/nodes_config.cfg", "10.0.0.1\n10.0.0.2\n"),
+    ],
+)
+def test_the_modules_are_loaded_at_boot_and_imex_is_told_of_its_nodes(file, text):
+    template = (ROOT / f"roles/nvidia_driver/templates/etc/{file}.j2").read_text("utf-8")
+    variables = {"nvidia_driver_imex_nodes": ["10.0.0.1", "10.0.0.2"]}
+    rendered = Templar(DataLoader(), variables=variables).template(trusted(template))
+    assert rendered == text
 
 
 @pytest.mark.parametrize("imex", [True, False])
 def test_imex_is_left_alone_where_it_is_not_asked_for(imex):
-    known = {
+    [task] = load(ROOT / "roles/nvidia_driver/tasks/services.yml")
+    variables = {
         "__nvidia_driver_plan": {"imex": imex, "fabric_manager": False},
         "nvidia_driver_persistence_enabled": True,
     }
-    services = filled("main.yml", "__nvidia_driver_services", **known)
-    assert ({"name": "nvidia-imex", "enabled": True} in services) is imex
+    templar = Templar(DataLoader(), variables=variables)
+    services = {each["name"]: each["enabled"] for each in templar.template(trusted(task["loop"]))}
+    assert services == {"nvidia-persistenced": True, "nvidia-fabricmanager": False, "nvidia-imex": imex}
+    condition = trusted("{{ " + task["when"][0] + " }}")
+    chosen = [
+        name
+        for name, on in services.items()
+        if Templar(DataLoader(), variables={"item": {"name": name, "enabled": on}}).template(condition)
+    ]
+    assert ("nvidia-imex" in chosen) is imex

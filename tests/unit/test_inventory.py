@@ -416,6 +416,6 @@ def test_every_option_given_as_a_text_is_converted_or_refused(name):
 
 
 def test_the_drivers_switches_given_as_texts_are_not_turned_round():
-    request = as_request({"method": "repo", "remove_old": "false", "fabric": "no", "imex": "False"})
+    request = as_request({"method": "repo", "remove_old": "false", "fabric": "no", "imex": "False"}, {})
     assert (request.remove_old, request.fabric, request.imex) == (False, False, False)
-    assert as_request({"method": "repo", "remove_old": "yes"}).remove_old
+    assert as_request({"method": "repo", "remove_old": "yes"}, {}).remove_old

@@ -5,14 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 from ansible.errors import AnsibleActionFail
 
 from hvlab.ansible.action import hvlab_repository
 from hvlab.ansible.modules.hvlab_repository import apply
 from hvlab.base.errors import CheckError, UsageError
-from hvlab.base.paths import project_dir
 from hvlab.stack.provision import repository
+from hvlab.stack.provision.gpu_roles import nvidia_repository
+from hvlab.stack.provision.names import nvidia_keys, signers
 
 FILE = Path(__file__).parents[1] / "data/two-keys.asc"
 TWO_KEYS = FILE.read_bytes()
@@ -242,9 +242,8 @@ def test_a_failure_comes_with_its_remedy(said, advice):
 
 
 def test_every_system_has_a_key_with_a_fingerprint():
-    data = yaml.safe_load((project_dir() / "roles/nvidia_repository/vars/main.yml").read_text())
-    keys, fingerprints = data["__nvidia_repository_keys"], data["__nvidia_repository_fingerprints"]
-    assert set(keys.values()) == set(fingerprints)
+    fingerprints = signers("nvidia")["keys"]
+    assert set(nvidia_keys().values()) == set(fingerprints)
     known = {name: fingerprint for name, fingerprint in fingerprints.items() if fingerprint}
     # Of RHEL 10's key the last eight digits alone are published.
     assert set(fingerprints) - set(known) == {"CDF6BA43.pub"}
@@ -253,6 +252,31 @@ def test_every_system_has_a_key_with_a_fingerprint():
         assert fingerprint.endswith(name.removesuffix(".pub").upper())
 
 
-def test_elrepos_key_has_a_whole_fingerprint():
-    data = yaml.safe_load((project_dir() / "roles/nvidia_driver/defaults/main.yml").read_text())
-    assert repository.fingerprint(data["nvidia_driver_elrepo_fingerprint"])
+@pytest.mark.parametrize("name", ["elrepo", "container_toolkit"])
+def test_other_keys_have_whole_fingerprints(name):
+    assert repository.fingerprint(signers(name)["fingerprint"])
+
+
+UBUNTU = {"distribution": "Ubuntu", "distribution_version": "22.04", "architecture": "aarch64"}
+ROCKY = {"distribution": "Rocky", "distribution_major_version": "9", "architecture": "x86_64"}
+MIRROR = "https://mirror.example/repos"
+
+
+@pytest.mark.parametrize(
+    ("facts", "changes", "place", "key", "ending"),
+    [
+        (UBUNTU, {}, "ubuntu2204/sbsa", "ubuntu2204/sbsa/3bf863cc.pub", "63CC"),
+        (ROCKY, {}, "rhel9/x86_64", "rhel9/x86_64/D42D0685.pub", "0685"),
+        (ROCKY, {"folder": "debian13/x86_64"}, "debian13/x86_64", "debian13/x86_64/8793F200.pub", "F200"),
+        (ROCKY, {"folder": "nowhere1/x86_64"}, "nowhere1/x86_64", "", ""),
+        # A key of one's own is not NVIDIA's.
+        (ROCKY, {"key_url": f"{MIRROR}/my.pub"}, "rhel9/x86_64", "my.pub", ""),
+        (ROCKY, {"key_url": f"{MIRROR}/my.pub", "fingerprint": "AB"}, "rhel9/x86_64", "my.pub", "AB"),
+    ],
+)
+def test_nvidias_repository_of_a_host_and_its_key(facts, changes, place, key, ending):
+    options = {"url": f"{MIRROR}/", "folder": "", "key_url": "", "fingerprint": "", **changes}
+    found = nvidia_repository(**options, facts=facts)
+    assert found["place"] == f"{MIRROR}/{place}"
+    assert found["key"] == (f"{MIRROR}/{key}" if key else "")
+    assert found["fingerprint"][-4:] == ending

@@ -22,16 +22,14 @@ from hvlab.stack.provision.driver.packages import (
 )
 from hvlab.stack.provision.driver.plan import DriverPlan, plan
 from hvlab.stack.provision.driver.sources import guard
+from hvlab.stack.provision.driver.system import DriverNames, module_kind, named
+from hvlab.stack.provision.names import signers
 
-LISTS = (
-    *("build_packages", "methods", "old", "keep", "components"),
-    *("subnet_manager_packages", "fabric_kernel_packages", "imex_nodes"),
-)
-PACKAGES = ("packages", "headers_packages", "headers_following")
-TEXTS = (
-    *("method", "version", "kernel", "load", "reboot", "in_use", "secure_boot"),
-    *("fabric_manager", "fabric_manager_package", "imex_package", "checksum", "stream", "compiler_package"),
-)
+TEXTS = ("method", "version", "kernel", "load", "reboot", "in_use", "secure_boot")
+SWITCHES = ("remove_old", "fabric", "imex", "opened")
+# What the user may name otherwise than the system does.
+PACKAGES = ("packages", "headers_packages")
+OWN = ("components", "fabric_manager_package", "stream")
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -44,7 +42,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars = task_vars or {}
         self.args = arguments(self, DOCUMENTATION)
-        self.request, state = as_request(self.args["request"]), self.args["state"]
+        self.request = as_request(self.args["request"], self.vars["ansible_facts"])
+        state = self.args["state"]
         if state == "listed":
             return result | self._listed()
         if state in ("built", "unloaded"):
@@ -62,7 +61,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "msg": "\n".join([*lines, "Nothing was changed."]),
                 "changed": False,
             }
-        return result | self._now(host, loading(host, self.request, local=self._local)) | as_dict(driver_plan)
+        now = self._now(host, loading(host, self.request, local=self._local))
+        return result | now | as_dict(driver_plan, self.request)
 
     def _listed(self) -> dict[str, Any]:
         facts = self.vars["ansible_facts"]
@@ -172,21 +172,39 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return done
 
 
-def as_request(options: dict[str, Any]) -> DriverRequest:
-    """Return the role's variables as a request; a package may be a name alone."""
-    values: dict[str, Any] = {name: str(options.get(name) or "") for name in TEXTS if name in options}
-    values["fabric_manager"] = str(options.get("fabric_manager", "auto")).lower()
-    values |= {name: boolean(options.get(name) or False) for name in ("remove_old", "fabric", "imex")}
-    values.update({name: tuple(options.get(name) or ()) for name in LISTS if name in options})
+def as_request(options: dict[str, Any], facts: dict[str, Any]) -> DriverRequest:
+    """Return the role's options as a request, with the names of the system where they name nothing.
+
+    A package may be a name alone.
+    """
+    values: dict[str, Any] = {name: str(options.get(name) or "") for name in TEXTS}
+    values |= {name: boolean(options.get(name) or False) for name in SWITCHES}
+    manager = str(options.get("fabric_manager", "auto")).lower()
+    switches = int((facts.get("hvlab") or {}).get("nvswitches") or 0) > 0
+    asked = DriverNames(
+        facts=facts,
+        links=values["imex"] or values["fabric"] or manager == "true" or (switches and manager == "auto"),
+        **{name: values[name] for name in ("method", "version", "kernel", "opened")},
+    )
+    values |= named(asked)
     for name in PACKAGES:
-        packages = [
-            {"name": p, "version": None} if isinstance(p, str) else dict(p) for p in options.get(name) or ()
-        ]
-        values[name] = tuple(packages)
-    return DriverRequest(**values)
+        if options.get(name):
+            values[name] = tuple(
+                {"name": p, "version": None} if isinstance(p, str) else dict(p) for p in options[name]
+            )
+    for name in OWN:
+        if options.get(name):
+            values[name] = options[name] if isinstance(options[name], str) else tuple(options[name])
+    checksums = options.get("checksums") or {}
+    return DriverRequest(
+        **values,
+        fabric_manager=manager,
+        imex_nodes=tuple(options.get("imex_nodes") or ()),
+        checksum=str(checksums.get(values["method"]) or ""),
+    )
 
 
-def as_dict(plan: DriverPlan) -> dict[str, Any]:
+def as_dict(plan: DriverPlan, request: DriverRequest) -> dict[str, Any]:
     """Return what the tasks use of a plan."""
     return {
         "changed": False,
@@ -207,4 +225,7 @@ def as_dict(plan: DriverPlan) -> dict[str, Any]:
         "subnet_manager": plan.subnet_manager,
         "imex": plan.imex,
         "interrupts": plan.interrupts,
+        "initramfs_command": list(request.initramfs),
+        "elrepo_fingerprint": signers("elrepo")["fingerprint"],
+        "module_kind": module_kind(request.version, opened=request.opened),
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from hvlab.stack.provision import horovod, openmpi, programs, python_env
+from hvlab.stack.provision import containers, gpu_roles, horovod, openmpi, programs, python_env
 
 DOCUMENTATION = """
 name: hvlab_plan
@@ -22,10 +22,15 @@ options:
 author: [the hvlab authors]
 """
 PLANNERS: Mapping[str, Callable[..., Any]] = {
+    "container_runtime": containers.plan,
+    "dcgm": gpu_roles.dcgm,
+    "gpudirect": gpu_roles.gpudirect,
     "horovod": horovod.plan,
     "horovod_absent": horovod.absent,
     "horovod_patches": horovod.patches,
+    "nccl_tests": gpu_roles.nccl_tests,
     "node_health": programs.node_health,
+    "nvidia_repository": gpu_roles.nvidia_repository,
     "openmpi": openmpi.plan,
     "programs": programs.programs,
     "python_env": python_env.plan,

@@ -31,7 +31,7 @@ options:
     choices: [planned, listed, built, used, unloaded]
     required: true
   request:
-    description: The requested driver, with the fields of C(hvlab.stack.provision.driver.host.DriverRequest).
+    description: The role's options; C(hvlab/stack/provision/driver/system.py) adds what the system calls the driver.
     type: dict
     required: true
   ready:

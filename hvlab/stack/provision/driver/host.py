@@ -28,6 +28,7 @@ class DriverRequest:
     ``fabric_kernel_packages``: packages with modules that the system's kernels may come without.
     ``imex_nodes``: the addresses of the hosts of an NVLink domain.
     ``headers_following``: packages that bring the headers of each kernel update along.
+    ``opened``: whether the kernel modules are the open ones; ``initramfs``: the command that builds it again.
     """
 
     method: str
@@ -57,6 +58,8 @@ class DriverRequest:
     components: tuple[str, ...] = ()
     checksum: str = ""
     stream: str = ""
+    opened: bool = True
+    initramfs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

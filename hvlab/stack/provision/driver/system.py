@@ -1,0 +1,151 @@
+"""How an operating system calls NVIDIA's driver and what goes with it, from the catalogue. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hvlab.stack.provision.names import from_release, naming, of_system
+
+Package = dict[str, str | None]
+# From this branch on a package of its own pins the branch, which is in no other name.
+_UNSUFFIXED = 580
+_NEWEST = 999
+# NVIDIA's installer renamed its option for the open modules.
+_KERNEL_MODULE_TYPE = (560,)
+# Those that bring updates of a kernel: linux-image-amd64, linux-image-generic-hwe-22.04.
+_IMAGE = re.compile(r"linux-image-(?!unsigned-|extra-)[a-z].*(?<!-dbg)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverNames:
+    """The driver that is asked for on a host: Ansible's facts without prefix, and options of the role.
+
+    ``links``: whether the fabric manager or IMEX is asked for.
+    """
+
+    facts: Mapping[str, Any]
+    method: str
+    version: str
+    kernel: str
+    opened: bool
+    links: bool
+
+    @property
+    def branch(self) -> str:
+        """The branch; empty where any will do."""
+        return self.version.partition(".")[0]
+
+    @property
+    def number(self) -> int:
+        """The branch as a number; the newest where any will do."""
+        return int(self.branch) if self.branch.isdigit() else _NEWEST
+
+
+def named(asked: DriverNames) -> dict[str, Any]:
+    """Return the fields of a DriverRequest that depend on the system; method none for unknown ones."""
+    data = of_system("driver", asked.facts)
+    if not data:
+        return {"methods": ("none",)}
+    values = {"branch": asked.branch, **_kernel(asked.kernel)}
+    release = str(asked.facts.get("distribution_major_version", ""))
+    suffixed = bool(asked.branch) and (
+        asked.number < _UNSUFFIXED or (asked.method == "distro" and data.get("distro_by_branch", False))
+    )
+    return {
+        "methods": tuple(data["methods"]),
+        "packages": tuple(_packages(asked, data)),
+        "headers_packages": ({"name": data["headers"].format(**values), "version": None},),
+        "headers_following": tuple(_following(asked, data, values)),
+        "build_packages": tuple(data["build"]),
+        "compiler_package": data.get("compiler", ""),
+        "components": (
+            *data.get("components", ()),
+            *from_release(data.get("components_from", {}), release),
+            *(data.get("components_links", ()) if asked.links else ()),
+        ),
+        "fabric_manager_package": data["fabric_manager"][0 if suffixed else 1].format(**values),
+        "imex_package": data["imex"][0 if suffixed else 1].format(**values),
+        "subnet_manager_packages": tuple(data["subnet_manager"]),
+        "fabric_kernel_packages": tuple(name.format(**values) for name in data.get("fabric_kernel", ())),
+        "stream": _stream(asked, data) if release in data.get("streams", ()) else "",
+        "initramfs": tuple(data["initramfs"]),
+        "old": tuple(data["old"]),
+        "keep": tuple(data["keep"]),
+    }
+
+
+def module_kind(version: str, *, opened: bool) -> list[str]:
+    """Return how NVIDIA's installer is told which of its modules to take."""
+    if tuple(map(int, re.findall(r"\d+", version))) >= _KERNEL_MODULE_TYPE:
+        return [f"--kernel-module-type={'open' if opened else 'proprietary'}"]
+    return ["-m=kernel-open"] if opened else []
+
+
+def _packages(asked: DriverNames, data: Mapping[str, Any]) -> list[Package]:
+    if asked.method in ("distro", "elrepo"):
+        names = data.get("distro_open" if asked.method == "distro" and asked.opened else asked.method, ())
+        return [{"name": name.format(branch=asked.branch), "version": None} for name in _known(asked, names)]
+    if asked.method not in ("repo", "local_repo"):
+        return []
+    names = _known(asked, _rule(asked, data, packaged=True)["packages"])
+    pinned = any("pinning" in name for name in names)
+    packages: list[Package] = []
+    for template in names:
+        if "." in asked.version:
+            version = f"{asked.version}-*"
+        else:
+            # By its version, where neither the name nor a package of its own pins the branch.
+            loose = asked.branch and not pinned and "{branch}" not in template
+            version = f"{asked.branch}.*" if loose else ""
+        own = "pinning" in template
+        packages.append({"name": template.format(branch=asked.branch), "version": "" if own else version})
+    return packages
+
+
+def _known(asked: DriverNames, names: Sequence[str]) -> list[str]:
+    return [name for name in names if asked.branch or "{branch}" not in name]
+
+
+def _rule(asked: DriverNames, data: Mapping[str, Any], *, packaged: bool) -> Mapping[str, Any]:
+    """Return the rule for the branch and its modules; where none holds the branch, the nearest."""
+    kind = "open" if asked.opened else "proprietary"
+    rules = [rule for rule in naming(data["naming"])["driver"] if rule["modules"] == kind]
+    rules = [rule for rule in rules if rule["packages"] or not packaged]
+    return next((rule for rule in rules if asked.number <= int(rule["to"] or _NEWEST)), rules[-1])
+
+
+def _stream(asked: DriverNames, data: Mapping[str, Any]) -> str:
+    if asked.method != "repo" or not asked.branch:
+        return ""
+    stream: str = _rule(asked, data, packaged=False)["module"]
+    return stream.format(branch=asked.branch)
+
+
+def _kernel(kernel: str) -> dict[str, str]:
+    """Return a kernel's names: 5.14.0-427.el9.aarch64+64k is of kernel-64k, 5.15.0-209.el9uek of kernel-uek.
+
+    The first kernel of Amazon Linux 2023 has no number in its packages' names; later ones are kernel6.12.
+    """
+    flavours = ["uek" if re.search(r"uek[.]", kernel) else "", kernel.partition("+")[2]]
+    amazon = re.match(r"(?!6[.]1[.])\d+[.]\d+(?=[.].*amzn2023)", kernel)
+    return {
+        "kernel": kernel,
+        "kind": amazon[0] if amazon else "".join(f"-{flavour}" for flavour in flavours if flavour),
+        "release": re.sub(r"[.](x86_64|aarch64)([+].*)?$", "", kernel),
+    }
+
+
+def _following(asked: DriverNames, data: Mapping[str, Any], values: Mapping[str, str]) -> list[Package]:
+    """Return what brings the headers of each update along: the counterparts of what brings the kernel's."""
+    release = str(asked.facts.get("distribution_major_version", ""))
+    if "headers_follow" not in data:
+        matched = [] if "uek" in asked.kernel else from_release(data["headers_match"], release)
+        return [{"name": name.format(**values), "version": values["release"]} for name in matched]
+    installed = (asked.facts.get("hvlab") or {}).get("packages") or {}
+    flavour = re.search(data["headers_follow"], asked.kernel)
+    images = sorted(name for name in installed if _IMAGE.match(name))
+    kinds = [name.removeprefix("linux-image-") for name in images] or ([flavour[0]] if flavour else [])
+    return [{"name": f"linux-headers-{kind}", "version": None} for kind in dict.fromkeys(kinds)]
