@@ -13,7 +13,7 @@ from hvlab.base.errors import UsageError
 from hvlab.lab.pin_variables import METHODS
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, rules, versions
 from hvlab.stack.resolver.catalogue import FOLDER, CatalogueError, build, load
-from hvlab.stack.resolver.lab import request
+from hvlab.stack.resolver.lab import group, request
 from hvlab.stack.resolver.model import ONE_CUDA, ConstraintProblem, Limit, Relation, Scope, prune
 from hvlab.stack.resolver.solve import SearchLimitError, search
 
@@ -599,3 +599,60 @@ def test_a_preference_that_the_search_cannot_decide(monkeypatch):
     found = plan([*lab("n1"), *lab("n2", gpus=[M40])])
     assert isinstance(found, Resolution)
     assert any("the search ended at its limit before it knew of one for all" in note for note in found.notes)
+
+
+RTX2080TI = {"name": "NVIDIA GeForce RTX 2080 Ti", "compute_capability": "7.5"}
+
+
+@pytest.mark.parametrize(
+    ("version", "python", "asked", "driver", "requested"),
+    [
+        # The branch of an ended one that was cared for longest, not the newest.
+        ("20.04", "3.8", [], "535.", "535"),
+        ("18.04", "3.8", [], "525.", "525"),
+        # As NVIDIA's repository for that system is seen to have it.
+        ("20.04", "3.8", ["driver=575"], "575.57.08", "575.57.08"),
+        ("18.04", "3.8", ["driver=530"], "530.30.02", "530.30.02"),
+        ("20.04", "3.8", ["driver=570"], "570.", "570"),
+        ("20.04", "3.8", ["driver=575.64.05"], "575.64.05", "575.64.05"),
+        ("22.04", "3.10", [], "595.91.07", "595.91.07"),
+    ],
+)
+def test_a_driver_is_one_that_its_repository_is_seen_to_have(version, python, asked, driver, requested):
+    host = lab("n1", distribution_version=version, python=python, gcc=None, gpus=[RTX2080TI])
+    stack = plan(host, [pins.parse(text) for text in asked]).hosts["n1"]
+    assert stack["versions"]["driver"].startswith(driver)
+    assert stack["driver_requested"] == requested
+    assert any("is asked for" in note for note in stack["notes"]) == ("." not in requested)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "asked", "method", "refused"),
+    [
+        ("6.17.0-14-generic", "550", "repo", "driver 550.163.01 does not compile on kernel 6.17.0 on n1"),
+        ("6.17.0-14-generic", "550", "runfile", "does not compile on kernel 6.17.0"),
+        ("6.17.9-1", "580.119.02", "repo", "does not compile on kernel 6.17.9"),
+        ("6.17.0-14-generic", "580.119.02", "repo", ""),
+        ("6.17.9-1", "580", "repo", ""),
+        ("6.14.0-30-generic", "550", "repo", ""),
+        # Ubuntu's own are patched for its kernels.
+        ("6.17.0-14-generic", "550", "distro", ""),
+    ],
+)
+def test_a_branch_that_does_not_compile_on_a_kernel_is_refused(kernel, asked, method, refused):
+    one = {**UBUNTU, "distribution_version": "24.04", "python": "3.12", "kernel": kernel, "gpus": [A100]}
+    host = HostRequest(
+        facts.from_file({"n1": one})["n1"], (pins.parse(f"driver={asked}"),), {"driver": method}
+    )
+    found = plan([host])
+    assert isinstance(found, Infeasible) == bool(refused)
+    assert refused in getattr(found, "message", "")
+    if refused:
+        assert "with driver" in found.message
+
+
+def test_hosts_that_differ_in_kernels_alone_are_one_group_unless_it_matters():
+    kernels = ("6.8.0-60-generic", "6.8.0-90-generic", "6.17.0-14-generic", "6.17.0-15-generic")
+    hosts = [one for i, kernel in enumerate(kernels) for one in lab(f"n{i}", kernel=kernel)]
+    groups, _ = group(hosts, load())
+    assert [one.hosts for one in groups] == [("n0", "n1"), ("n2", "n3")]

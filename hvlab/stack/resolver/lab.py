@@ -18,6 +18,8 @@ NO_GPU = "no GPU"
 ARCHITECTURES = ("x86_64", "aarch64")
 
 
+# Methods whose modules are built on the host, by DKMS or the installer, from NVIDIA's unpatched source.
+_BUILT = ("repo", "local_repo", "runfile")
 # Where the driver of a guest comes from.
 _GUESTS = {
     facts.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
@@ -61,7 +63,10 @@ def request(
 
 @dataclass(frozen=True)
 class HostGroup:
-    """Hosts with the same facts, pins and methods: they get the same stack."""
+    """Hosts with the same facts, pins and methods: they get the same stack.
+
+    ``kernel``: theirs, where modules of some driver branch would be built on it and do not compile.
+    """
 
     hosts: tuple[str, ...]
     host: HostFacts
@@ -70,6 +75,7 @@ class HostGroup:
     pins: tuple[Pin, ...]
     methods: Mapping[str, str]
     pythons: tuple[str, ...] = ()
+    kernel: str = ""
 
     @property
     def title(self) -> str:
@@ -89,6 +95,8 @@ class HostGroup:
         fixed = self.gpus and self.methods["driver"] == "none"
         if fixed and (self.host.driver or not self.host.declared):
             facts.append(("driver", self.driver))
+        if self.kernel:
+            facts.append(("kernel", self.kernel))
         if self.host.architecture != "x86_64":
             facts.append(("architecture", self.host.architecture))
         return facts
@@ -113,14 +121,23 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
         methods = {name: one.methods.get(name, every[0]) for name, every in METHODS.items()}
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
         kernel_gcc = host.kernel_gcc if gpus else None
-        like = replace(host, name="", kernel=None, kernel_gcc=kernel_gcc, gpus=gpus)
         guest = host.guest
         if guest:
             methods["driver"] = "none"
+        built = bool(gpus) and methods["driver"] in _BUILT
+        kernel = _kernel(host, catalogue) if built else ""
+        like = replace(host, name="", kernel=kernel, kernel_gcc=kernel_gcc, gpus=gpus)
         key = (like, guest, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
         members.setdefault(key, []).append(host.name)
-        groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons)
+        groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons, kernel)
     return [replace(groups[key], hosts=tuple(hosts)) for key, hosts in members.items()], problems
+
+
+def _kernel(host: HostFacts, catalogue: Catalogue) -> str:
+    """Return the release of a kernel that modules of some branch do not compile on; else nothing."""
+    running = versions.numbers(host.kernel or "")
+    limited = any(running >= versions.numbers(limit.kernel) for limit in catalogue.kernels)
+    return f"kernel {'.'.join(map(str, running))}" if limited else ""
 
 
 def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:

@@ -233,6 +233,11 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
         yield f"driver branch {branch.name} is a {branch.kind} branch"
     if packages.kept(choice.group, driver, choice.catalogue):
         yield f"driver {driver} stays as it is: there are no packages of it for {choice.group.title} here"
+    elif choice.group.methods["driver"] == "repo" and not packages.exact(choice.group, driver):
+        yield (
+            f"driver branch {versions.major(driver)} is asked for, and the version that comes is recorded: "
+            f"no source says which NVIDIA's repository for {choice.group.title} has"
+        )
     if installed and installed != driver:
         yield f"driver {installed} is replaced by {driver}{_too_old(installed, cuda, choice)}"
 
