@@ -656,3 +656,66 @@ def test_hosts_that_differ_in_kernels_alone_are_one_group_unless_it_matters():
     hosts = [one for i, kernel in enumerate(kernels) for one in lab(f"n{i}", kernel=kernel)]
     groups, _ = group(hosts, load())
     assert [one.hosts for one in groups] == [("n0", "n1"), ("n2", "n3")]
+
+
+RHEL10 = {"distribution": "RedHat", "distribution_version": "10.0", "python": "3.12.9", "gcc": "14.2.1"}
+UBUNTU2604 = {"distribution": "Ubuntu", "distribution_version": "26.04", "python": "3.14.3", "gcc": "15.2.0"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "variables", "refused"),
+    [
+        (RHEL10, {}, "no public source has the fingerprint"),
+        (RHEL10, {"nvidia_repository_key_fingerprint": "0" * 40}, ""),
+        (RHEL10, {"nvidia_repository_enabled": "false"}, ""),
+        ({**RHEL10, "gpus": []}, {}, ""),
+        (UBUNTU, {"lab_slurm": True}, ""),
+        (UBUNTU2604, {"lab_slurm": True}, "Ubuntu 26.04 has no Slurm"),
+        (
+            {**UBUNTU, "distribution": "Amazon", "distribution_version": "2023"},
+            {"lab_slurm": "yes"},
+            "no Slurm",
+        ),
+    ],
+)
+def test_plan_says_what_the_roles_refuse(machine, variables, refused):
+    host = lab("n1", **machine)[0].host
+    found = plan([request(host, variables, gpu=bool(host.gpus))])
+    assert [refused in one.observed for one in found.refused] == ([True] if refused else [])
+    assert all(one.remedy for one in found.refused)
+
+
+@pytest.mark.parametrize(
+    ("machine", "told"),
+    [
+        ({**UBUNTU, "distribution_version": "20.04", "python": "3.8"}, "support ended in 2025-05"),
+        (UBUNTU2604, "Ubuntu 26.04: its sudo is sudo-rs"),
+        (UBUNTU2604, "its Python is 3.14.3: ansible-core 2.19 is made for hosts with 3.8 to 3.13"),
+    ],
+)
+def test_plan_says_what_a_system_is_like(machine, told):
+    assert any(told in note for note in plan(lab("n1", **machine)).hosts["n1"]["notes"])
+    assert not any(
+        told in note for note in plan(lab("n1", distribution_version="24.04")).hosts["n1"]["notes"]
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["AMD Instinct MI250X", "Radeon Pro W7900", "MI300X", "Intel Data Center GPU Max 1550"]
+)
+def test_gpus_of_other_makers_are_left_alone(name):
+    """Their compute capability was asked for, and with one they got CUDA."""
+    other = {"name": name, "compute_capability": "9.0"}
+    alone = plan(lab("n1", gpus=[other])).hosts["n1"]
+    assert alone["versions"]["cuda"] is None
+    assert f"{name}: not NVIDIA's, and left alone" in alone["notes"]
+    mixed = plan(lab("n1", gpus=[other, A100])).hosts["n1"]
+    assert [gpu["name"] for gpu in mixed["gpus"]] == [A100["name"]]
+    declared = plan([request(lab("n1")[0].host, {"lab_gpus": [{"name": name}]})])
+    assert f"it is in the group gpu, and has none of NVIDIA's: {name}" in declared.message
+
+
+def test_no_gpu_of_nvidia_is_taken_for_another_makers():
+    names = [f"{prefix}{model.match}" for model in load().models for prefix in ("", "NVIDIA ", "Tesla ")]
+    hosts = facts.from_file({"n1": {**UBUNTU, "gpus": [{"name": name} for name in names]}})
+    assert hosts["n1"].others == ()

@@ -54,6 +54,8 @@ class OperatingSystem:
     packages: Mapping[str, Any] = field(default_factory=dict)
     newest: Mapping[Text, Text] = field(default_factory=dict)
     end: Text = ""
+    key_unknown: bool = False
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,7 @@ class Catalogue:
     kernels: tuple[KernelLimit, ...]
     models: tuple[GpuModel, ...]
     families: tuple[GpuFamily, ...]
+    other_gpus: str
     cudnn: Mapping[str, LibraryRelease]
     nccl: Mapping[str, LibraryRelease]
     torch: Mapping[str, TorchRelease]
@@ -328,6 +331,7 @@ def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
         branches=_releases(DriverBranch, "drivers", data["drivers"]["branches"]),
         kernels=tuple(_entry(KernelLimit, "drivers", item) for item in data["drivers"].get("kernels") or ()),
         models=tuple(_entry(GpuModel, "gpus", item) for item in data["gpus"]["models"]),
+        other_gpus=data["gpus"]["others"],
         families=tuple(_entry(GpuFamily, "gpus", item) for item in families),
         cudnn=libraries["cudnn"],
         nccl=libraries["nccl"],

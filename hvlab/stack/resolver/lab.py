@@ -32,7 +32,8 @@ class HostRequest:
     """A host's facts with what is asked for it: pins, and the method of installation of each component.
 
     ``gpu``: it is in the group gpu; ``pythons``: the minors it can have an environment with, none for any;
-    ``build``: the variables of roles that it is built with.
+    ``build``: the variables of roles that it is built with; ``slurm``: it gets Slurm.
+    ``own_key``: its inventory tells whose packages of NVIDIA's are trusted, or leaves their repository out.
     """
 
     host: HostFacts
@@ -41,14 +42,22 @@ class HostRequest:
     gpu: bool = False
     pythons: tuple[str, ...] = ()
     build: Mapping[str, Any] = field(default_factory=dict)
+    slurm: bool = False
+    own_key: bool = False
 
 
 def request(
-    host: HostFacts, variables: Mapping[str, Any], *, gpu: bool = True, only_pins: bool = False
+    host: HostFacts,
+    variables: Mapping[str, Any],
+    *,
+    gpu: bool = True,
+    slurm: bool = True,
+    only_pins: bool = False,
 ) -> HostRequest:
     """Return a host's facts with its inventory variables. Raises UsageError for one that is malformed.
 
-    ``gpu``: whether it gets the GPU stack (group ``gpu``); without, its GPUs do not count.
+    ``gpu``: whether it gets the GPU stack (group ``gpu``); without, its GPUs do not count. ``slurm``: whether
+    it is among those that ``lab_slurm`` is for.
     """
     own = tuple(pins.of_host(host.name, variables))
     if only_pins:
@@ -58,7 +67,21 @@ def request(
         host = with_gpus(host, declared)
     host = host if gpu else replace(host, gpus=())
     build = {name: value for name, value in variables.items() if builds(name)}
-    return HostRequest(host, own, pins.methods_of(host.name, variables), gpu, load().pythons, build)
+    methods, used = pins.methods_of(host.name, variables), variables.get("nvidia_repository_enabled", True)
+    return HostRequest(
+        host,
+        own,
+        methods,
+        gpu,
+        load().pythons,
+        build,
+        slurm=slurm and _is_true(variables.get("lab_slurm")),
+        own_key=bool(variables.get("nvidia_repository_key_fingerprint")) or not _is_true(used),
+    )
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() in ("true", "yes", "on", "1")
 
 
 @dataclass(frozen=True)
@@ -142,6 +165,9 @@ def _kernel(host: HostFacts, catalogue: Catalogue) -> str:
 
 def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
     host = one.host
+    if one.gpu and host.others and not host.gpus:
+        observed = f"it is in the group gpu, and has none of NVIDIA's: {', '.join(host.others)}"
+        return Problem(host.name, observed, "take it out of the group gpu; its ranks then run on CPUs")
     if one.gpu and not host.gpus:
         observed = "it is in the group gpu, and shows no GPU"
         return Problem(host.name, observed, "lab_gpus, or take it out of the group gpu")
