@@ -11,11 +11,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hvlab.base.errors import InventoryError, UnreachableError, UsageError, report
+from hvlab.base.errors import InventoryError, Problem, UnreachableError, UsageError, report
 from hvlab.base.paths import trust_dir
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
-from hvlab.lab.inventory import Lab
+from hvlab.lab.inventory import Host, Lab
 from hvlab.stack.provision.fetching import missing
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
 from hvlab.stack.resolver import facts as resolver_facts
@@ -79,7 +79,7 @@ def command(
 
     The choice follows from the inventory's pins and the hosts' facts. Nothing is changed. If no versions
     fit together, the conflicting pins and facts are named, with what would resolve the conflict, and the
-    exit code is 1; so it is where `hvlab provision` would refuse a host for its Python.
+    exit code is 1; so it is where `hvlab provision` would refuse a host.
 
     With --limit, the versions of the lock are pins for these hosts. What differs from the lock is noted.
     """
@@ -91,15 +91,18 @@ def command(
             remedy="leave out --what-if, and name the inventory with -i",
         )
     kept = lock.read(lock.path_of(inventory)) if named or not recorded else None
+    refused: list[Problem] = []
     if recorded:
         lab = _recorded(recorded, inventory if named else None, inventory, limit)
     else:
-        lab = _live(inventory, limit)
+        lab, refused = _live(inventory, limit)
     if written:
         _write(written, lab)
     if kept and limit:
         lab = kept.pinned(lab, added)
     result = plan(lab, added)
+    if isinstance(result, Resolution):
+        result = replace(result, refused=[*refused, *result.refused])
     if not recorded and isinstance(result, Resolution) and (absent := missing(result.hosts.values())):
         text = f"not on this machine yet: {', '.join(absent)}; `hvlab fetch` gets it, or says why it cannot"
         result = replace(result, notes=[*result.notes, text])
@@ -127,7 +130,8 @@ def _against(kept: Lock, result: Resolution | Infeasible, *, used: bool) -> Reso
     return replace(result, notes=[*result.notes, *source, *kept.differences(result.hosts)])
 
 
-def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
+def _live(inventory: Path, limit: str | None) -> tuple[list[HostRequest], list[Problem]]:
+    """Return the lab, and the hosts that provisioning will refuse because they are another's."""
     # They load slowly, and recorded facts do not need them.
     from hvlab.checks.before import PreflightHost  # noqa: PLC0415
     from hvlab.checks.ssh import check_owner  # noqa: PLC0415
@@ -143,13 +147,12 @@ def _live(inventory: Path, limit: str | None) -> list[HostRequest]:
     hosts = [
         PreflightHost(name, facts, None, lab.network, "", alone=lab.local) for name, facts in gathered.items()
     ]
-    if refused := list(check_owner(hosts, Trust(lab.name, trust_dir(lab.name)))):
-        click.echo(f"hvlab: provisioning would refuse:\n{report(refused, indent='  ')}", err=True)
-    return [
-        request(resolver_facts.from_ansible(host.name, gathered[host.name]), host.vars, gpu=host.gpu)
+    requests = [
+        _request(lab, host, resolver_facts.from_ansible(host.name, gathered[host.name]))
         for host in lab.hosts
         if host.name in gathered
     ]
+    return requests, list(check_owner(hosts, Trust(lab.name, trust_dir(lab.name))))
 
 
 def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) -> list[HostRequest]:
@@ -166,13 +169,18 @@ def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) 
             hosts = {host.name: hosts[host.name] for host in lab.hosts}
         known = {host.name: host for host in lab.hosts}
         return [
-            request(host, known[name].vars, gpu=known[name].gpu) if name in known else HostRequest(host)
+            _request(lab, known[name], host) if name in known else HostRequest(host)
             for name, host in hosts.items()
         ]
     # No inventory was named. The default one may describe another lab, so only its pins count.
     usual = _usual(default)
     chosen = _limited(hosts, limit)
     return [request(host, _variables(usual, name), only_pins=True) for name, host in chosen.items()]
+
+
+def _request(lab: Lab, host: Host, facts: HostFacts) -> HostRequest:
+    chosen = any("slurm" in each.groups for each in lab.hosts)
+    return request(facts, host.vars, gpu=host.gpu, slurm=not chosen or "slurm" in host.groups)
 
 
 def _usual(inventory: Path) -> Lab | None:

@@ -224,9 +224,9 @@ def test_hosts_of_another_owner_are_named(inventory, capsys, monkeypatch, tmp_pa
     monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
     other = {"ansible_local": {"hvlab_ssh_trust": {"authority": f"SHA256:{'x' * 43}"}}}
     monkeypatch.setattr(gather, "facts", lambda lab: {"n1": ansible("n1"), "n2": {**ansible("n2"), **other}})
-    assert run(["plan", "-i", inventory(["n1", "n2"])]) == 0
+    assert run(["plan", "-i", inventory(["n1", "n2"])]) == 1
     told = capsys.readouterr().err
-    assert "provisioning would refuse:\n  n2: it was provisioned with other keys" in told
+    assert "`hvlab provision` will refuse:\n  n2: it was provisioned with other keys" in told
     assert "hvlab keys init --take-over SHA256:xxx" in told
 
 

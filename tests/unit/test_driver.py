@@ -442,6 +442,11 @@ def test_a_version_is_pinned_for_all_parts():
     assert not pin(replace(REQUEST, version=""))
 
 
+def test_of_a_branch_the_version_that_comes_is_pinned():
+    host = make(versions={"cuda-drivers-550": ["550.163.01-0ubuntu1", "550.54.14-1"]})
+    assert "Pin: version 550.163.01-*" in plan(host, REQUEST, repository_ready=True).pin
+
+
 def test_a_package_left_open_is_of_the_branch_requested():
     request = replace(REQUEST, version="580.65.06", packages=({"name": "nvidia-open", "version": None},))
     host = make(

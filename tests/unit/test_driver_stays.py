@@ -104,4 +104,4 @@ def test_on_dnf_nvidia_modprobe_has_the_version_too():
     rocky = lab("n1", distribution="Rocky", distribution_version="9.4", python="3.9")
     packages = resolved(rocky).hosts["n1"]["packages"]["driver"]
     assert [package["name"] for package in packages] == ["nvidia-open", "nvidia-modprobe"]
-    assert {package["version"] for package in packages} == {"595.91.07*"}
+    assert {package["version"] for package in packages} == {"595.*"}

@@ -13,7 +13,7 @@ from hvlab.base.errors import UsageError
 from hvlab.lab.pin_variables import METHODS
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, rules, versions
 from hvlab.stack.resolver.catalogue import FOLDER, CatalogueError, build, load
-from hvlab.stack.resolver.lab import request
+from hvlab.stack.resolver.lab import group, request
 from hvlab.stack.resolver.model import ONE_CUDA, ConstraintProblem, Limit, Relation, Scope, prune
 from hvlab.stack.resolver.solve import SearchLimitError, search
 
@@ -599,3 +599,123 @@ def test_a_preference_that_the_search_cannot_decide(monkeypatch):
     found = plan([*lab("n1"), *lab("n2", gpus=[M40])])
     assert isinstance(found, Resolution)
     assert any("the search ended at its limit before it knew of one for all" in note for note in found.notes)
+
+
+RTX2080TI = {"name": "NVIDIA GeForce RTX 2080 Ti", "compute_capability": "7.5"}
+
+
+@pytest.mark.parametrize(
+    ("version", "python", "asked", "driver", "requested"),
+    [
+        # The branch of an ended one that was cared for longest, not the newest.
+        ("20.04", "3.8", [], "535.", "535"),
+        ("18.04", "3.8", [], "525.", "525"),
+        # As NVIDIA's repository for that system is seen to have it.
+        ("20.04", "3.8", ["driver=575"], "575.57.08", "575.57.08"),
+        ("18.04", "3.8", ["driver=530"], "530.30.02", "530.30.02"),
+        ("20.04", "3.8", ["driver=570"], "570.", "570"),
+        ("20.04", "3.8", ["driver=575.64.05"], "575.64.05", "575.64.05"),
+        ("22.04", "3.10", [], "595.91.07", "595.91.07"),
+    ],
+)
+def test_a_driver_is_one_that_its_repository_is_seen_to_have(version, python, asked, driver, requested):
+    host = lab("n1", distribution_version=version, python=python, gcc=None, gpus=[RTX2080TI])
+    stack = plan(host, [pins.parse(text) for text in asked]).hosts["n1"]
+    assert stack["versions"]["driver"].startswith(driver)
+    assert stack["driver_requested"] == requested
+    assert any("is asked for" in note for note in stack["notes"]) == ("." not in requested)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "asked", "method", "refused"),
+    [
+        ("6.17.0-14-generic", "550", "repo", "driver 550.163.01 does not compile on kernel 6.17.0 on n1"),
+        ("6.17.0-14-generic", "550", "runfile", "does not compile on kernel 6.17.0"),
+        ("6.17.9-1", "580.119.02", "repo", "does not compile on kernel 6.17.9"),
+        ("6.17.0-14-generic", "580.119.02", "repo", ""),
+        ("6.17.9-1", "580", "repo", ""),
+        ("6.14.0-30-generic", "550", "repo", ""),
+        # Ubuntu's own are patched for its kernels.
+        ("6.17.0-14-generic", "550", "distro", ""),
+    ],
+)
+def test_a_branch_that_does_not_compile_on_a_kernel_is_refused(kernel, asked, method, refused):
+    one = {**UBUNTU, "distribution_version": "24.04", "python": "3.12", "kernel": kernel, "gpus": [A100]}
+    host = HostRequest(
+        facts.from_file({"n1": one})["n1"], (pins.parse(f"driver={asked}"),), {"driver": method}
+    )
+    found = plan([host])
+    assert isinstance(found, Infeasible) == bool(refused)
+    assert refused in getattr(found, "message", "")
+    if refused:
+        assert "with driver" in found.message
+
+
+def test_hosts_that_differ_in_kernels_alone_are_one_group_unless_it_matters():
+    kernels = ("6.8.0-60-generic", "6.8.0-90-generic", "6.17.0-14-generic", "6.17.0-15-generic")
+    hosts = [one for i, kernel in enumerate(kernels) for one in lab(f"n{i}", kernel=kernel)]
+    groups, _ = group(hosts, load())
+    assert [one.hosts for one in groups] == [("n0", "n1"), ("n2", "n3")]
+
+
+RHEL10 = {"distribution": "RedHat", "distribution_version": "10.0", "python": "3.12.9", "gcc": "14.2.1"}
+UBUNTU2604 = {"distribution": "Ubuntu", "distribution_version": "26.04", "python": "3.14.3", "gcc": "15.2.0"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "variables", "refused"),
+    [
+        (RHEL10, {}, "no public source has the fingerprint"),
+        (RHEL10, {"nvidia_repository_key_fingerprint": "0" * 40}, ""),
+        (RHEL10, {"nvidia_repository_enabled": "false"}, ""),
+        ({**RHEL10, "gpus": []}, {}, ""),
+        (UBUNTU, {"lab_slurm": True}, ""),
+        (UBUNTU2604, {"lab_slurm": True}, "Ubuntu 26.04 has no Slurm"),
+        (
+            {**UBUNTU, "distribution": "Amazon", "distribution_version": "2023"},
+            {"lab_slurm": "yes"},
+            "no Slurm",
+        ),
+    ],
+)
+def test_plan_says_what_the_roles_refuse(machine, variables, refused):
+    host = lab("n1", **machine)[0].host
+    found = plan([request(host, variables, gpu=bool(host.gpus))])
+    assert [refused in one.observed for one in found.refused] == ([True] if refused else [])
+    assert all(one.remedy for one in found.refused)
+
+
+@pytest.mark.parametrize(
+    ("machine", "told"),
+    [
+        ({**UBUNTU, "distribution_version": "20.04", "python": "3.8"}, "support ended in 2025-05"),
+        (UBUNTU2604, "Ubuntu 26.04: its sudo is sudo-rs"),
+        (UBUNTU2604, "its Python is 3.14.3: ansible-core 2.19 is made for hosts with 3.8 to 3.13"),
+    ],
+)
+def test_plan_says_what_a_system_is_like(machine, told):
+    assert any(told in note for note in plan(lab("n1", **machine)).hosts["n1"]["notes"])
+    assert not any(
+        told in note for note in plan(lab("n1", distribution_version="24.04")).hosts["n1"]["notes"]
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["AMD Instinct MI250X", "Radeon Pro W7900", "MI300X", "Intel Data Center GPU Max 1550"]
+)
+def test_gpus_of_other_makers_are_left_alone(name):
+    """Their compute capability was asked for, and with one they got CUDA."""
+    other = {"name": name, "compute_capability": "9.0"}
+    alone = plan(lab("n1", gpus=[other])).hosts["n1"]
+    assert alone["versions"]["cuda"] is None
+    assert f"{name}: not NVIDIA's, and left alone" in alone["notes"]
+    mixed = plan(lab("n1", gpus=[other, A100])).hosts["n1"]
+    assert [gpu["name"] for gpu in mixed["gpus"]] == [A100["name"]]
+    declared = plan([request(lab("n1")[0].host, {"lab_gpus": [{"name": name}]})])
+    assert f"it is in the group gpu, and has none of NVIDIA's: {name}" in declared.message
+
+
+def test_no_gpu_of_nvidia_is_taken_for_another_makers():
+    names = [f"{prefix}{model.match}" for model in load().models for prefix in ("", "NVIDIA ", "Tesla ")]
+    hosts = facts.from_file({"n1": {**UBUNTU, "gpus": [{"name": name} for name in names]}})
+    assert hosts["n1"].others == ()

@@ -132,8 +132,9 @@ def plan(
     solution = best(problem)
     if solution is None:
         return _infeasible(lab, problem)
-    hosts = {one.host.name: one.host for one in lab}
-    return Resolution(stack.stacks(solution, hosts), notes.of_lab(solution), notes.refusals(solution, hosts))
+    hosts = {one.host.name: one for one in lab}
+    stacks = stack.stacks(solution, {name: one.host for name, one in hosts.items()})
+    return Resolution(stacks, notes.of_lab(solution), notes.refusals(solution, hosts))
 
 
 def _unsupported(

@@ -52,6 +52,10 @@ class OperatingSystem:
     elrepo: Mapping[str, Any] = field(default_factory=dict)
     naming: Mapping[str, Any] = field(default_factory=dict)
     packages: Mapping[str, Any] = field(default_factory=dict)
+    newest: Mapping[Text, Text] = field(default_factory=dict)
+    end: Text = ""
+    key_unknown: bool = False
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,15 @@ class DriverBranch:
     latest: Text
     kind: str
     capabilities: VersionRange = (None, None)
+    end: Text = ""
+
+
+@dataclass(frozen=True)
+class KernelLimit:
+    """Up to ``version`` the modules of its branch do not compile on ``kernel`` and later ones."""
+
+    version: Text
+    kernel: Text
 
 
 @dataclass(frozen=True)
@@ -215,8 +228,10 @@ class Catalogue:
     cuda_wheels: tuple[str, ...]
     capabilities: Mapping[str, ComputeCapability]
     branches: Mapping[str, DriverBranch]
+    kernels: tuple[KernelLimit, ...]
     models: tuple[GpuModel, ...]
     families: tuple[GpuFamily, ...]
+    other_gpus: str
     cudnn: Mapping[str, LibraryRelease]
     nccl: Mapping[str, LibraryRelease]
     torch: Mapping[str, TorchRelease]
@@ -314,7 +329,9 @@ def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
         ),
         capabilities=_releases(ComputeCapability, "capabilities", data["capabilities"]["capabilities"]),
         branches=_releases(DriverBranch, "drivers", data["drivers"]["branches"]),
+        kernels=tuple(_entry(KernelLimit, "drivers", item) for item in data["drivers"].get("kernels") or ()),
         models=tuple(_entry(GpuModel, "gpus", item) for item in data["gpus"]["models"]),
+        other_gpus=data["gpus"]["others"],
         families=tuple(_entry(GpuFamily, "gpus", item) for item in families),
         cudnn=libraries["cudnn"],
         nccl=libraries["nccl"],

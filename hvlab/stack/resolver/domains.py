@@ -120,11 +120,18 @@ def backends(groups: Iterable[HostGroup]) -> Versions:
 
 
 def drivers(group: HostGroup, catalogue: Catalogue) -> Versions:
-    """Return the drivers: the installed one, the newest production branch, ...; exact versions pinned."""
-    branches = sorted(
-        catalogue.branches.values(),
-        key=lambda branch: (_KINDS.index(branch.kind), [-n for n in versions.numbers(branch.latest)]),
-    )
+    """Return the drivers: the installed one, the newest production branch, ...; exact versions pinned.
+
+    Of branches that nobody cares for any more, the one comes first that was cared for longest.
+    """
+
+    def rank_of(branch: DriverBranch) -> tuple[Any, ...]:
+        ended = int(branch.end.replace("-", "") or 0) if branch.kind == "legacy" else 0
+        return _KINDS.index(branch.kind), -ended, [-n for n in versions.numbers(branch.latest)]
+
+    branches = sorted(catalogue.branches.values(), key=rank_of)
+    here = group.system.newest if group.methods["driver"] == "repo" else {}
+    newest = {branch.name: here.get(branch.name, branch.latest) for branch in branches}
     installed = group.host.driver
     known: dict[str, DriverBranch | None] = {}
     if installed:
@@ -141,8 +148,8 @@ def drivers(group: HostGroup, catalogue: Catalogue) -> Versions:
         if branch and "." in packaged:
             known.setdefault(packaged, branch)
     for branch in branches:
-        known.setdefault(branch.latest, branch)
-    rank = {version: place for place, version in enumerate(b.latest for b in branches)}
+        known.setdefault(newest[branch.name], branch)
+    rank = {newest[branch.name]: place for place, branch in enumerate(branches)}
     ordered = sorted(known, key=lambda v: (v not in (installed, "none"), rank.get(v, len(rank))))
     return [(version, known[version]) for version in ordered]
 

@@ -109,6 +109,7 @@ class HostFacts:
 
     ``kernel_gcc``: the major of the gcc that its kernel was built with, None where that is not known.
     ``declared``: the inventory names its GPUs (``lab_gpus``).
+    ``others``: the names of its GPUs that are not NVIDIA's.
     """
 
     name: str
@@ -122,6 +123,7 @@ class HostFacts:
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
     declared: bool = False
+    others: tuple[str, ...] = ()
 
     @property
     def guest(self) -> str | None:
@@ -141,7 +143,7 @@ class HostFacts:
             "gcc": self.gcc,
             "kernel_gcc": self.kernel_gcc,
             "driver": self.driver,
-            "gpus": [gpu.as_json() for gpu in self.gpus],
+            "gpus": [gpu.as_json() for gpu in (*self.gpus, *map(Gpu, self.others))],
         }
 
 
@@ -218,7 +220,7 @@ def with_gpus(host: HostFacts, declared: Sequence[Mapping[str, Any]]) -> HostFac
     gpus = _gpu_problems(declared)
     if gpus:
         raise UsageError(f"{host.name}: lab_gpus: {'; '.join(gpus)}", remedy="each needs at least a name")
-    return replace(host, gpus=tuple(_gpu(item) for item in declared), declared=True)
+    return replace(host, declared=True, **_by_maker(declared))
 
 
 def system_of(host: HostFacts, catalogue: Catalogue) -> OperatingSystem | None:
@@ -366,5 +368,20 @@ def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
         gcc=text("gcc"),
         kernel_gcc=text("kernel_gcc"),
         driver=text("driver"),
-        gpus=tuple(_gpu(item) for item in facts.get("gpus") or ()),
+        **_by_maker(facts.get("gpus") or ()),
     )
+
+
+def _by_maker(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return NVIDIA's GPUs, and the names of the others."""
+    gpus, words = [_gpu(item) for item in items], _other_makers()
+    others = [gpu for gpu in gpus if "nvidia" not in gpu.name.lower() and words.search(gpu.name)]
+    return {
+        "gpus": tuple(gpu for gpu in gpus if gpu not in others),
+        "others": tuple(dict.fromkeys(gpu.name for gpu in others)),
+    }
+
+
+@cache
+def _other_makers() -> re.Pattern[str]:
+    return re.compile(rf"(?<![a-z0-9])({load().other_gpus})(?![a-z0-9])", re.IGNORECASE)

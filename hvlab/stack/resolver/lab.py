@@ -18,6 +18,8 @@ NO_GPU = "no GPU"
 ARCHITECTURES = ("x86_64", "aarch64")
 
 
+# Methods whose modules are built on the host, by DKMS or the installer, from NVIDIA's unpatched source.
+_BUILT = ("repo", "local_repo", "runfile")
 # Where the driver of a guest comes from.
 _GUESTS = {
     facts.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
@@ -30,7 +32,8 @@ class HostRequest:
     """A host's facts with what is asked for it: pins, and the method of installation of each component.
 
     ``gpu``: it is in the group gpu; ``pythons``: the minors it can have an environment with, none for any;
-    ``build``: the variables of roles that it is built with.
+    ``build``: the variables of roles that it is built with; ``slurm``: it gets Slurm.
+    ``own_key``: its inventory tells whose packages of NVIDIA's are trusted, or leaves their repository out.
     """
 
     host: HostFacts
@@ -39,14 +42,22 @@ class HostRequest:
     gpu: bool = False
     pythons: tuple[str, ...] = ()
     build: Mapping[str, Any] = field(default_factory=dict)
+    slurm: bool = False
+    own_key: bool = False
 
 
 def request(
-    host: HostFacts, variables: Mapping[str, Any], *, gpu: bool = True, only_pins: bool = False
+    host: HostFacts,
+    variables: Mapping[str, Any],
+    *,
+    gpu: bool = True,
+    slurm: bool = True,
+    only_pins: bool = False,
 ) -> HostRequest:
     """Return a host's facts with its inventory variables. Raises UsageError for one that is malformed.
 
-    ``gpu``: whether it gets the GPU stack (group ``gpu``); without, its GPUs do not count.
+    ``gpu``: whether it gets the GPU stack (group ``gpu``); without, its GPUs do not count. ``slurm``: whether
+    it is among those that ``lab_slurm`` is for.
     """
     own = tuple(pins.of_host(host.name, variables))
     if only_pins:
@@ -56,12 +67,29 @@ def request(
         host = with_gpus(host, declared)
     host = host if gpu else replace(host, gpus=())
     build = {name: value for name, value in variables.items() if builds(name)}
-    return HostRequest(host, own, pins.methods_of(host.name, variables), gpu, load().pythons, build)
+    methods, used = pins.methods_of(host.name, variables), variables.get("nvidia_repository_enabled", True)
+    return HostRequest(
+        host,
+        own,
+        methods,
+        gpu,
+        load().pythons,
+        build,
+        slurm=slurm and _is_true(variables.get("lab_slurm")),
+        own_key=bool(variables.get("nvidia_repository_key_fingerprint")) or not _is_true(used),
+    )
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() in ("true", "yes", "on", "1")
 
 
 @dataclass(frozen=True)
 class HostGroup:
-    """Hosts with the same facts, pins and methods: they get the same stack."""
+    """Hosts with the same facts, pins and methods: they get the same stack.
+
+    ``kernel``: theirs, where modules of some driver branch would be built on it and do not compile.
+    """
 
     hosts: tuple[str, ...]
     host: HostFacts
@@ -70,6 +98,7 @@ class HostGroup:
     pins: tuple[Pin, ...]
     methods: Mapping[str, str]
     pythons: tuple[str, ...] = ()
+    kernel: str = ""
 
     @property
     def title(self) -> str:
@@ -89,6 +118,8 @@ class HostGroup:
         fixed = self.gpus and self.methods["driver"] == "none"
         if fixed and (self.host.driver or not self.host.declared):
             facts.append(("driver", self.driver))
+        if self.kernel:
+            facts.append(("kernel", self.kernel))
         if self.host.architecture != "x86_64":
             facts.append(("architecture", self.host.architecture))
         return facts
@@ -113,18 +144,30 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
         methods = {name: one.methods.get(name, every[0]) for name, every in METHODS.items()}
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
         kernel_gcc = host.kernel_gcc if gpus else None
-        like = replace(host, name="", kernel=None, kernel_gcc=kernel_gcc, gpus=gpus)
         guest = host.guest
         if guest:
             methods["driver"] = "none"
+        built = bool(gpus) and methods["driver"] in _BUILT
+        kernel = _kernel(host, catalogue) if built else ""
+        like = replace(host, name="", kernel=kernel, kernel_gcc=kernel_gcc, gpus=gpus)
         key = (like, guest, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
         members.setdefault(key, []).append(host.name)
-        groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons)
+        groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons, kernel)
     return [replace(groups[key], hosts=tuple(hosts)) for key, hosts in members.items()], problems
+
+
+def _kernel(host: HostFacts, catalogue: Catalogue) -> str:
+    """Return the release of a kernel that modules of some branch do not compile on; else nothing."""
+    running = versions.numbers(host.kernel or "")
+    limited = any(running >= versions.numbers(limit.kernel) for limit in catalogue.kernels)
+    return f"kernel {'.'.join(map(str, running))}" if limited else ""
 
 
 def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
     host = one.host
+    if one.gpu and host.others and not host.gpus:
+        observed = f"it is in the group gpu, and has none of NVIDIA's: {', '.join(host.others)}"
+        return Problem(host.name, observed, "take it out of the group gpu; its ranks then run on CPUs")
     if one.gpu and not host.gpus:
         observed = "it is in the group gpu, and shows no GPU"
         return Problem(host.name, observed, "lab_gpus, or take it out of the group gpu")

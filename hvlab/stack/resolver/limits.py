@@ -277,6 +277,15 @@ def _driver_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
         lambda gone: f"{where} {_lacks(lab, group, gone)}",
         (lab.fact("os", group.title),),
     )
+    if kernel := group.kernel:
+        release = kernel.partition(" ")[2]
+        running = lab.assumptions[lab.fact("kernel", kernel)].text
+        yield Limit(
+            ("driver", number),
+            lambda c: c.version == installed or rules.compiles(c.version, release, lab.catalogue),
+            lambda gone: f"driver {listed(gone)} does not compile on {running}",
+            (lab.fact("kernel", kernel),),
+        )
 
 
 def _lacks(lab: LabProblem, group: HostGroup, gone: Sequence[Candidate]) -> str:

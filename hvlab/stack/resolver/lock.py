@@ -21,6 +21,7 @@ from hvlab.base.files import write_file
 from hvlab.lab.pin_variables import TITLES, defaults, patches, plain_values
 from hvlab.stack.resolver.lab import HostRequest
 from hvlab.stack.resolver.pins import Pin, parse
+from hvlab.stack.resolver.versions import prefix
 
 # Ansible leaves names that begin with a dot alone in a folder of inventory files.
 NAME = ".hvlab-lock.json"
@@ -78,7 +79,8 @@ class Lock:
                 continue
             for name, version in stack["versions"].items():
                 before = self.hosts[host].get(name)
-                if before != version:
+                of_branch = name == "driver" and prefix(str(before), str(version))
+                if before != version and not of_branch:
                     text = f"{TITLES[name]} {version or 'none'}, and {before or 'none'} in the lock"
                     changed.setdefault(text, []).append(host)
         return [f"{some(where)}: {text}" for text, where in changed.items()]
@@ -127,10 +129,17 @@ def _check(lock: Lock) -> None:
                 raise UsageError(f"{where}: {error}", remedy=error.remedy) from error
 
 
+def _locked(stack: Mapping[str, Any]) -> Versions:
+    """Return a stack's versions; a driver that is asked for by its branch has only that."""
+    versions: Versions = stack["versions"]
+    asked = stack.get("driver_requested")
+    return {**versions, "driver": asked} if asked and versions.get("driver") else versions
+
+
 def write(path: Path, hosts: Mapping[str, Mapping[str, Any]], lab: Iterable[HostRequest]) -> None:
     """Write what these hosts got, and are built with; what the file has of others stays."""
     before = read(path) or Lock(path, {})
-    every = {**before.hosts, **{name: stack["versions"] for name, stack in hosts.items()}}
+    every = {**before.hosts, **{name: _locked(stack) for name, stack in hosts.items()}}
     of_roles, now = defaults(), patches()
     named = {one.host.name: plain_values({**of_roles, **one.build}) for one in lab}
     builds = {**before.builds, **named}

@@ -4,39 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import date
 
 from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import AUTO, TITLES
 from hvlab.stack.resolver import facts, packages, rules, versions
 from hvlab.stack.resolver.catalogue import OperatingSystem
-from hvlab.stack.resolver.facts import Gpu, HostFacts, model_of
+from hvlab.stack.resolver.facts import Gpu, model_of
+from hvlab.stack.resolver.lab import HostGroup, HostRequest
 from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT, Scope
 from hvlab.stack.resolver.solve import GroupChoice, Solution, infeasible
 
 # What the modules of ansible-core 2.19 run on.
-_LEAST_PYTHON = "3.8"
+_LEAST_PYTHON, _LAST_PYTHON = "3.8", "3.13"
 # Source: https://github.com/horovod/horovod/issues/1123
 _OWN_HWLOC = ("1.14", "1.15")
 # What comes before one CUDA for all hosts.
 _MORE_IMPORTANT = {SAME_TOOLKIT: "each gets the one that a torch wheel with code for its GPUs is built for"}
 
 
-def refusals(solution: Solution, hosts: Mapping[str, HostFacts]) -> list[Problem]:
-    """Return why site.yml will refuse hosts: their Python is too old for Ansible, or for hvlab's packages."""
-    python, usable = solution.version("python"), solution.lab.catalogue.pythons
-    has = versions.spans(usable, usable)
-    problems = []
-    for group in solution.lab.groups:
-        for name in group.hosts:
-            own = hosts[name].python
-            if python not in usable:
-                observed = f"it gets Python {python}, and hvlab has packages for {has}"
-            elif own and versions.numbers(own) < versions.numbers(_LEAST_PYTHON):
-                observed = f"its Python is {own}; Ansible needs {_LEAST_PYTHON} there, or later"
-            else:
-                continue
-            problems.append(Problem(name, observed, _newer_python(group.system)))
-    return problems
+def refusals(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[Problem]:
+    """Return why site.yml will refuse hosts that have a stack."""
+    return [
+        Problem(name, observed, remedy)
+        for group in solution.lab.groups
+        for name in group.hosts
+        for observed, remedy in _refused(hosts[name], group, solution)
+    ]
+
+
+def _refused(one: HostRequest, group: HostGroup, solution: Solution) -> Iterable[tuple[str, str]]:
+    python, usable, own = solution.version("python"), solution.lab.catalogue.pythons, one.host.python
+    if python not in usable:
+        has = versions.spans(usable, usable)
+        yield f"it gets Python {python}, and hvlab has packages for {has}", _newer_python(group.system)
+    elif own and versions.numbers(own) < versions.numbers(_LEAST_PYTHON):
+        observed = f"its Python is {own}; Ansible needs {_LEAST_PYTHON} there, or later"
+        yield observed, _newer_python(group.system)
+    fetched = bool(group.gpus) and "repo" in packages.methods(group).values()
+    if group.system.key_unknown and fetched and not one.own_key:
+        yield (
+            f"no public source has the fingerprint of the key of NVIDIA's repository for {group.title}",
+            "read it with `gpg --show-keys` on a machine that you trust, compare it with the one that NVIDIA "
+            "tells you, and set nvidia_repository_key_fingerprint",
+        )
+    if one.slurm and not group.system.packages.get("slurm"):
+        yield f"{group.title} has no Slurm", "leave it out of the group slurm, or lab_slurm out"
 
 
 def _newer_python(system: OperatingSystem) -> str:
@@ -105,7 +118,7 @@ def _cudas(solution: Solution) -> str:
 
 def of_group(choice: GroupChoice) -> list[str]:
     """Return what is to be known of one group's hosts."""
-    notes = [*_not_shipped(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
+    notes = [*_system(choice), *_not_shipped(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
     if choice.group.gpus:
         notes += [
             *_platform(choice),
@@ -118,6 +131,18 @@ def of_group(choice: GroupChoice) -> list[str]:
             *_nccl(choice),
         ]
     return notes
+
+
+def _system(choice: GroupChoice) -> Iterable[str]:
+    system, title, own = choice.group.system, choice.group.title, choice.group.host.python
+    if system.end and system.end < f"{date.today():%Y-%m}":
+        yield f"{title}: its maker's standard support ended in {system.end}, and mirrors of it may be gone"
+    yield from (f"{title}: {remark}" for remark in system.remarks)
+    if own and versions.numbers(versions.minor(own)) > versions.numbers(_LAST_PYTHON):
+        made = f"{_LEAST_PYTHON} to {_LAST_PYTHON}"
+        yield f"its Python is {own}: ansible-core 2.19 is made for hosts with {made}"
+    if choice.group.host.others:
+        yield f"{', '.join(choice.group.host.others)}: not NVIDIA's, and left alone"
 
 
 def _not_shipped(choice: GroupChoice) -> Iterable[str]:
@@ -233,6 +258,11 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
         yield f"driver branch {branch.name} is a {branch.kind} branch"
     if packages.kept(choice.group, driver, choice.catalogue):
         yield f"driver {driver} stays as it is: there are no packages of it for {choice.group.title} here"
+    elif choice.group.methods["driver"] == "repo" and not packages.exact(choice.group, driver):
+        yield (
+            f"driver branch {versions.major(driver)} is asked for, and the version that comes is recorded: "
+            f"no source says which NVIDIA's repository for {choice.group.title} has"
+        )
     if installed and installed != driver:
         yield f"driver {installed} is replaced by {driver}{_too_old(installed, cuda, choice)}"
 

@@ -11,6 +11,7 @@ from hvlab.stack.resolver import rules, versions
 from hvlab.stack.resolver.catalogue import Catalogue, OperatingSystem, load
 from hvlab.stack.resolver.facts import HostFacts, model_of, system_of
 from hvlab.stack.resolver.lab import HostGroup
+from hvlab.stack.resolver.pins import meets
 
 Package = dict[str, str | None]
 # From this branch on NVIDIA's installer takes the open kernel modules where the GPU allows both.
@@ -62,6 +63,17 @@ def kept(group: HostGroup, version: str, catalogue: Catalogue) -> bool:
     )
 
 
+def exact(group: HostGroup, version: str | None) -> bool:
+    """Whether exactly this driver is installed, and not any of its branch that comes from where it comes."""
+    method = group.methods["driver"]
+    if version is None or method in ("runfile", "local_repo"):
+        return version is not None
+    known = (group.host.driver, group.system.newest.get(str(versions.major(version))))
+    if method == "repo" and version in known:
+        return True
+    return any(pin.name == "driver" and "." in pin.value and meets(pin, version) for pin in group.pins)
+
+
 def driver(group: HostGroup, version: str, *, exact: bool, opened: bool) -> DriverPackages:
     """Return a driver's packages; ``exact``: this version and no other of its branch."""
     method, system, branch = group.methods["driver"], group.system, str(versions.major(version))
@@ -76,7 +88,9 @@ def driver(group: HostGroup, version: str, *, exact: bool, opened: bool) -> Driv
         rule = _driver_rule(system, branch, "open" if opened else "proprietary")
         names = rule.get("packages", ())
     packages = [name.format(branch=branch, version=version) for name in names]
-    pinned = f"{version}*" if exact else None
+    # The names of rpm packages lack the branch.
+    of_branch = f"{branch}.*" if method == "repo" and system.manager != "apt" else None
+    pinned = f"{version}*" if exact else of_branch
     return DriverPackages(
         packages=tuple(
             {"name": name, "version": None if any(part in name for part in _OWN_VERSIONS) else pinned}

@@ -80,6 +80,17 @@ def driver_runs(driver: str, branch: DriverBranch | None, capability: str, catal
     return inside and versions.within(driver, (lowest, last))
 
 
+def compiles(driver: str, kernel: str | None, catalogue: Catalogue) -> bool:
+    """Whether a driver's modules are not known to fail on a kernel."""
+    own, running = versions.numbers(driver), versions.numbers(kernel or "")
+    return not any(
+        own[:1] == versions.numbers(limit.version)[:1]
+        and own <= versions.numbers(limit.version)
+        and running >= versions.numbers(limit.kernel)
+        for limit in catalogue.kernels
+    )
+
+
 def torch_builds(torch: TorchRelease, cuda: str, architecture: str, *, exact: bool) -> list[str]:
     """Return the wheels of a torch release that a CUDA toolkit can build for, the best first.
 

@@ -176,7 +176,7 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
     chosen = versions_of(solution, number)
     choice = GroupChoice(solution, number, group, chosen)
     driver = chosen["driver"]
-    exact = _exact(group, driver)
+    exact = packages.exact(group, driver)
     opened = packages.open_modules(group, driver, catalogue)
     kept = driver is not None and packages.kept(group, driver, catalogue)
     driver_packages = packages.DriverPackages()
@@ -257,12 +257,3 @@ def backends(group: HostGroup) -> list[str]:
         for name in PARALLEL
         if group.host.architecture in BACKENDS[name].architectures and (group.gpus or not BACKENDS[name].gpu)
     ]
-
-
-def _exact(group: HostGroup, driver: str | None) -> bool:
-    """Whether exactly this driver is installed, and not any of its branch that the distribution has."""
-    if driver is None:
-        return False
-    if group.methods["driver"] in ("repo", "runfile", "local_repo"):
-        return True
-    return any(pin.name == "driver" and "." in pin.value and meets(pin, driver) for pin in group.pins)

@@ -24,6 +24,7 @@ from hvlab.stack.provision.driver.packages import (
     removals,
     requested_packages,
     stays,
+    target,
 )
 from hvlab.stack.provision.driver.sources import pin, sources
 
@@ -91,7 +92,9 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         runfile=runfile,
         sources=apt_sources,
         stream="" if staying and (_stream(host) or not install) else _other_stream(host, request),
-        pin=pin(request) if host.facts.get("pkg_mgr") == "apt" else "",
+        pin=pin(request, "" if staying else target(host, request))
+        if host.facts.get("pkg_mgr") == "apt"
+        else "",
         compiler=compiler(host, request),
         build=builds_modules(host, request),
         fabric_manager=wants_fabric_manager(host, request),

@@ -62,12 +62,14 @@ def guard(names: Iterable[str]) -> str:
     return "\n".join(["Unattended-Upgrade::Package-Blacklist {", *lines, "};", ""]) if lines else ""
 
 
-def pin(request: DriverRequest) -> str:
-    """Return apt preferences that keep all packages of the driver at the requested version or branch.
+def pin(request: DriverRequest, found: str = "") -> str:
+    """Return apt preferences that keep all packages of the driver at the requested version.
 
+    Of a branch it is ``found``, the version of it that comes; the branch alone where that is not known.
     NVIDIA's packages depend on one another in "at least" a version, and apt takes the newest it sees.
     """
-    exact, goal = exact_version(request), branch(request.version)
+    goal = branch(request.version)
+    exact = exact_version(request) or (found if "." in found and branch(found) == goal else "")
     version = f"{exact}-*" if exact else f"{goal}.*" if goal else ""
     if not version or request.method not in NVIDIAS:
         return ""
