@@ -94,6 +94,7 @@ def test_settings_get_the_runtime_where_there_are_gpus():
     assert role("debian12", **asked)("__container_runtime_config") == asked["container_runtime_daemon"]
     both = role("debian12", **asked, container_runtime_nvidia_enabled=True)("__container_runtime_config")
     assert set(both["runtimes"]) == {"mine", "nvidia"}
+    assert both["features"] == {"cdi": True}
 
 
 def test_the_toolkits_key_lies_beside_its_repositories():
@@ -139,6 +140,7 @@ def settle(tmp_path):
             "container_runtime_daemon": config,
             "__container_runtime_settings_path": str(file),
             "__container_runtime_default_root": str(tmp_path / "lib"),
+            "__container_runtime_containerd_root": str(tmp_path / "containerd"),
             "__container_runtime_docker_version": "20.10.24+dfsg1",
         }
         return play(tmp_path / "play.yml", programs, variables | more, *words, expect=expect)
@@ -185,3 +187,34 @@ def test_images_are_not_lost_without_a_word(settle):
     assert not settle.file.exists()
     settle({"data-root": "/data"}, container_runtime_data_root_move="leave")
     assert json.loads(settle.file.read_text()) == {"data-root": "/data"}
+
+
+@pytest.mark.parametrize(
+    ("version", "before", "features", "kept"),
+    [
+        ("29.0.1", {}, None, {"containerd-snapshotter": False}),
+        ("28.5.2", {}, None, None),
+        ("29.0.1", {}, {"containerd-snapshotter": True}, {"containerd-snapshotter": True}),
+        ("29.0.1", {"features": {"containerd-snapshotter": True}}, None, {"containerd-snapshotter": True}),
+    ],
+)
+def test_from_29_on_images_are_below_data_root_only_without_containerds_store(
+    settle, version, before, features, kept
+):
+    """Docker's own pages: a new installation keeps them in /var/lib/containerd, and ignores data-root."""
+    settle.file.parent.mkdir()
+    settle.file.write_text(json.dumps(before))
+    config = {"data-root": "/data"} | ({"features": features} if features else {})
+    settle(config, __container_runtime_docker_version=version)
+    assert json.loads(settle.file.read_text()).get("features") == kept
+
+
+@pytest.mark.parametrize("root", ["lib", "/data"])
+def test_images_in_containerds_store_are_not_lost_either(settle, tmp_path, root):
+    (tmp_path / "containerd/io.containerd.content.v1.content/blobs/sha256" / ("0" * 64)).mkdir(parents=True)
+    settle.file.parent.mkdir()
+    settle.file.write_text(json.dumps({"data-root": "/data"} if root == "/data" else {}))
+    newer = {"__container_runtime_docker_version": "29.0.1"}
+    told = settle({"data-root": "/data"}, expect=2, **newer)
+    assert f"{tmp_path}/containerd/io.containerd.content.v1.content/blobs/sha256" in told
+    settle({"data-root": "/data", "features": {"containerd-snapshotter": True}}, **newer)

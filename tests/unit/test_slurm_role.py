@@ -217,6 +217,7 @@ def test_what_slurmd_read_is_older_than_its_start():
     assert read == {"slurm.conf", "gres.conf", "cgroup.conf", "mpi.conf", "hvlab.conf"}
     unit = written("slurmd.service.d/hvlab.conf.j2", planned())
     assert "\nExecStartPre=/bin/touch /run/hvlab-slurmd-started\n" in unit
+    assert "[Unit]\nAfter=nvidia-persistenced.service\n" in unit
 
 
 @pytest.mark.parametrize(
