@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -11,6 +12,7 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.modules.hvlab_driver import DOCUMENTATION
 from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
+from hvlab.stack.provision.driver.in_use import NEVER
 from hvlab.stack.provision.driver.kernels import bare_kernels, kernels_to_build
 from hvlab.stack.provision.driver.loading import LoadingStep, loading
 from hvlab.stack.provision.driver.packages import (
@@ -52,7 +54,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if state == "used":
             return result | self._use()
         host = self._look()
-        driver_plan = plan(host, self.request, repository_ready=self.args["ready"])
+        request = replace(self.request, reboot=NEVER) if self._local else self.request
+        driver_plan = plan(host, request, repository_ready=self.args["ready"])
         for note in driver_plan.notes if driver_plan.changes else []:
             self._display.warning(note)
         if driver_plan.problems:
@@ -176,7 +179,9 @@ def as_request(options: dict[str, Any]) -> DriverRequest:
     """Return the role's variables as a request; a package may be a name alone."""
     values: dict[str, Any] = {name: str(options.get(name) or "") for name in TEXTS if name in options}
     values["fabric_manager"] = str(options.get("fabric_manager", "auto")).lower()
-    values |= {name: boolean(options.get(name) or False) for name in ("remove_old", "fabric", "imex")}
+    values |= {
+        name: boolean(options.get(name) or False) for name in ("remove_old", "fabric", "imex", "drains")
+    }
     values.update({name: tuple(options.get(name) or ()) for name in LISTS if name in options})
     for name in PACKAGES:
         packages = [
@@ -207,4 +212,5 @@ def as_dict(plan: DriverPlan) -> dict[str, Any]:
         "subnet_manager": plan.subnet_manager,
         "imex": plan.imex,
         "interrupts": plan.interrupts,
+        "reboots": plan.reboots,
     }

@@ -45,6 +45,7 @@ from ansible.module_utils.hvlab_packages import (
 from ansible.module_utils.hvlab_packed import folders
 from ansible.module_utils.hvlab_packed import packs as managed_packs
 from ansible.module_utils.hvlab_probe import probe, read
+from ansible.module_utils.hvlab_processes import runs
 from ansible.module_utils.hvlab_rdma import rdma
 from ansible.module_utils.hvlab_ucx import ucx
 from ansible.module_utils.hvlab_users import host_key, users
@@ -221,6 +222,7 @@ def main() -> None:
         "ssh_host_cert": read("/etc/ssh/ssh_host_ed25519_key-cert.pub"),
         "users": ask(users),
         "ucx": ask(ucx),
+        "slurmd": ask(runs, "slurmd"),
         "packs": dict.fromkeys(ask(folders, module.params["pack_root"]) or ()),
         **gpu_facts(ask),
     }

@@ -48,7 +48,7 @@ import re
 import shutil
 import signal
 import time
-from typing import Any, Iterator
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes
@@ -56,6 +56,7 @@ from ansible.module_utils.hvlab_folders import acting_as, writer
 from ansible.module_utils.hvlab_managed import kept, record
 from ansible.module_utils.hvlab_packages import held_own
 from ansible.module_utils.hvlab_probe import read
+from ansible.module_utils.hvlab_processes import above, owner, processes
 from ansible.module_utils.hvlab_users import entries
 
 FACTS = "/etc/ansible/facts.d"
@@ -126,27 +127,6 @@ def running(user: str, folders: list[str]) -> list[str]:
         if pid not in own and (own_program or below or name == "slurmstepd"):
             running_here.append("{} ({})".format(pid, program))
     return running_here
-
-
-def processes() -> list[int]:
-    """Return the IDs of all processes."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def owner(pid: int) -> int | None:
-    """Return the UID of a process; None once it has ended."""
-    try:
-        return os.stat("/proc/{}".format(pid)).st_uid
-    except OSError:
-        return None
-
-
-def above(pid: int) -> Iterator[int]:
-    """Yield a process and those above it."""
-    while pid:
-        yield pid
-        with open("/proc/{}/status".format(pid)) as file:
-            pid = next(int(line.split()[1]) for line in file if line.startswith("PPid:"))
 
 
 class Removal:
