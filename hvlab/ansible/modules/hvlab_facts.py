@@ -33,7 +33,7 @@ from ansible.module_utils.hvlab_kernel import (
     secure_boot,
 )
 from ansible.module_utils.hvlab_managed import files as managed_files
-from ansible.module_utils.hvlab_network import default_ipv4, interfaces, nics, resolves
+from ansible.module_utils.hvlab_network import default_ipv4, hosts_template, interfaces, nics, resolves
 from ansible.module_utils.hvlab_packages import (
     gcc,
     held,
@@ -208,6 +208,7 @@ def main() -> None:
         # One text, however many names there are: a value that Ansible copies at no cost.
         "resolves": json.dumps(ask(resolves, sorted({socket.gethostname(), *names}))),
         "interfaces": ask(interfaces),
+        "hosts_template": ask(hosts_template),
         "tmp": ask(tmp),
         "left_behind": ask(left_behind, module._tmpdir),
         "disk_free_mb": {path: ask(free_mb, path) for path in module.params["disk_paths"]},
