@@ -1,4 +1,4 @@
-"""No second hwloc beside the one inside Open MPI."""
+"""No second hwloc in the place of the one that Open MPI was built with."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ def no_package_conflicts(node: RoleHost) -> None:
 
 @ROLE.check
 def programs_use_their_own_hwloc(node: RoleHost) -> None:
+    flags = [flag for flag in node.variables["openmpi_configure_flags"] if flag.startswith("--with-hwloc=")]
+    folder = flags[-1].partition("=")[2] if flags else "internal"
     for program in ("mpirun", "orted"):
         output = node.output(f"{program} libraries", "run role openmpi")
-        foreign = [line.strip() for line in output.splitlines() if "libhwloc" in line]
+        libraries = [line.strip() for line in output.splitlines() if "libhwloc" in line]
+        foreign = [line for line in libraries if f"=> {folder}/" not in line]
         node.expect(
-            not foreign or not node.variables["hwloc_purge_enabled"],
+            not foreign or folder in ("external", "yes") or node.variables["openmpi_method"] != "source",
             f"{program} uses {'; '.join(foreign)}",
-            "remove that hwloc, and build Open MPI again (--with-hwloc=internal)",
+            "set hwloc_purge_enabled: true, or build Open MPI with its own (--with-hwloc=internal)",
         )

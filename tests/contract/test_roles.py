@@ -175,3 +175,14 @@ def test_a_switch_may_be_a_text_and_is_never_turned_round() -> None:
     ]
     assert len(files) > 100
     assert wrong == [], "say `| bool`"
+
+
+def test_a_path_is_set_for_one_user_alone() -> None:
+    """Other people's logins keep theirs."""
+    files = [
+        path for path in tree.ROOT.glob("roles/*/templates/etc/profile.d/*") if "PATH=" in path.read_text()
+    ]
+    assert files
+    assert not [path for path in files if "LOGNAME" not in path.read_text()]
+    wired = tree.load(tree.ROOT / "group_vars/all.yml")
+    assert not [path for path in files if f"{path.parents[3].name}_profile_user" not in wired]

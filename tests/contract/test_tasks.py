@@ -41,6 +41,15 @@ def test_no_shell() -> None:
     assert not shells, "use ansible.builtin.command with argv"
 
 
+def test_systemd_reads_units_again_only_where_hvlab_wrote_one() -> None:
+    """It takes the GPUs from running containers, with older releases of NVIDIA's toolkit."""
+    for place, task in TASKS:
+        service = task.get("ansible.builtin.systemd_service", {})
+        if "daemon_reload" in service:
+            units = tree.ROOT.joinpath(place).parents[1] / "templates/etc/systemd/system"
+            assert list(units.glob(f"{service['name']}.service*")), f"{place}: {task['name']}"
+
+
 def test_commands_are_argv_lists() -> None:
     for place, task in TASKS:
         command = task.get("ansible.builtin.command")

@@ -67,7 +67,6 @@ FAULTS = {
         "ompi_info": said("mca:mpi:base:param:mpi_built_with_cuda_support:value:true")
     },
     "openmpi: ucx is there as recorded": {"facts": {f"{FACTS}openmpi.fact": '{"ucx": "1.18.1"}'}},
-    "hwloc_purge: no package conflicts": {"hwloc packages": said("libhwloc15 ii ")},
     "hwloc_purge: programs use their own hwloc": {"orted libraries": said("libhwloc.so.15 => /usr/lib/x")},
     "horovod: version matches the inventory": {"cpu build": said("Horovod v0.1:")},
     "horovod: build flags match the inventory": {"cpu build": said("Available Frameworks:\n [ ] PyTorch")},
@@ -162,6 +161,7 @@ def test_what_a_node_is_judged_by_is_listed(lab):
 # --- roles that the recorded host lacks: GPUs, Slurm, docker, the node's own health check
 
 VARIABLES = {
+    "hwloc_purge_enabled": False,
     "lab_user_name": "hvlab",
     "group_names": ["gpu"],
     "nvidia_driver_method": "repo",
@@ -186,6 +186,7 @@ VARIABLES = {
 }
 URL = "https://packages.example/cuda"
 RECORDS = {
+    "hwloc_purge": {"enabled": False, "keep": []},
     "common": {"stack": {"nccl_loaded": {"torch": "2.26.2"}}},
     "nvidia_driver": {
         **{
@@ -219,6 +220,8 @@ DOCKER = {
 HELD = "libnccl2\ndatacenter-gpu-manager-4-core\n"
 DEFINES = "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 8\n#define CUDNN_PATCHLEVEL 0\n"
 ANSWERS = {
+    "hwloc packages": said(),
+    "hwloc rpms": said(),
     "facts": {f"{FACTS}{role}.fact": json.dumps(record) for role, record in RECORDS.items()},
     "dkms": said("nvidia/570.86.15, 6.1.0-9, x86_64: installed"),
     "kernels": mode("/boot/vmlinuz-6.1.0-9"),
@@ -332,6 +335,10 @@ OF_GPUS = {
     "node_health: programs are those of this clone": {"health programs": said("0  /x/disk.py")},
     "node_health: machine types are those of this clone": {"health types": {"/x.json": "{}"}},
     "node_health: it runs": {"health check": said(rc=127, err="No such file or directory")},
+    "hwloc_purge: no package conflicts": {
+        "hwloc packages": said("libhwloc15 ii "),
+        "variables": {"hwloc_purge_enabled": True},
+    },
     "horovod: ranks load the same nccl on all hosts": {"gpu torch NCCL": said("NCCL 2.21.5")},
 }
 

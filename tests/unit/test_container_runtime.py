@@ -8,7 +8,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from hvlab.stack.provision.containers import plan
+from hvlab.stack.provision.containers import plan, settings
 from tests.unit.plays import play, program
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/container_runtime"
@@ -119,10 +119,12 @@ def test_a_system_without_docker_has_no_packages():
 
 
 def test_settings_get_the_runtime_where_there_are_gpus():
-    asked = {"container_runtime_daemon": {"runtimes": {"mine": {"path": "p"}}, "debug": True}}
-    assert filled("__container_runtime_config", **asked) == asked["container_runtime_daemon"]
-    both = filled("__container_runtime_config", **asked, container_runtime_nvidia_enabled=True)
+    asked = {"runtimes": {"mine": {"path": "p"}}, "debug": True}
+    request = {"old": {}, "asked": asked, "docker": "", "roots": {"docker": "/var/lib/docker"}}
+    assert settings(**request, nvidia=False)["new"] == asked
+    both = settings(**request, nvidia=True)["new"]
     assert set(both["runtimes"]) == {"mine", "nvidia"}
+    assert both["features"] == {"cdi": True}
 
 
 def test_the_toolkits_key_lies_beside_its_repositories():
@@ -167,7 +169,7 @@ def settle(tmp_path):
         variables = {
             "container_runtime_daemon": config,
             "__container_runtime_settings_path": str(file),
-            "__container_runtime_default_root": str(tmp_path / "lib"),
+            "__container_runtime_roots": {name: str(tmp_path / name) for name in ("docker", "containerd")},
             "__container_runtime_docker_version": "20.10.24+dfsg1",
         }
         return play(tmp_path / "play.yml", programs, variables | more, *words, expect=expect)
@@ -209,8 +211,39 @@ def test_settings_that_are_no_json_are_refused_not_repaired(settle):
 
 
 def test_images_are_not_lost_without_a_word(settle):
-    (settle.file.parents[1] / "lib/image/overlay2/imagedb/content/sha256" / ("0" * 64)).mkdir(parents=True)
+    (settle.file.parents[1] / "docker/image/overlay2/imagedb/content/sha256" / ("0" * 64)).mkdir(parents=True)
     assert "container_runtime_data_root_move: leave" in settle({"data-root": "/data"}, expect=2)
     assert not settle.file.exists()
     settle({"data-root": "/data"}, container_runtime_data_root_move="leave")
     assert json.loads(settle.file.read_text()) == {"data-root": "/data"}
+
+
+@pytest.mark.parametrize(
+    ("version", "before", "features", "kept"),
+    [
+        ("29.0.1", {}, None, {"containerd-snapshotter": False}),
+        ("28.5.2", {}, None, None),
+        ("29.0.1", {}, {"containerd-snapshotter": True}, {"containerd-snapshotter": True}),
+        ("29.0.1", {"features": {"containerd-snapshotter": True}}, None, {"containerd-snapshotter": True}),
+    ],
+)
+def test_from_29_on_images_are_below_data_root_only_without_containerds_store(
+    settle, version, before, features, kept
+):
+    """Docker's own pages: a new installation keeps them in /var/lib/containerd, and ignores data-root."""
+    settle.file.parent.mkdir()
+    settle.file.write_text(json.dumps(before))
+    config = {"data-root": "/data"} | ({"features": features} if features else {})
+    settle(config, __container_runtime_docker_version=version)
+    assert json.loads(settle.file.read_text()).get("features") == kept
+
+
+@pytest.mark.parametrize("root", ["lib", "/data"])
+def test_images_in_containerds_store_are_not_lost_either(settle, tmp_path, root):
+    (tmp_path / "containerd/io.containerd.content.v1.content/blobs/sha256" / ("0" * 64)).mkdir(parents=True)
+    settle.file.parent.mkdir()
+    settle.file.write_text(json.dumps({"data-root": "/data"} if root == "/data" else {}))
+    newer = {"__container_runtime_docker_version": "29.0.1"}
+    told = settle({"data-root": "/data"}, expect=2, **newer)
+    assert f"{tmp_path}/containerd/io.containerd.content.v1.content/blobs/sha256" in told
+    settle({"data-root": "/data", "features": {"containerd-snapshotter": True}}, **newer)

@@ -224,3 +224,66 @@ def test_the_rest_of_the_stack_goes_host_by_host_where_nodes_of_slurm_are_draine
     shown, status = batches(tmp_path, name="Install the GPU stack", __slurm_there=slurm)
     assert [len(hosts) for hosts in shown] == sizes
     assert status == 0
+
+
+WORK = {
+    "sessions": ["alice (logged in, 192.0.2.9)"],
+    "containers": ["container 90d0481de3dd of Kubernetes"],
+    "jobs": ["job 4242"],
+    "daemons": ["kubelet", "slurmd"],
+    "machines": ["virtual machine 77"],
+    "processes": ["make[8] of bob", "python[7] of bob"],
+}
+FIRST = {"nouveau": True, "work": WORK}
+REBOOT = replace(REQUEST, reboot="auto")
+
+
+@pytest.mark.parametrize("work", [{kind: words} for kind, words in WORK.items()])
+def test_a_reboot_that_would_end_work_is_refused_before_anything_changes(work):
+    [problem] = plan(make(nouveau=True, work=work), REBOOT, repository_ready=True).problems
+    assert ", ".join(words for kind in work.values() for words in kind) in problem.observed
+    assert problem.remedy.endswith("nvidia_driver_reboot: always reboots all the same")
+
+
+@pytest.mark.parametrize(
+    ("request_", "observed"),
+    [
+        (replace(REBOOT, reboot="always"), FIRST),
+        (replace(REBOOT, reboot="never"), FIRST),
+        (replace(REBOOT, load="never"), FIRST),
+        # No reboot: nouveau is not loaded, or nothing holds the driver that is replaced.
+        (REBOOT, {"work": WORK}),
+        (NEWER, {**OLD, "work": WORK}),
+        # Slurm's jobs are judged once the host is drained.
+        (replace(REBOOT, in_use="drain", drains=True), {"nouveau": True, "work": {"jobs": ["job 4242"]}}),
+        (replace(REBOOT, drains=True), {"nouveau": True, "work": {"daemons": ["slurmd"]}}),
+    ],
+)
+def test_otherwise_a_reboot_is_not_refused(request_, observed):
+    assert not plan(make(**observed), request_, repository_ready=True).problems
+
+
+def test_who_may_lose_the_gpu_is_not_named_twice():
+    allowed = replace(NEWER, in_use="allow", reboot="auto")
+    result = planned(allowed, PYTHON, work=WORK)
+    assert result.reboots
+    [problem] = result.problems
+    assert "make[8] of bob" in problem.observed
+    assert "python[7]" not in problem.observed
+
+
+def test_work_that_began_meanwhile_is_not_rebooted_away():
+    host = make(nouveau=True, library="550.54.14", work={"sessions": WORK["sessions"]})
+    step = loading(host, REBOOT)
+    assert step.action == "nothing"
+    assert (
+        "nouveau is loaded; the driver comes into use by a reboot, which would end alice"
+        in step.problem.observed
+    )
+    assert loading(host, replace(REBOOT, reboot="always")).action == "reboot"
+
+
+def test_a_long_list_is_cut():
+    work = {"processes": [f"make[{pid}] of bob" for pid in range(20)]}
+    [problem] = plan(make(nouveau=True, work=work), REBOOT, repository_ready=True).problems
+    assert problem.observed.endswith("make[11] of bob and 8 more")

@@ -4,8 +4,10 @@ import ast
 import configparser
 import json
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
+import jinja2
 import pytest
 from ansible.module_utils import (
     hvlab_disk,
@@ -16,8 +18,9 @@ from ansible.module_utils import (
     hvlab_users,
 )
 
-from hvlab.ansible.modules import hvlab_facts
+from hvlab.ansible.modules import hvlab_facts, hvlab_files
 from hvlab.base.paths import project_dir
+from tests.contract.tree import ROOT, load
 
 MODULES = project_dir() / "hvlab/ansible"
 IP_ADDR = """[
@@ -134,3 +137,56 @@ def test_local_facts_are_without_the_hosts_of_the_lab():
     record = {"hosts": {"n1": {}}, "stack": {"gcc": "12"}}
     assert hvlab_facts.short(record) == {"stack": {"gcc": "12"}}
     assert hvlab_facts.short("no JSON") == "no JSON"
+
+
+# hosts.debian.tmpl of cloud-init 22.4.2, without its comments.
+TEMPLATE = """## template:jinja
+{# The value '{{hostname}}' will be replaced with the local-hostname -#}
+127.0.1.1 {{fqdn}} {{hostname}}
+127.0.0.1 localhost
+"""
+
+
+@pytest.fixture
+def cloud(tmp_path, monkeypatch):
+    """A host with cloud-init's template and configuration."""
+    monkeypatch.setattr(hvlab_network, "CLOUD", str(tmp_path))
+    monkeypatch.setattr(hvlab_network, "CLOUD_DATA", str(tmp_path / "cloud-config.txt"))
+    for name in ("templates", "cloud.cfg.d"):
+        (tmp_path / name).mkdir()
+    for family in ("debian", "redhat"):
+        (tmp_path / f"templates/hosts.{family}.tmpl").write_text(TEMPLATE)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("files", "written"),
+    [
+        ({}, False),
+        ({"cloud.cfg": "manage_etc_hosts: true\n"}, True),
+        ({"cloud.cfg.d/90_x.cfg": "manage_etc_hosts: 'template'\n"}, True),
+        ({"cloud-config.txt": "#cloud-config\nmanage_etc_hosts: True\n"}, True),
+        # cloud-init then adds a line for the host's own name at the end, and leaves the others.
+        ({"cloud.cfg": "manage_etc_hosts: localhost\n"}, False),
+        ({"cloud.cfg": "# manage_etc_hosts: true\n"}, False),
+        ({"cloud.cfg": "manage_etc_hosts: true\n", "cloud-config.txt": "manage_etc_hosts: false\n"}, False),
+        ({"cloud.cfg": "manage_etc_hosts: true\n", "cloud-init.disabled": ""}, False),
+    ],
+)
+def test_cloud_init_that_writes_etc_hosts_is_found(cloud, files, written):
+    for name, text in files.items():
+        (cloud / name).write_text(text)
+    assert bool(hvlab_network.hosts_template()) == written
+
+
+def test_what_cloud_init_writes_at_boot_has_the_labs_names(cloud):
+    (cloud / "cloud.cfg").write_text("manage_etc_hosts: true\n")
+    [task] = [task for task in load(ROOT / "roles/common/tasks/main.yml") if "hvlab_files" in task]
+    drop = task["vars"]["__common_names"]["drop"]
+    template = Path(hvlab_network.hosts_template())
+    text = hvlab_files.with_block(template.read_text(), "10.0.0.1 n1", drop)
+    first, _, rest = text.partition("\n")
+    assert first == "## template:jinja"
+    assert jinja2.Template(rest).render(hostname="n1", fqdn="n1.example").split("\n") == [
+        *("127.0.0.1 localhost", "# BEGIN hvlab", "10.0.0.1 n1", "# END hvlab"),
+    ]

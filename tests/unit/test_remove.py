@@ -7,12 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible.module_utils import hvlab_managed
 from ansible.module_utils.testing import patch_module_args
 
 from hvlab import cli
 from hvlab.ansible.modules import hvlab_files, hvlab_remove
 from hvlab.cli import remove as remove_command
 from tests.unit import labs
+from tests.unit.plays import program
 
 HOSTS = "127.0.0.1 localhost\n127.0.1.1 n1\n"
 
@@ -118,3 +120,44 @@ def test_the_command_shows_what_goes_and_removes_it_once_asked_to(monkeypatch, t
     done = capsys.readouterr()
     assert json.loads(done.out)["n1"]["stays"] == ["user x"]
     assert "n1: stays: user x\nremoved from n1" in done.err
+
+
+@pytest.mark.parametrize("chosen", ["opt/cuda/13.0", "cuda-13.0"])
+def test_a_link_of_update_alternatives_stays_one(call, tmp_path, monkeypatch, chosen):
+    """With the real update-alternatives, as NVIDIA's packages call it."""
+    own = f"--altdir {tmp_path}/alternatives --admindir {tmp_path}/admin --log {tmp_path}/log"
+    real = shutil.which("update-alternatives")
+    program(tmp_path / "bin", "update-alternatives", f'#!/bin/sh\nexec {real} {own} "$@"\n')
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr(hvlab_managed, "ALTERNATIVES", f"{tmp_path}/alternatives/")
+    for folder in ("alternatives", "admin", "opt/cuda/13.0", "cuda-13.0", "cuda-13.1"):
+        (tmp_path / folder).mkdir(parents=True)
+    link = tmp_path / "cuda"
+    for release, rank in (("13.0", "130"), ("13.1", "131")):
+        words = ("--install", link, "cuda", tmp_path / f"cuda-{release}", rank)
+        subprocess.run(["update-alternatives", *words], check=True)
+    wanted = {"path": str(link), "state": "link", "src": str(tmp_path / chosen)}
+    assert call(hvlab_files, files=[wanted])["changed"]
+    assert not call(hvlab_files, files=[wanted])["changed"]
+    assert link.resolve() == tmp_path / chosen
+    assert hvlab_managed.file_state(str(link), False)["target"] == wanted["src"]
+    remove(call, tmp_path)
+    assert link.resolve() == tmp_path / "cuda-13.1"
+    assert link.readlink() == tmp_path / "alternatives/cuda"
+    shown = subprocess.run(
+        ["update-alternatives", "--query", "cuda"], capture_output=True, text=True, check=True
+    )
+    assert "Status: auto" in shown.stdout
+    assert shown.stdout.count("Alternative: ") == 2
+    assert "Priority: 130" in shown.stdout
+
+
+def test_a_link_of_update_alternatives_that_led_there_already_stays(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(hvlab_managed, "ALTERNATIVES", f"{tmp_path}/alternatives/")
+    for place, leads in (("alternatives/cuda", "cuda-13.0"), ("cuda", "alternatives/cuda")):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).symlink_to(tmp_path / leads)
+    wanted = {"path": str(tmp_path / "cuda"), "state": "link", "src": str(tmp_path / "cuda-13.0")}
+    assert not call(hvlab_files, files=[wanted])["changed"]
+    assert remove(call, tmp_path)["gone"]["files"] == []
+    assert (tmp_path / "cuda").is_symlink()

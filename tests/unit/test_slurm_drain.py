@@ -115,6 +115,7 @@ def changed(tmp_path_factory):
         case.write(folder / host)
     (folder / "change.yml").write_text(CHANGE, "utf-8")
     variables = {
+        "slurm_enabled": True,
         "slurm_drain_seconds": "5",
         "__slurm_tries": 1,
         "slurm_health_check": f"{folder}/{{{{ inventory_hostname }}}}/health",
@@ -132,19 +133,24 @@ def test_a_node_is_drained_and_resumed_or_left_as_it_is(changed, host):
     assert (f" {host}: " in printed) is bool(CASES[host].said)
 
 
-def stack(tmp_path, recorded, *words, slurm=True, state="idle|none", sinfo=""):
+def stack(tmp_path, recorded, *words, slurm=True, slurmd=False, state="idle|none", sinfo=""):
     """Play the play of the GPU stack without its roles; return what scontrol was asked."""
     tmp_path.mkdir(exist_ok=True)
     programs = tmp_path / "programs"
     program(programs, "sinfo", sinfo or f"#!/bin/sh\ncat {tmp_path}/state\n")
     program(programs, "squeue", "#!/bin/sh\n")
     after = f"case $3 in *DRAIN) echo 'drained|{OURS}' ;; *) echo 'idle|none' ;; esac > {tmp_path}/state"
-    program(programs, "scontrol", f'#!/bin/sh\necho "$3" >> {tmp_path}/called\n{after}\n')
+    program(
+        programs,
+        "scontrol",
+        f'#!/bin/sh\necho "$2" > {tmp_path}/name\necho "$3" >> {tmp_path}/called\n{after}\n',
+    )
     (tmp_path / "state").write_text(f"{state}\n")
     plays = load(ROOT / "playbooks/accelerators.yml")
     [change] = [each for each in plays if each["name"] == "Install the GPU stack"]
     del change["roles"]
     facts = {"ansible_local": recorded | ({"hvlab_slurm": {}} if slurm else {}), "cacheable": True}
+    facts |= {"hostname": "node7", "hvlab": {"slurmd": slurmd}}
     known = {"ansible.builtin.set_fact": facts, "tags": ["always"]}
     first = {"hosts": "localhost", "gather_facts": False, "tasks": [known]}
     (tmp_path / "stack.yml").write_text(json.dumps([first, change | {"hosts": "localhost", "become": False}]))
@@ -193,3 +199,8 @@ def test_the_stack_needs_no_slurmctld_where_nothing_changes(tmp_path):
 
 def test_without_slurm_nothing_is_drained(tmp_path):
     assert stack(tmp_path, OLDER, slurm=False) == []
+
+
+def test_a_node_of_somebody_elses_slurm_is_drained_by_its_own_name(tmp_path):
+    assert stack(tmp_path, OLDER, slurm=False, slurmd=True) == ["State=DRAIN", "State=RESUME"]
+    assert (tmp_path / "name").read_text() == "NodeName=node7\n"

@@ -217,6 +217,7 @@ def test_what_slurmd_read_is_older_than_its_start():
     assert read == {"slurm.conf", "gres.conf", "cgroup.conf", "mpi.conf", "hvlab.conf"}
     unit = written("slurmd.service.d/hvlab.conf.j2", planned())
     assert "\nExecStartPre=/bin/touch /run/hvlab-slurmd-started\n" in unit
+    assert "[Unit]\nAfter=nvidia-persistenced.service\n" in unit
 
 
 @pytest.mark.parametrize(
@@ -375,6 +376,23 @@ def test_what_is_switched_off_by_a_word_is_off():
     templar = Templar(loader=DataLoader(), variables=wiring | {"lab_slurm": "false", "ansible_facts": {}})
     assert templar.template(wiring["slurm_enabled"]) is False
     assert templar.template(wiring["hwloc_purge_keep"]) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "flags", "purged"),
+    [
+        ("source", [], False),
+        ("source", ["--with-hwloc=external"], False),
+        ("source", ["--with-hwloc=/usr"], False),
+        ("source", ["--without-verbs", "--with-hwloc=/opt/hwloc"], True),
+        ("distro", ["--with-hwloc=/opt/hwloc"], False),
+    ],
+)
+def test_the_distributions_hwloc_goes_only_where_open_mpi_was_built_with_another(method, flags, purged):
+    wiring = trusted(yaml.safe_load((ROOT / "group_vars/all.yml").read_text("utf-8")))
+    given = {"openmpi_method": method, "openmpi_configure_flags": flags, "ansible_facts": {}}
+    templar = Templar(loader=DataLoader(), variables=wiring | given)
+    assert templar.template(wiring["hwloc_purge_enabled"]) is purged
 
 
 @pytest.mark.parametrize("controller", ["g1", "g2"])

@@ -11,7 +11,6 @@ LIBRARY = "/opt/hvlab/openmpi/current/lib/libopen-pal.so.40"
 # What is done to t2, and the role whose checks must see it.
 BREAKAGES = {
     "chmod 0644 /home/hvlab/.ssh/id_ed25519": "ssh_trust",
-    "apt-get -qq update && apt-get -qq install -y libhwloc15 >/dev/null 2>&1": "hwloc_purge",
     f"echo broken > $(readlink -f {LIBRARY})": "openmpi",
     "sed -i /^198.18.251.11/d /etc/hosts": "common",
 }

@@ -83,17 +83,17 @@ def test_a_second_run_changes_nothing(docker, site):
 def test_settings_are_merged_and_told(docker):
     for host in HOSTS:
         settings = json.loads(docker.on(host, "cat /etc/docker/daemon.json"))
-        assert settings == BEFORE | WANTED | {"runtimes": settings["runtimes"]}
+        assert settings == BEFORE | WANTED | {"runtimes": settings["runtimes"], "features": {"cdi": True}}
         assert set(settings["runtimes"]) == {"lab", "nvidia"}
         fact = json.loads(docker.on(host, "cat /etc/ansible/facts.d/hvlab_container_runtime.fact"))
         assert (fact["data_root"], fact["mirrors"]) == ("/var/lib/docker", WANTED["registry-mirrors"])
         assert fact["docker"] in docker.on(host, "docker --version")
-        assert fact["toolkit"] == "1.17.8"
+        assert fact["toolkit"] == "1.18.2"
 
 
 def test_the_toolkit_is_held_at_its_version(docker):
     assert "nvidia-container-toolkit" in docker.on("t1", "apt-mark showhold").split()
-    assert docker.on("t1", "dpkg-query -W -f '${Version}' nvidia-container-toolkit").strip() == "1.17.8-1"
+    assert docker.on("t1", "dpkg-query -W -f '${Version}' nvidia-container-toolkit").strip() == "1.18.2-1"
 
 
 def test_images_are_not_lost_when_the_data_root_moves(docker, site):

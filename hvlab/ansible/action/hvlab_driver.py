@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -11,6 +12,7 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.modules.hvlab_driver import DOCUMENTATION
 from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
+from hvlab.stack.provision.driver.in_use import NEVER
 from hvlab.stack.provision.driver.kernels import bare_kernels, kernels_to_build
 from hvlab.stack.provision.driver.loading import LoadingStep, loading
 from hvlab.stack.provision.driver.packages import (
@@ -26,7 +28,7 @@ from hvlab.stack.provision.driver.system import DriverNames, module_kind, named
 from hvlab.stack.provision.names import signers
 
 TEXTS = ("method", "version", "kernel", "load", "reboot", "in_use", "secure_boot")
-SWITCHES = ("remove_old", "fabric", "imex", "opened")
+SWITCHES = ("remove_old", "fabric", "imex", "drains", "opened")
 # What the user may name otherwise than the system does.
 PACKAGES = ("packages", "headers_packages")
 OWN = ("components", "fabric_manager_package", "stream")
@@ -51,7 +53,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if state == "used":
             return result | self._use()
         host = self._look()
-        driver_plan = plan(host, self.request, repository_ready=self.args["ready"])
+        request = replace(self.request, reboot=NEVER) if self._local else self.request
+        driver_plan = plan(host, request, repository_ready=self.args["ready"])
         for note in driver_plan.notes if driver_plan.changes else []:
             self._display.warning(note)
         if driver_plan.problems:
@@ -228,4 +231,5 @@ def as_dict(plan: DriverPlan, request: DriverRequest) -> dict[str, Any]:
         "initramfs_command": list(request.initramfs),
         "elrepo_fingerprint": signers("elrepo")["fingerprint"],
         "module_kind": module_kind(request.version, opened=request.opened),
+        "reboots": plan.reboots,
     }

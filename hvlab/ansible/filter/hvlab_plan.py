@@ -23,6 +23,7 @@ author: [the hvlab authors]
 """
 PLANNERS: Mapping[str, Callable[..., Any]] = {
     "container_runtime": containers.plan,
+    "container_settings": containers.settings,
     "dcgm": gpu_roles.dcgm,
     "gpudirect": gpu_roles.gpudirect,
     "horovod": horovod.plan,

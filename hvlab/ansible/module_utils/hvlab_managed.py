@@ -22,6 +22,21 @@ def record(path: str) -> dict[str, Any]:
     return paths if isinstance(paths, dict) else {}
 
 
+ALTERNATIVES = "/etc/alternatives/"
+
+
+def target(path: str) -> str:
+    """Return where a link leads; where update-alternatives keeps it, where that leads it."""
+    first = os.readlink(path)
+    return os.readlink(first) if alternative(path) and os.path.islink(first) else first
+
+
+def alternative(path: str) -> str:
+    """Return the name under which update-alternatives keeps a link; empty where it does not."""
+    first = os.readlink(path) if os.path.islink(path) else ""
+    return first[len(ALTERNATIVES) :] if first.startswith(ALTERNATIVES) else ""
+
+
 def replaced(path: str) -> dict[str, Any]:
     """Return ``{kind, text, mode, uid, gid}`` of the files that hvlab_files replaced, by path."""
     return record(path + ".before")
@@ -43,7 +58,7 @@ def file_state(path: str, with_text: bool) -> dict[str, Any]:
         "mtime": info.st_mtime,
     }
     if stat.S_ISLNK(info.st_mode):
-        state.update(kind="link", target=os.readlink(path))
+        state.update(kind="link", target=target(path))
     elif stat.S_ISDIR(info.st_mode):
         state["kind"] = "directory"
     elif stat.S_ISREG(info.st_mode):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -15,6 +16,9 @@ from ansible.module_utils import hvlab_pci
 from ansible.module_utils.hvlab_probe import read, run
 
 RESOLVE_SECONDS = 1.5
+CLOUD = "/etc/cloud"
+# What user and vendor data said, which wins.
+CLOUD_DATA = "/var/lib/cloud/instance/cloud-config.txt"
 
 
 def interfaces() -> dict[str, Any]:
@@ -40,6 +44,20 @@ def default_ipv4() -> dict[str, Any]:
         return {}
     route = routes[0]
     return {"address": route.get("prefsrc"), "gateway": route.get("gateway"), "interface": route.get("dev")}
+
+
+def hosts_template() -> str:
+    """Return the template from which cloud-init writes /etc/hosts at each boot; empty where it does not."""
+    if os.path.exists(CLOUD + "/cloud-init.disabled"):
+        return ""
+    files = [CLOUD + "/cloud.cfg", *sorted(glob.glob(CLOUD + "/cloud.cfg.d/*.cfg")), CLOUD_DATA]
+    said = [re.findall(r"(?m)^manage_etc_hosts:[ \t]*['\"]?(\w+)", read(path) or "") for path in files]
+    values = [value.lower() for each in said for value in each]
+    if not values or values[-1] not in ("true", "yes", "on", "1", "template"):
+        return ""
+    family = "debian" if os.path.exists("/etc/debian_version") else "redhat"
+    template = "{}/templates/hosts.{}.tmpl".format(CLOUD, family)
+    return template if os.path.exists(template) else ""
 
 
 def resolves(names: list[str]) -> dict[str, Any]:

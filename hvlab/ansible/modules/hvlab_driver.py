@@ -31,7 +31,7 @@ options:
     choices: [planned, listed, built, used, unloaded]
     required: true
   request:
-    description: The role's options; C(hvlab/stack/provision/driver/system.py) adds what the system calls the driver.
+    description: The role's options; C(hvlab/stack/provision/driver/system.py) adds the names of the system.
     type: dict
     required: true
   ready:
@@ -264,6 +264,9 @@ def sources() -> list[dict[str, Any]]:
 
 def inspect(module: AnsibleModule) -> dict[str, Any]:
     """Return the state of the driver on a host, and what decides on it."""
+    # Not above: the action plugin imports this file on the controller, where no such module_utils are.
+    from ansible.module_utils.hvlab_processes import work  # noqa: PLC0415
+
     kernel = module.params["kernel"]
     gcc, names = compiler(kernel), list(module.params["packages"])
     if gcc and module.params["compiler_package"]:
@@ -287,6 +290,7 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "uninstaller": os.path.exists("/usr/bin/nvidia-uninstall"),
         "smi": module.get_bin_path("nvidia-smi"),
         "users": gpu_users(),
+        "work": work(module.warn),
         "services": {name: service(module, name) for name in module.params["services"]},
         "initramfs": [
             p

@@ -33,7 +33,7 @@ from ansible.module_utils.hvlab_kernel import (
     secure_boot,
 )
 from ansible.module_utils.hvlab_managed import files as managed_files
-from ansible.module_utils.hvlab_network import default_ipv4, interfaces, nics, resolves
+from ansible.module_utils.hvlab_network import default_ipv4, hosts_template, interfaces, nics, resolves
 from ansible.module_utils.hvlab_packages import (
     gcc,
     held,
@@ -45,6 +45,7 @@ from ansible.module_utils.hvlab_packages import (
 from ansible.module_utils.hvlab_packed import folders
 from ansible.module_utils.hvlab_packed import packs as managed_packs
 from ansible.module_utils.hvlab_probe import probe, read
+from ansible.module_utils.hvlab_processes import runs
 from ansible.module_utils.hvlab_rdma import rdma, ucx
 from ansible.module_utils.hvlab_users import host_key, users
 
@@ -206,6 +207,7 @@ def main() -> None:
         # One text, however many names there are: a value that Ansible copies at no cost.
         "resolves": json.dumps(ask(resolves, sorted({socket.gethostname(), *names}))),
         "interfaces": ask(interfaces),
+        "hosts_template": ask(hosts_template),
         "tmp": ask(tmp),
         "left_behind": ask(left_behind, module._tmpdir),
         "disk_free_mb": {path: ask(free_mb, path) for path in module.params["disk_paths"]},
@@ -220,6 +222,7 @@ def main() -> None:
         "ssh_host_cert": read("/etc/ssh/ssh_host_ed25519_key-cert.pub"),
         "users": ask(users),
         "ucx": ask(ucx),
+        "slurmd": ask(runs, "slurmd"),
         "packs": dict.fromkeys(ask(folders, module.params["pack_root"]) or ()),
         **gpu_facts(ask),
     }

@@ -26,6 +26,7 @@ description:
   - Folders above a path are made with mode 0755.
   - A symbolic link in the place of a file is replaced, never followed.
   - In a person's folders it writes with that person's rights, and only what will belong to that person.
+  - A link that update-alternatives keeps is not replaced, but led elsewhere by it.
   - Costs no round trip where C(hvlab_managed) of the host's facts shows that all is as desired. On three
     virtual hosts ten tasks of C(ansible.builtin.template) took 2.2 s, one of this module 0.2 s.
 options:
@@ -130,7 +131,9 @@ def current(path: str) -> tuple[Any, str, Any, Any, Any]:
         return (None, "", None, None, None)
     body, kind = "", "other"
     if stat.S_ISLNK(info.st_mode):
-        kind, body = "link", os.readlink(path)
+        from ansible.module_utils.hvlab_managed import target  # noqa: PLC0415
+
+        kind, body = "link", target(path)
     elif stat.S_ISDIR(info.st_mode):
         kind = "directory"
     elif stat.S_ISREG(info.st_mode):
@@ -229,9 +232,28 @@ class Change:
         if self.state == "directory":
             self._directory()
         elif self.state == "link":
-            self._replace(lambda path: os.symlink(self.new, path))
+            self._link()
         elif self.state == "file":
             self._replace(self._write)
+
+    def _link(self) -> None:
+        from ansible.module_utils.hvlab_managed import alternative  # noqa: PLC0415
+
+        name = alternative(self.path)
+        if not name:
+            self._replace(lambda path: os.symlink(self.new, path))
+            return
+        choose = ["update-alternatives", "--set", name, self.new]
+        if self.module.run_command(choose)[0]:
+            # Not one of its choices yet; the others keep their ranks.
+            self.module.run_command(["update-alternatives", "--install", self.path, name, self.new, "1"])
+            status, out, err = self.module.run_command(choose)
+            if status:
+                seen = "update-alternatives keeps it, and refuses {}: {}".format(
+                    self.new, (err or out).strip()
+                )
+                remedy = "see `update-alternatives --display {}` there".format(name)
+                self.module.fail_json(msg="{}: {}; {}".format(self.path, seen, remedy))
 
     def _remove(self) -> None:
         if self.kind == "directory":

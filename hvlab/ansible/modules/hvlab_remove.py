@@ -48,14 +48,15 @@ import re
 import shutil
 import signal
 import time
-from typing import Any, Iterator
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes
 from ansible.module_utils.hvlab_folders import acting_as, writer
-from ansible.module_utils.hvlab_managed import record, replaced
+from ansible.module_utils.hvlab_managed import alternative, record, replaced, target
 from ansible.module_utils.hvlab_packages import held_own
 from ansible.module_utils.hvlab_probe import read
+from ansible.module_utils.hvlab_processes import above, owner, processes
 from ansible.module_utils.hvlab_users import entries
 
 FACTS = "/etc/ansible/facts.d"
@@ -128,27 +129,6 @@ def running(user: str, folders: list[str]) -> list[str]:
     return running_here
 
 
-def processes() -> list[int]:
-    """Return the IDs of all processes."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def owner(pid: int) -> int | None:
-    """Return the UID of a process; None once it has ended."""
-    try:
-        return os.stat("/proc/{}".format(pid)).st_uid
-    except OSError:
-        return None
-
-
-def above(pid: int) -> Iterator[int]:
-    """Yield a process and those above it."""
-    while pid:
-        yield pid
-        with open("/proc/{}/status".format(pid)) as file:
-            pid = next(int(line.split()[1]) for line in file if line.startswith("PPid:"))
-
-
 class Removal:
     """What one host has of hvlab, and how it goes."""
 
@@ -173,6 +153,8 @@ class Removal:
             for path in sorted(paths, reverse=True)
             if (os.path.lexists(path) or path in self.before)
             and not (path + "/").startswith((*inside, WITH_DRIVER))
+            # Kept by update-alternatives, and never led elsewhere.
+            and (path in self.before or not alternative(path))
         ]
         self.services = [one for one in SLURM if fact("slurm") and self._is_there(one)]
         if fact("nvidia_driver"):
@@ -263,9 +245,20 @@ class Removal:
         with acting_as(uid, os.stat(path).st_gid if uid else 0):
             if os.path.isdir(path) and not os.path.islink(path):
                 self._folder(path)
+            elif alternative(path):
+                self._lead_back(path, self.before[path]["text"])
             else:
                 left = self._left(path) if os.path.isfile(path) and not os.path.islink(path) else None
                 self._put(path, left or self.before.get(path))
+
+    def _lead_back(self, path: str, former: str) -> None:
+        """Have update-alternatives choose as it did; what hvlab added to its choices goes."""
+        name, own = alternative(path), target(path)
+        if own.startswith(tuple(folder + "/" for folder in self.folders)):
+            self._run("update-alternatives", "--remove", name, own)
+        self._run("update-alternatives", "--auto", name)
+        if target(path) != former and os.path.exists(former):
+            self._run("update-alternatives", "--set", name, former)
 
     def _folder(self, path: str) -> None:
         if os.listdir(path):

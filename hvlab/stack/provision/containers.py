@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,13 @@ from typing import Any
 from hvlab.stack.provision.names import from_release, of_system, signers, toolkit_names
 
 _OTHER = {"distro": "repo", "repo": "distro"}
+# The release from which on a new docker has containerd's store, and the switch of it.
+_CONTAINERDS_STORE, _STORE = 29, "containerd-snapshotter"
+# CDI names a container's devices to the host, so that it keeps them when systemd reads its units again.
+_NVIDIA = {
+    "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}},
+    "features": {"cdi": True},
+}
 # In Debian's names.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -48,6 +56,53 @@ def plan(
             "other": [name for name in kinds[_OTHER[method]][:1] if name in packages],
         },
     }
+
+
+def settings(
+    *, old: Mapping[str, Any], asked: Mapping[str, Any], nvidia: bool, docker: str, roots: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return docker's settings, where it keeps images, and the places whose images it would not see then.
+
+    ``old`` are the settings of the file, ``docker`` is the installed version, empty for none. Lists are
+    united, those asked for first. From 29 on, a new docker keeps images in containerd's folder, wherever
+    data-root is.
+    """
+    own = _NVIDIA if nvidia else {}
+    newer = bool(docker) and int(docker.split(".", maxsplit=1)[0]) >= _CONTAINERDS_STORE
+    if newer and "data-root" in asked and _STORE not in old.get("features", {}):
+        own = _merged(own, {"features": {_STORE: False}})
+    new = _merged(old, _merged(own, asked))
+    old_root, root = (str(each.get("data-root", roots["docker"])) for each in (old, new))
+    moves = posixpath.normpath(old_root) != posixpath.normpath(root)
+    leaves = (
+        newer and old.get("features", {}).get(_STORE, True) and not new.get("features", {}).get(_STORE, True)
+    )
+    return {
+        "new": new,
+        "old_root": old_root,
+        "data_root": root,
+        "left_places": [
+            *(
+                [f"{old_root}/{name}" for name in ("containers", "image", "containerd/daemon")]
+                if moves
+                else []
+            ),
+            *([f"{roots['containerd']}/io.containerd.content.v1.content/blobs"] if leaves else []),
+        ],
+    }
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(old)
+    for name, value in new.items():
+        there = old.get(name)
+        if isinstance(value, Mapping) and isinstance(there, Mapping):
+            merged[name] = _merged(there, value)
+        elif isinstance(value, list) and isinstance(there, list):
+            merged[name] = [*value, *(item for item in there if item not in value)]
+        else:
+            merged[name] = value
+    return merged
 
 
 def _docker(url: str, fingerprint: str, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ class DriverRequest:
 
     ``in_use``: what to do about processes that a change would end: refuse, allow, or drain, where they are
     judged after the host was drained.
+    ``reboot``: never, auto (not while anybody's work would end), or always; ``drains``: whether the host is
+    drained before.
     ``compiler_package``: what a gcc of a major is called, as a package and as a command, such as gcc-{};
     empty where the system has only one.
     ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus;
@@ -41,6 +43,7 @@ class DriverRequest:
     kernel: str = ""
     load: str = "auto"
     reboot: str = "auto"
+    drains: bool = False
     in_use: str = "refuse"
     secure_boot: str = "refuse"
     remove_old: bool = False

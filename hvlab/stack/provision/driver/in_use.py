@@ -1,4 +1,4 @@
-"""Whether a change of the driver ends what runs on a host's GPUs."""
+"""Whether a change of the driver ends what runs on a host's GPUs, or a reboot what runs on the host."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, install
 from hvlab.stack.provision.driver.packages import target
 
 ALLOW, DRAIN = "allow", "drain"
+NEVER, AUTO, ALWAYS = "never", "auto", "always"
+_MANY = 12
 
 
 def interrupts(
@@ -45,3 +47,38 @@ def in_use(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]
     elif request.in_use != ALLOW:
         forced = "nvidia_driver_in_use: allow replaces it all the same, and reboots"
         yield f"{observed}, and would be replaced", f"{remedy}; {forced}"
+
+
+def reboots(host: DriverHost, request: DriverRequest, *, installing: bool, interrupted: bool) -> bool:
+    """Return whether the driver can come into use by a reboot alone, and one is allowed."""
+    loadable = request.load != "never" and host.own("gpus", []) and request.kernel == host.running
+    if request.method == "none" or request.reboot == NEVER or not loadable:
+        return False
+    if host.state.get("nouveau") and not host.state.get("loaded"):
+        return installing or installed_version(host, request.kernel) is not None
+    return interrupted and bool(host.holders) and request.in_use == ALLOW
+
+
+def ended_by_reboot(host: DriverHost, request: DriverRequest) -> list[str]:
+    """Return whose work on a host a reboot would end.
+
+    Processes that hold a GPU are judged by themselves. Where the host is to be drained, Slurm's jobs are
+    judged after that.
+    """
+    work, holders = host.state.get("work", {}), host.holders
+    daemons = [name for name in work.get("daemons", []) if not (request.drains and name == "slurmd")]
+    jobs = [] if request.in_use == DRAIN else [f"{job} of Slurm" for job in work.get("jobs", [])]
+    processes = [words for words in work.get("processes", []) if words.partition(" ")[0] not in holders]
+    named = [work.get(kind, []) for kind in ("sessions", "containers", "machines")]
+    return [words for kind in (*named, jobs, daemons, processes) for words in kind]
+
+
+def reboot_in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]]:
+    """Yield the work that a reboot would end, and what to do about it; nothing where it may end."""
+    ended = ended_by_reboot(host, request) if request.reboot == AUTO else []
+    if ended:
+        more = f" and {len(ended) - _MANY} more" if len(ended) > _MANY else ""
+        yield (
+            f"the driver comes into use by a reboot, which would end {', '.join(ended[:_MANY])}{more}",
+            "wait for these or end them, then run again; nvidia_driver_reboot: always reboots all the same",
+        )

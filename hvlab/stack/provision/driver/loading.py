@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hvlab.base.errors import Problem
 from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, installed_version
-from hvlab.stack.provision.driver.in_use import ALLOW
+from hvlab.stack.provision.driver.in_use import ALLOW, NEVER, reboot_in_the_way
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,14 @@ def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local:
         + (f"{loaded} is loaded" if loaded else "none is loaded")
         + f"; {blocked}"
     )
-    if request.reboot == "auto" and not local and (not host.holders or request.in_use == ALLOW):
-        return LoadingStep("reboot", False, reason)
-    remedy = (
-        "reboot it" if local or request.reboot == "auto" else "reboot it, or set nvidia_driver_reboot: auto"
-    )
+    allowed = request.reboot != NEVER and not local
+    remedy = "reboot it" if local or allowed else "reboot it, or set nvidia_driver_reboot: auto"
+    observed = reason
     if host.holders:
         remedy = f"end these processes and run again, or {remedy}"
-    return LoadingStep("nothing", False, reason, Problem(host.name, reason, remedy))
+    if allowed and (not host.holders or request.in_use == ALLOW):
+        work = next(reboot_in_the_way(host, request), None)
+        if not work:
+            return LoadingStep("reboot", False, reason)
+        observed, remedy = f"{reason}; {work[0]}", work[1]
+    return LoadingStep("nothing", False, reason, Problem(host.name, observed, remedy))

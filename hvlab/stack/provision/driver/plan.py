@@ -9,7 +9,7 @@ from typing import Any
 from hvlab.base.errors import Problem
 from hvlab.stack.provision.driver.fabric import wants_fabric_manager, wants_imex, wants_subnet_manager
 from hvlab.stack.provision.driver.host import PACKAGED, DriverHost, DriverRequest, installed_version, upstream
-from hvlab.stack.provision.driver.in_use import in_use, interrupts
+from hvlab.stack.provision.driver.in_use import in_use, interrupts, reboot_in_the_way, reboots
 from hvlab.stack.provision.driver.obstacles import obstacles, unavailable, without_dkms
 from hvlab.stack.provision.driver.packages import (
     builds_modules,
@@ -52,6 +52,7 @@ class DriverPlan:
     subnet_manager: bool = False
     imex: bool = False
     interrupts: bool = False
+    reboots: bool = False
 
     @property
     def changes(self) -> bool:
@@ -81,6 +82,8 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
     if apt_sources == host.state.get("own_sources") or (staying and not install):
         apt_sources = ""
     removing = runfile or (clearing and foreign_run) or bool(remove)
+    installing = runfile or bool(install)
+    interrupted = interrupts(host, request, install=install, removing=removing)
     result = DriverPlan(
         prepare=prepare,
         install=install,
@@ -100,13 +103,16 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         fabric_manager=wants_fabric_manager(host, request),
         subnet_manager=wants_subnet_manager(host, request),
         imex=wants_imex(request),
-        interrupts=interrupts(host, request, install=install, removing=removing),
+        interrupts=interrupted,
+        reboots=reboots(host, request, installing=installing, interrupted=interrupted),
         notes=list(notes(host, request)),
     )
     touched = {package["name"] for package in install} & set(host.packages) | set(remove)
-    problems = list(obstacles(host, request, installing=runfile or bool(install), touched=touched))
+    problems = list(obstacles(host, request, installing=installing, touched=touched))
     if result.interrupts:
         problems += in_use(host, request)
+    if result.reboots:
+        problems += reboot_in_the_way(host, request)
     if repository_ready and install:
         problems += without_dkms(host, request)
     if repository_ready and not apt_sources and not result.stream:
