@@ -185,6 +185,15 @@ def test_what_an_installer_writes_of_a_hosts_own_name_is_mended_by_the_role(addr
     assert found(bad, limits=replace(LIMITS, names_managed=False)) == [problem]
 
 
+@pytest.mark.parametrize(("line", "mended"), [("198.18.0.99 n2", True), ("198.18.0.98 n2", False)])
+def test_a_wrong_line_of_hvlabs_own_in_etc_hosts_is_mended_by_the_role(line, mended):
+    text = f"198.18.0.99 n1\n# BEGIN hvlab\n{line}\n# END hvlab\n"
+    bad = recorded(make(1, resolves=json.dumps({"n2": ["198.18.0.99"]})))
+    bad = with_facts(bad, hvlab_managed={"files": {"/etc/hosts": {"text": text}}})
+    problem = ("n1", "n2 resolves to 198.18.0.99, not to 198.18.0.12")
+    assert found(bad, make(2)) == ([] if mended else [problem])
+
+
 def test_names_only_warn_where_they_will_be_written():
     fresh = make(1, resolves=json.dumps({"n1": ["127.0.1.1"]}))
     assert found(fresh) == []
