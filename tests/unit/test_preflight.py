@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import paramiko
 import pytest
@@ -406,6 +407,7 @@ def checked(monkeypatch, **facts):
     for name, value in facts.items():
         sent[name] = {**sent[name], **value} if isinstance(sent[name], dict) else value
     plugin = object.__new__(action.ActionModule)
+    plugin._task = SimpleNamespace(check_mode=False)
     monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
     monkeypatch.setattr(action, "arguments", lambda *_: asdict(LIMITS))
     hosts = ["n1", "n3"]

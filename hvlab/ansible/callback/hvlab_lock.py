@@ -127,7 +127,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
                 answer = link.speak(self._request)
                 if answer and not self._over.is_set():
                     self._display.error(f"this run was silent, and lost a host:\n{other(host, answer)}")
-                    os.kill(os.getpid(), signal.SIGINT)
+                    os.kill(os.getpid(), signal.SIGTERM)  # SIGINT is ignored in the background
                     return
             self._taken.wait(PERIOD_S)
 
