@@ -6,11 +6,15 @@ The judges stand with their subjects; :mod:`hvlab.checks.preflight` calls them i
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hvlab.base import answers
+from hvlab.base.answers.shapes import HostAnswer, NotNegative
+from hvlab.base.errors import Problem
 from hvlab.checks.node.limits import CLOCK_OFFSET_S
 from hvlab.lab.inventory_rules import valid_name
 
@@ -139,3 +143,22 @@ def inside(address: str | None, network: str) -> bool:
         return ipaddress.ip_address(str(address)) in ipaddress.ip_network(network)
     except ValueError:
         return False
+
+
+class _Holder(HostAnswer):
+    owner: str
+    command: str = ""
+    seconds: NotNegative = 0
+
+
+def held(host: str, answer: object) -> Problem:
+    """Return the problem of a host that another run has, from what it answers."""
+    holder = _Holder(**answers.checked(answer, host, _Holder))
+    since = time.strftime("%H:%M:%S", time.localtime(time.time() - min(holder.seconds, 1e9)))
+    command = f", who runs `{holder.command}`" if holder.command else ""
+    return Problem(
+        host,
+        f"it is held by {holder.owner}{command} since {since} (this machine's clock). Nothing was changed",
+        "wait until that has ended, then run this again; a run that is gone lets go of its hosts within "
+        "two minutes",
+    )

@@ -7,10 +7,11 @@ import re
 
 import yaml
 
-from hvlab.checks.provisioned import FACTS, ROOT, Role, RoleHost, UnreachableHostError
+from hvlab.checks.provisioned import FACTS, ROOT, Role, RoleHost, UnreachableHostError, is_virtual
 from hvlab.doctor import reading
 
-_START = "start it (`hvlab lab up` for a virtual one); check ansible_host, ansible_user and the ssh key"
+# Causes that `hvlab lab up` mends on a virtual host.
+_VIRTUAL = ("host-key", "host-key-changed", "host-unreachable", "ssh-denied", "ssh-refused")
 HOST = Role("host")
 COMMON = Role("common")
 
@@ -19,12 +20,25 @@ COMMON = Role("common")
 def answers(node: RoleHost) -> None:
     """The other checks skip a host that does not."""
     if node.silence:
-        known = reading.cause_of(node.silence)
         raise UnreachableHostError(
             node.name,
             f"does not answer at {node.variables.get('ansible_host', node.name)}: {node.silence}",
-            known.cause.remedy if known and known.cause.id == "no-python" else _START,
+            _remedy(node),
         )
+
+
+def _remedy(node: RoleHost) -> str:
+    known = reading.cause_of(node.silence)
+    if known and is_virtual(node) and known.cause.id in _VIRTUAL:
+        return "`hvlab lab up`: it boots virtual hosts, and lets this machine know their keys"
+    if known:
+        return known.cause.remedy
+    if "No such file or directory: b'ssh'" in node.silence:
+        return "install openssh-client on this machine, or put the folder of ssh into PATH"
+    return (
+        f"`ansible -m ping -vvv {node.name}` with this inventory shows where it ends; correct ansible_host, "
+        "ansible_user or the ssh key"
+    )
 
 
 @COMMON.check

@@ -266,8 +266,8 @@ def check_resolution(
 ) -> Iterator[tuple[Problem, bool]]:
     """Yield names that resolve to an address other than the lab's, and whether the role common mends that.
 
-    Where names are ``managed``, it writes them on a host that is new, and drops what Debian's installer and
-    cloud-init write of a host's own name.
+    Where names are ``managed``, it writes them on a host that is new, writes its own lines of /etc/hosts
+    again, and drops what Debian's installer and cloud-init write of a host's own name.
     """
     for host in hosts:
         if host.alone:
@@ -276,8 +276,19 @@ def check_resolution(
             expected = inventory.get(peer, inventory.get(host.name, {})).get("address")
             local = [a for a in addresses or [] if ipaddress.ip_address(a).is_loopback]
             if addresses and expected and (local or expected not in addresses):
-                mends = managed and (not host.recorded or set(addresses) <= {_OWN_NAME, expected})
+                written_again = {_OWN_NAME, expected, *_own_lines(host, peer)}
+                mends = managed and (not host.recorded or set(addresses) <= written_again)
                 observed = f"{peer} resolves to {', '.join(addresses)}, not to {expected}"
                 remedy = "remove that line from /etc/hosts there, or correct its name server"
                 written = "nothing: the role common writes the lab's names in this run"
                 yield Problem(host.name, observed, written if mends else remedy), mends
+
+
+def _own_lines(host: PreflightHost, name: str) -> set[str]:
+    """Return the addresses that hvlab's own lines of a host's /etc/hosts give a name."""
+    files = (host.facts.get("hvlab_managed") or {}).get("files") or {}
+    text = str((files.get("/etc/hosts") or {}).get("text") or "")
+    lines = [
+        line.split() for line in text.partition("# BEGIN hvlab")[2].partition("# END hvlab")[0].splitlines()
+    ]
+    return {words[0] for words in lines if name in words[1:]}

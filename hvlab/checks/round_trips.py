@@ -88,7 +88,9 @@ def ask(node: RoleHost, questions: dict[str, Question]) -> RoleHost:
     python = node.variables.get("ansible_python_interpreter", "/usr/bin/python3")
     try:
         completed = node.host.run("%s -c %s %s", python, PROBE, json.dumps(questions))
-        answers, silence = json.loads(completed.stdout) if completed.rc == 0 else {}, completed.stderr.strip()
+        # What ~/.bashrc prints at each login stands before it.
+        line = completed.stdout.strip().rpartition("\n")[2] if completed.rc == 0 else "{}"
+        answers, silence = json.loads(line), completed.stderr.strip()
     except (RuntimeError, ValueError) as error:
         result = error.args[0] if error.args else error
         answers, silence = {}, str(getattr(result, "stderr", result)).strip()

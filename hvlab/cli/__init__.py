@@ -122,6 +122,8 @@ def run(arguments: list[str]) -> int:
         with handled_signals():
             if arguments and arguments[0].lower() == "help":
                 arguments = [*arguments[1:], "--help"]
+            # What hosts say to others who want them meanwhile.
+            os.environ["HVLAB_COMMAND"] = " ".join(["hvlab", *arguments[:1]])
             result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)
             sys.stdout.flush()
     except HvlabError as error:

@@ -190,13 +190,18 @@ def status(inventory: Path) -> None:
     click.echo(f"revoked keys      {len(trust.revoked_text.splitlines())}")
     click.echo(f"user {_user(lab):<13}{_until(_end(trust.certificate))}; renewed by each run of hvlab")
     ends = {host.name: _end(trust.signed / f"{host.name}-cert.pub") for host in lab.hosts}
+    revoked = set(trust.revoked_text.splitlines())
+    lost = [host.name for host in lab.hosts if (held := trust.host_keys(host.name)) and revoked >= set(held)]
     for host, end in ends.items():
-        click.echo(f"host {host:<13}{_until(end)}")
+        click.echo(f"host {host:<13}{_until(end)}{', and its key is revoked' if host in lost else ''}")
     unsigned = [host for host, end in ends.items() if end is None]
     ending = [host for host, end in ends.items() if end and end < datetime.now(UTC) + SOON]
     wrong = [f"hosts without a certificate: {some(unsigned)}"] if unsigned else []
     wrong += [f"certificates end within a week, or have ended: {some(ending)}"] if ending else []
     remedy = "run `hvlab keys issue`"
+    if lost:
+        wrong.append(f"revoked hosts: {some(lost)}")
+        remedy = "take them out of the inventory, or give them new host keys and run `hvlab keys issue`"
     if " ".join(public(trust.identity).split()[:2]) in trust.revoked_text.splitlines():
         wrong.append("the lab user's present key is revoked: `hvlab keys revoke` was interrupted")
         remedy = "run `hvlab keys revoke` for the same hosts again"

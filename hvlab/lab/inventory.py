@@ -23,6 +23,7 @@ __all__ = ["LAB_VARIABLES", "Host", "Lab", "load", "problems"]
 # Plugins that ask a cloud take a minute.
 _SECONDS = 180.0
 # Characters of what a message shows of an inventory.
+_UNWRITABLE = re.compile(r"Unable to create local directories ([^\n]+)")
 _LONGEST = 300
 
 
@@ -194,6 +195,11 @@ def _listing(source: Path, limit: str | None) -> dict[str, Any]:
             f"Ansible did not read the inventory {source} within {_SECONDS:g} s",
             remedy="look at its scripts, plugins, lookups and vault script: `ansible-inventory --list -vvv`",
         ) from None
+    if unwritable := _UNWRITABLE.search(done.stderr):
+        raise InventoryError(
+            f"Ansible cannot write its folder: {unwritable[1]}",
+            remedy="run `sudo chown -R $(id -un) ~/.ansible`, if root made it, as `sudo ansible` does",
+        )
     if done.returncode:
         raise InventoryError(f"Ansible cannot read the inventory {source}:\n{_ansible_message(done.stderr)}")
     listing: dict[str, Any] = json.loads(done.stdout, object_hook=_plain)

@@ -51,7 +51,8 @@ _FORKS = 32
 _SET = {
     "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
     "ANSIBLE_HOST_KEY_CHECKING": "True",
-    "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.minimal",
+    "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.minimal,hvlab_lock",
+    "ANSIBLE_CALLBACK_PLUGINS": str(project_dir() / "hvlab/ansible/callback"),
     "ANSIBLE_NOCOLOR": "1",
 }
 # What ansible-runner sets itself (its config/_base.py), and the callback of the user that it then loads.

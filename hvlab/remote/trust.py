@@ -139,8 +139,8 @@ class Trust:
         if key in self.revoked_text.splitlines():
             raise TrustError(
                 "its host key was revoked",
-                remedy="Make it a new one there (rm /etc/ssh/ssh_host_ed25519_key*; ssh-keygen -A), "
-                "or take the host out of the inventory",
+                remedy="Make it a new one there (rm /etc/ssh/ssh_host_ed25519_key*; ssh-keygen -A; restart "
+                "sshd), or take the host out of the inventory",
             )
         certificate = self._host_certificate(public_key, name, principals, current, life)
         if keep:
@@ -300,6 +300,21 @@ def revoke(trust: Trust, keys: Iterable[str]) -> list[str]:
     """Add public keys to those that no host accepts any more; return those that were not among them."""
     with locked(trust.folder):
         return _add(trust.revoked, keys)
+
+
+def revoke_former(trust: Trust, shown: Mapping[str, str]) -> list[str]:
+    """Revoke what hosts had before they got another key, as by a new installation; return their names.
+
+    ``shown`` has the key that each host has now.
+    """
+    renewed = {
+        name: former
+        for name, key in shown.items()
+        if (former := trust.host_keys(name)) and " ".join(key.split()[:2]) not in former
+    }
+    if renewed:
+        revoke(trust, [key for former in renewed.values() for key in former])
+    return list(renewed)
 
 
 def take_over(trust: Trust, authority: str) -> None:

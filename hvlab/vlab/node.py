@@ -162,11 +162,17 @@ def admit(node: Node, login: str) -> None:
 
 
 def recover_host_key(node: Node) -> None:
-    """Take a host key that was lost here back from the node, which goes on with it."""
-    if not key_whole(node.host_key):
-        absent = suppress(FileNotFoundError, NotADirectoryError)
-        with absent, folder_within(node.root, "etc/ssh", make=False) as ssh:
-            write(node.host_key, read_in(ssh, "ssh_host_ed25519_key") or b"", mode=0o600)
+    """Take the key that the node has: the one here was lost, or somebody gave the node another."""
+    absent = suppress(FileNotFoundError, NotADirectoryError)
+    with absent, folder_within(node.root, "etc/ssh", make=False) as ssh:
+        key = read_in(ssh, "ssh_host_ed25519_key") or b""
+        if node.host_key.exists() and node.host_key.read_bytes() == key:
+            return
+        part = node.host_key.with_name(f"{node.host_key.name}.part")
+        write(part, key, mode=0o600)
+        if key_whole(part) and succeeds(["ssh-keygen", "-y", "-P", "", "-f", str(part)]):
+            part.replace(node.host_key)
+        part.unlink(missing_ok=True)
 
 
 def start(node: Node, config: NodeConfig) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:

@@ -362,5 +362,22 @@ def test_a_host_that_does_not_answer_is_named():
         CHECKS["host: answers"].run(node, {"n1": node})
 
 
+@pytest.mark.parametrize(
+    ("silence", "virtual", "remedy"),
+    [
+        ("ssh: connect to host n1 port 22: Connection refused", True, "`hvlab lab up`"),
+        ("ssh: connect to host n1 port 22: Connection refused", False, "Start sshd there"),
+        ("Host key verification failed.", True, "`hvlab lab up`"),
+        ("[Errno 2] No such file or directory: b'ssh'", True, "install openssh-client"),
+        ("it says nothing that anybody knows", True, "ping -vvv n1"),
+    ],
+)
+def test_the_remedy_of_a_silent_host_is_that_of_its_cause(silence, virtual, remedy):
+    node = RoleHost("n1", None, {"group_names": ["virtual"] if virtual else []}, silence=silence)
+    with pytest.raises(UnreachableHostError) as raised:
+        CHECKS["host: answers"].run(node, {"n1": node})
+    assert remedy in raised.value.remedy
+
+
 def test_every_check_of_roles_has_a_fault():
     assert set(CHECKS) - set(FAULTS) - set(OF_GPUS) == {"host: answers"}

@@ -133,6 +133,17 @@ def test_the_tool_sees_the_new_text(bring, tmp_path):
     assert bring(item)["changed"]
 
 
+def test_a_tool_that_reads_several_files_sees_the_new_ones_together(bring, tmp_path):
+    validate = ["grep", "-q", "good", "%d/other"]
+    items = [{"path": str(tmp_path / "a"), "content": "x", "validate": validate}]
+    (tmp_path / "other").write_text("good")
+    refused = bring(*items, {"path": str(tmp_path / "other"), "content": "bad"})
+    assert "refused by grep" in refused["msg"]
+    assert "What to do: " in refused["msg"]
+    assert not (tmp_path / "a").exists()
+    assert bring(*items, {"path": str(tmp_path / "other"), "content": "good"})["changed"]
+
+
 def test_a_secret_shows_nowhere(bring, tmp_path):
     done = bring({"path": str(tmp_path / "k"), "secret": "TOPSECRET\nKEY", "mode": "0600"})
     assert "TOPSECRET" not in json.dumps(done)

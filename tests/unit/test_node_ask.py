@@ -20,6 +20,11 @@ def test_a_question_that_is_left_out_is_answered_for_good():
     assert not asked.silence
 
 
+def test_what_bashrc_prints_stands_before_the_answers():
+    asked = lab.ask(node(f"welcome\n{json.dumps({'facts': {}})}\n"), {})
+    assert not asked.silence
+
+
 @pytest.mark.parametrize("stdout", ["[]", "[1]", '"text"', "3"])
 def test_what_are_no_answers_is_silence(stdout):
     asked = lab.ask(node(stdout), {"clock": run(["date"])})

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import paramiko
 import pytest
@@ -183,6 +184,15 @@ def test_what_an_installer_writes_of_a_hosts_own_name_is_mended_by_the_role(addr
     assert found(bad) == []
     problem = ("n1", f"n1 resolves to {', '.join(addresses)}, not to 198.18.0.11")
     assert found(bad, limits=replace(LIMITS, names_managed=False)) == [problem]
+
+
+@pytest.mark.parametrize(("line", "mended"), [("198.18.0.99 n2", True), ("198.18.0.98 n2", False)])
+def test_a_wrong_line_of_hvlabs_own_in_etc_hosts_is_mended_by_the_role(line, mended):
+    text = f"198.18.0.99 n1\n# BEGIN hvlab\n{line}\n# END hvlab\n"
+    bad = recorded(make(1, resolves=json.dumps({"n2": ["198.18.0.99"]})))
+    bad = with_facts(bad, hvlab_managed={"files": {"/etc/hosts": {"text": text}}})
+    problem = ("n1", "n2 resolves to 198.18.0.99, not to 198.18.0.12")
+    assert found(bad, make(2)) == ([] if mended else [problem])
 
 
 def test_names_only_warn_where_they_will_be_written():
@@ -397,6 +407,7 @@ def checked(monkeypatch, **facts):
     for name, value in facts.items():
         sent[name] = {**sent[name], **value} if isinstance(sent[name], dict) else value
     plugin = object.__new__(action.ActionModule)
+    plugin._task = SimpleNamespace(check_mode=False)
     monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
     monkeypatch.setattr(action, "arguments", lambda *_: asdict(LIMITS))
     hosts = ["n1", "n3"]

@@ -205,6 +205,17 @@ def test_every_key_ever_signed_for_a_host_is_kept(lab, host_key):
     assert lab.host_keys("n3") == [" ".join(key.split()[:2]) for key in (first, host_key)]
 
 
+def test_the_former_key_of_a_host_that_was_installed_anew_is_revoked(lab, host_key):
+    lab.sign_host(host_key, name="n3", principals=["n3"])
+    shown = {"n2": ssh_keys.public(lab.identity), "n3": host_key}
+    assert trust.revoke_former(lab, shown) == []
+    assert lab.revoked_text == ""
+    assert trust.revoke_former(lab, shown | {"n3": shown["n2"]}) == ["n3"]
+    assert lab.revoked_text.split() == host_key.split()[:2]
+    lab.sign_host(shown["n2"], name="n3", principals=["n3"])
+    assert trust.revoke_former(lab, shown | {"n3": shown["n2"]}) == []
+
+
 def test_a_key_that_another_host_has_is_not_signed(lab, host_key):
     """It would be revoked with the host that showed it, and pass for the other one."""
     lab.sign_host(host_key, name="n2", principals=["n2"])

@@ -161,12 +161,17 @@ def test_keys_that_are_lost_or_damaged_are_made_again(tmp_path):
     assert keys.ensure(machine.host_key, comment="n1") != line
 
 
-def test_a_lost_host_key_is_taken_back_from_the_node(tmp_path):
+@pytest.mark.parametrize("here", ["lost", "another"])
+def test_the_host_key_of_a_node_is_the_one_that_it_has(tmp_path, here):
     machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
-    line = keys.ensure(machine.host_key, comment="n1")
-    files.write(machine.root / "etc/ssh/ssh_host_ed25519_key", machine.host_key.read_bytes())
-    machine.host_key.unlink()
-    machine.host_key.with_suffix(".pub").unlink()
+    own = machine.root / "etc/ssh/ssh_host_ed25519_key"
+    own.parent.mkdir(parents=True)
+    line = keys.ensure(own, comment="n1")
+    if here == "another":
+        assert keys.ensure(machine.host_key, comment="n1") != line
+    node.recover_host_key(machine)
+    assert keys.ensure(machine.host_key, comment="n1").split()[:2] == line.split()[:2]
+    own.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
     node.recover_host_key(machine)
     assert keys.ensure(machine.host_key, comment="n1").split()[:2] == line.split()[:2]
 

@@ -17,7 +17,7 @@ from hvlab.checks.preflight import check, missing
 from hvlab.checks.ssh import check_owner, check_possession
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host
-from hvlab.remote.trust import Trust
+from hvlab.remote.trust import Trust, revoke_former
 from hvlab.stack.provision.arguments import arguments
 
 _REMEDY = (
@@ -58,6 +58,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if warnings:
             result["warnings"] = [f"preflight:\n{report(warnings)}"]
         if not problems:
+            if not self._task.check_mode:
+                shown = {
+                    one.name: str(one.own["ssh_host_key"]) for one in checked if one.own.get("ssh_host_key")
+                }
+                for name in revoke_former(Trust(lab, trust_dir(lab)), shown):
+                    result.setdefault("warnings", []).append(
+                        f"{name} has a new host key: the former is revoked"
+                    )
             return result | {"hosts": hosts}
         count = len({(problem.observed, problem.remedy) for problem in problems})
         head = f"preflight found {count} problem{'s' if count > 1 else ''}; nothing was changed."

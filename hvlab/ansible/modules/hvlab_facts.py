@@ -32,6 +32,7 @@ from ansible.module_utils.hvlab_kernel import (
     nouveau,
     secure_boot,
 )
+from ansible.module_utils.hvlab_lock import take
 from ansible.module_utils.hvlab_managed import files as managed_files
 from ansible.module_utils.hvlab_network import default_ipv4, hosts_template, interfaces, nics, resolves
 from ansible.module_utils.hvlab_packages import (
@@ -93,6 +94,13 @@ options:
     description: Where C(hvlab_files) records the paths that it was given.
     type: path
     default: /var/lib/hvlab-files.json
+  lock:
+    description:
+      - Take the host for this run, as the callback C(hvlab_lock) says in C(HVLAB_LOCK), before anything is
+        gathered; fail where another run has it.
+      - Empty, or in check mode, it is not taken. The callback lets go of it when the run ends.
+    type: str
+    default: ""
 author: [the hvlab authors]
 """
 
@@ -188,6 +196,7 @@ def main() -> None:
             "fact_path": {"type": "path", "default": "/etc/ansible/facts.d"},
             "managed": {"type": "bool", "default": False},
             "record": {"type": "path", "default": "/var/lib/hvlab-files.json"},
+            "lock": {"type": "str", "default": "", "no_log": True},
         },
         supports_check_mode=True,
     )
@@ -195,6 +204,10 @@ def main() -> None:
     def ask(function: Callable[..., Any], *args: Any) -> Any:
         return probe(module.warn, function, *args)
 
+    if module.params["lock"] and not module.check_mode:
+        holder = take(**json.loads(module.params["lock"]))
+        if holder:
+            module.fail_json(msg="another run has this host", holder=holder)
     now = time.time()
     names = [name for name in module.params["names"] if re.match(r"^[A-Za-z0-9]", name)]
     facts = standard_facts(module)

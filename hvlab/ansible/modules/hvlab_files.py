@@ -62,7 +62,9 @@ options:
             a playbook that was killed never did.
         type: path
       validate:
-        description: Command that must accept the new text, whose path stands for C(%s).
+        description:
+          - Command that must accept the new text, whose path stands for C(%s).
+          - The task's other files of the same folder are beside it, in the folder that stands for C(%d).
         type: list
         elements: str
   record:
@@ -205,23 +207,26 @@ class Change:
             return str(self.item["secret"])
         return str(self.item["content"] or "")
 
-    def validate(self) -> None:
+    def validate(self, every: list[Change]) -> None:
         """Let the tool that reads the file judge the new text; end the module when it refuses."""
         if not (self.changed and self.state == "file" and self.item["validate"]):
             return
-        handle, path = tempfile.mkstemp()
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(to_bytes(self.new, errors="surrogateescape"))
-            argv = [path if part == "%s" else part for part in self.item["validate"]]
-            status, out, err = self.module.run_command(argv)
-        finally:
-            os.unlink(path)
+        folder, name = os.path.split(self.path)
+        with tempfile.TemporaryDirectory() as tried:
+            for change in every:
+                if change.state == "file" and os.path.dirname(change.path) == folder:
+                    with open(os.path.join(tried, os.path.basename(change.path)), "wb") as file:
+                        file.write(to_bytes(change.new, errors="surrogateescape"))
+            words = self.item["validate"]
+            path = os.path.join(tried, name)
+            status, out, err = self.module.run_command(
+                [word.replace("%s", path).replace("%d", tried) for word in words]
+            )
         if status != 0:
+            said = (err or out).replace(tried, folder).strip()
             self.module.fail_json(
-                msg="{}: refused by {}: {}; nothing was written".format(
-                    self.path, self.item["validate"][0], (err or out).strip()
-                )
+                msg="{}: refused by {}: {}; nothing was written.\nWhat to do: correct that in the "
+                "inventory, then run this again".format(self.path, words[0], said)
             )
 
     def apply(self) -> None:
@@ -387,11 +392,11 @@ def main() -> None:
     except OSError as error:
         module.fail_json(msg="{}; nothing was written".format(error))
     unloaded = [change.path for change in changes if change.unloaded and not change.changed]
-    changes = [change for change in changes if change.changed]
+    every, changes = changes, [change for change in changes if change.changed]
     record = module.params["record"]
     if not module.check_mode:
         for change in changes:
-            change.validate()
+            change.validate(every)
         if record:
             add_to_record(record + ".before", replaced(record, changes))
         for change in changes:

@@ -1,0 +1,154 @@
+"""Hold the hosts that a run changes or measures, from their facts to the end of the run."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible import context
+from ansible.plugins.callback import CallbackBase
+
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
+from hvlab.base.errors import report
+from hvlab.base.paths import project_dir
+
+DOCUMENTATION = """
+name: hvlab_lock
+type: notification
+short_description: Hold the hosts that a run changes or measures
+description:
+  - C(hvlab_facts) takes a host, as C(HVLAB_LOCK) of the environment says; this speaks to what holds it there,
+    over the connection of the tasks, until the run ends, in whatever way.
+  - Ends the run where another one has got a host meanwhile, such as while this machine slept.
+requirements:
+  - enabled in C(callbacks_enabled)
+"""
+
+# module_utils/hvlab_lock.py gives up an owner that says nothing for 120 s.
+PERIOD_S = 20.0
+_TAKEN = 3
+# They change no host.
+_READERS = ("fetch.yml",)
+
+
+@dataclass
+class HostLink:
+    """What holds a host: the command that reaches it, and that command's process."""
+
+    argv: list[str]
+    process: subprocess.Popen[str] | None = None
+
+    def speak(self, request: str) -> str:
+        """Say once more that the run goes on; return what the host answers where another one has it."""
+        if self.process and self.process.poll() == _TAKEN:
+            return (self.process.stdout.read() if self.process.stdout else "") or "{}"
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+            self._write(f"{json.dumps(program())}\n{request}\n")
+        self._write("\n")
+        return ""
+
+    def _write(self, text: str) -> None:
+        # It has ended: the next time says how.
+        with suppress(OSError):
+            if self.process and self.process.stdin:
+                self.process.stdin.write(text)
+                self.process.stdin.flush()
+
+
+def program() -> str:
+    """Return the program that holds a host."""
+    return (project_dir() / "hvlab/ansible/module_utils/hvlab_lock.py").read_text("utf-8")
+
+
+class CallbackModule(CallbackBase):  # type: ignore[misc]
+    """Keeps a link to each host that was taken, and a thread that speaks over them."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "hvlab_lock"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._request = ""
+        self._links: dict[str, HostLink] = {}
+        self._taken = threading.Event()
+        self._over = threading.Event()
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        """Say in the environment of all tasks who takes hosts; a playbook within another shares its hosts."""
+        name = Path(playbook._file_name).name
+        owner = {"owner": whoever(), "command": os.environ.get("HVLAB_COMMAND") or command(name)}
+        request = {"token": secrets.token_hex(16), "owner": owner}
+        given = "" if name in _READERS else json.dumps(request)
+        self._request = os.environ.setdefault("HVLAB_LOCK", given)
+
+    def v2_runner_on_ok(self, result: Any, **_: Any) -> None:
+        """Note that a host was taken."""
+        argv = result._result.get("lock_link")
+        if argv:
+            if not self._links:
+                threading.Thread(target=self._speak, daemon=True).start()
+            self._links[result._host.get_name()] = HostLink(list(argv))
+            self._taken.set()
+
+    def v2_playbook_on_stats(self, _: Any) -> None:
+        """Let go of all hosts; a run that ends otherwise lets go as its process ends."""
+        self._over.set()
+        self._taken.set()
+        for link in list(self._links.values()):
+            if link.process and link.process.stdin:
+                with suppress(OSError):
+                    link.process.stdin.close()
+
+    def _speak(self) -> None:
+        while not self._over.is_set():
+            self._taken.clear()
+            for host, link in list(self._links.items()):
+                answer = link.speak(self._request)
+                if answer and not self._over.is_set():
+                    self._display.error(f"this run was silent, and lost a host:\n{other(host, answer)}")
+                    os.kill(os.getpid(), signal.SIGTERM)  # SIGINT is ignored in the background
+                    return
+            self._taken.wait(PERIOD_S)
+
+
+def whoever() -> str:
+    """Return who runs this, and where."""
+    user = os.environ.get("SUDO_USER") or getpass.getuser()
+    return f"{user}@{socket.gethostname()}"
+
+
+def command(name: str) -> str:
+    """Return the playbook and the hosts it is limited to; other words may be secret."""
+    subset = context.CLIARGS.get("subset")
+    return f"ansible-playbook {name}" + (f" -l {subset}" if subset else "")
+
+
+def other(host: str, answer: str) -> str:
+    """Return who has a host, from what it answers."""
+    from hvlab.checks.before import held  # noqa: PLC0415 - it would slow down every run
+
+    try:
+        return report([held(host, answers.load(answer, host))])
+    except AnswerError as error:
+        return str(error)

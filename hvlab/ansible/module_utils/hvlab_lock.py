@@ -1,0 +1,151 @@
+# Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
+"""One run at a time changes or measures a host.
+
+The lock is an abstract socket: the kernel takes it back with the process that has it, at the latest when the
+host restarts, and any user can ask who that is. That process ends when its owner does, or is silent for long.
+No clock is read. Run as a program, this is the owner's end of it; the callback hvlab_lock writes its input.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+NAME = "\0hvlab-lock"
+# How long an owner may be silent; the callback hvlab_lock speaks more often.
+SILENCE_S = 120.0
+ANSWER_S = 5.0
+CLIENTS = 64
+QUESTION = " ?"
+
+
+def take(token: str, owner: dict[str, Any]) -> dict[str, Any] | None:
+    """Take the host for whoever knows ``token``; return who else has it, None if it is taken now."""
+    for _ in range(10):
+        own = socket.socket(socket.AF_UNIX)
+        try:
+            own.bind(NAME)
+            own.listen(CLIENTS)
+        except OSError:
+            own.close()
+            with suppress(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as asking:
+                return ask(asking, token + QUESTION)
+            time.sleep(0.1)
+        else:
+            _leave_behind(own, token, owner)
+            return None
+    return {"owner": "a process that does not say who it is"}
+
+
+def ask(asking: socket.socket, words: str) -> dict[str, Any] | None:
+    """Return who else has the host: None while the owner of the token has it.
+
+    Raises ConnectionRefusedError where nobody has it any more.
+    """
+    try:
+        asking.settimeout(ANSWER_S)
+        asking.connect(NAME)
+    except OSError as error:
+        if error.errno != errno.EISCONN:
+            raise ConnectionRefusedError from error
+    try:
+        asking.sendall(words.encode() + b"\n")
+        line = asking.recv(4096)
+        answer = json.loads(line) if line else None
+    except OSError as error:
+        if not isinstance(error, socket.timeout):
+            raise ConnectionRefusedError from error
+        line = answer = b"?"
+    except ValueError:
+        answer = None
+    if not line:
+        raise ConnectionRefusedError
+    if isinstance(answer, dict):
+        return answer or None
+    pid, uid, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return {"owner": "process {} of UID {}".format(pid, uid)}
+
+
+def _leave_behind(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
+    """Let go of the socket to a process that nobody waits for."""
+    child = os.fork()
+    if child:
+        own.close()
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            os.chdir("/")
+            os.dup2(own.fileno(), 3)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for descriptor in range(3):
+                os.dup2(nothing, descriptor)
+            os.closerange(4, 4096)
+            keep(socket.socket(fileno=3), token, owner)
+    finally:
+        os._exit(0)
+
+
+def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
+    """Tell everybody who has the host, until the owner hangs up or is silent for long."""
+    began = heard = time.monotonic()
+    clients: list[socket.socket] = []
+    links: set[socket.socket] = set()
+    while True:
+        left = heard + SILENCE_S - time.monotonic()
+        if left <= 0:
+            return
+        for one in select.select([own, *clients], [], [], left)[0]:
+            if one is own:
+                clients = [*clients[-CLIENTS:], own.accept()[0]]
+                clients[-1].setblocking(False)
+                continue
+            try:
+                said = one.recv(4096)
+                words = said.decode("utf-8", "replace").strip()
+                if words == token:
+                    links.add(one)
+                    heard = time.monotonic()
+                if words in (token, token + QUESTION):
+                    one.send(b"{}")
+                elif said:
+                    seconds = round(time.monotonic() - began)
+                    one.send(json.dumps(dict(owner, seconds=seconds)).encode())
+            except OSError:
+                said = b""
+            if not said:
+                clients.remove(one)
+                one.close()
+                if links == {one}:
+                    return
+                links.discard(one)
+
+
+def main() -> int:
+    """Hold the host while lines come in; print who has it, and return 3, where that is another one."""
+    request = json.loads(sys.stdin.readline())
+    link = socket.socket(socket.AF_UNIX)
+    for _ in sys.stdin:
+        try:
+            holder = ask(link, request["token"])
+        except ConnectionRefusedError:
+            # The host was restarted, or this end was silent for long.
+            link = socket.socket(socket.AF_UNIX)
+            holder = take(**request) or ask(link, request["token"])
+        if holder:
+            print(json.dumps(holder))
+            return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

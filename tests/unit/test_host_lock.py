@@ -1,0 +1,139 @@
+"""A host is held by one run at a time: its keeper there, and the owner's end of it."""
+
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible.module_utils import hvlab_lock
+
+from hvlab.ansible.callback.hvlab_lock import HostLink, other, program
+from hvlab.base.errors import report
+from hvlab.checks.before import held
+
+ANN = {"owner": "ann@laptop", "command": "hvlab provision"}
+READ = "exec(__import__('json').loads(input()))"
+
+
+@pytest.fixture
+def name(monkeypatch):
+    """A lock of this test alone, here and in programs."""
+    own = f"\0hvlab-test-{secrets.token_hex(4)}"
+    monkeypatch.setattr(hvlab_lock, "NAME", own)
+    monkeypatch.setattr(hvlab_lock, "SILENCE_S", 2.0)
+    return own
+
+
+def text(name, **changed):
+    replaced = {'"\\0hvlab-lock"': repr(name), **changed}
+    source = program()
+    for before, after in replaced.items():
+        assert before in source
+        source = source.replace(before, after)
+    return source
+
+
+@pytest.fixture
+def link(name, monkeypatch):
+    monkeypatch.setattr("hvlab.ansible.callback.hvlab_lock.program", lambda: text(name))
+    links = []
+
+    def begin(token):
+        links.append(HostLink([sys.executable, "-c", READ]))
+        answer = links[-1].speak(json.dumps({"token": token, "owner": ANN}))
+        assert answer == ""
+        return links[-1]
+
+    yield begin
+    for one in links:
+        one.process.kill()
+        one.process.stdin.close()
+        one.process.stdout.close()
+        one.process.wait()
+
+
+def until(condition):
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def holder():
+    with hvlab_lock.socket.socket(hvlab_lock.socket.AF_UNIX) as asking:
+        try:
+            return hvlab_lock.ask(asking, "other")
+        except ConnectionRefusedError:
+            return "nobody"
+
+
+@pytest.mark.parametrize("end", ["stdin", "kill"])
+def test_the_second_hears_who_has_the_host_until_the_first_has_ended(link, end):
+    assert hvlab_lock.take("first", ANN) is None
+    held_by = hvlab_lock.take("second", {"owner": "bob@desk"})
+    assert held_by == ANN | {"seconds": 0}
+    assert hvlab_lock.take("first", ANN) is None, "a second host of the same run may be the same machine"
+    first = link("first")
+    time.sleep(0.3)
+    assert holder() == ANN | {"seconds": 0}
+    first.process.stdin.close() if end == "stdin" else first.process.kill()
+    until(lambda: holder() == "nobody")
+
+
+def test_a_link_that_broke_is_made_again_and_one_that_came_too_late_says_who_has_the_host(link):
+    lost = link("first")
+    until(lambda: holder() != "nobody")  # a host that was restarted is taken again
+    link("first")
+    time.sleep(0.3)
+    lost.process.kill()
+    lost.process.wait()
+    assert holder() == ANN | {"seconds": 0}
+    late = link("second")
+    assert late.process.wait(10) == 3
+    assert json.loads(late.speak("")) == ANN | {"seconds": 0}
+
+
+def test_an_owner_that_is_silent_loses_the_host(name):
+    silent = text(name, **{"120.0": "0.3"})
+    request = json.dumps({"token": "first", "owner": ANN})
+    words = f"{json.dumps(silent)}\n{request}\n\n"
+    with subprocess.Popen([sys.executable, "-c", READ], stdin=subprocess.PIPE, text=True) as asleep:
+        asleep.stdin.write(words)
+        asleep.stdin.flush()
+        until(lambda: holder() == ANN | {"seconds": 0})
+        until(lambda: holder() == "nobody")
+        assert hvlab_lock.take("second", {"owner": "bob@desk"}) is None
+        asleep.stdin.write("\n")
+        asleep.stdin.flush()
+        assert asleep.wait(10) == 3
+
+
+@pytest.mark.parametrize("answer", ["rubbish", "[1]", "", None])
+def test_a_stranger_on_the_socket_is_named_by_process_and_user(name, answer, monkeypatch):
+    monkeypatch.setattr(hvlab_lock, "ANSWER_S", 0.2)
+    with hvlab_lock.socket.socket(hvlab_lock.socket.AF_UNIX) as stranger:
+        stranger.bind(name)
+        stranger.listen(8)
+        child = os.fork()
+        if not child:
+            connection = stranger.accept()[0]
+            if answer is not None:
+                connection.sendall(answer.encode() or b" ")
+            time.sleep(1)
+            os._exit(0)
+        said = hvlab_lock.take("second", {})
+        os.waitpid(child, 0)
+    assert said == {"owner": f"process {os.getpid()} of UID {os.getuid()}"}
+
+
+def test_the_refusal_names_the_first_since_when_and_what_to_do():
+    said = report([held("n1", ANN | {"seconds": 90})])
+    assert "n1: it is held by ann@laptop, who runs `hvlab provision` " in said
+    assert re.search(r"since \d\d:\d\d:\d\d \(this machine's clock\)", said)
+    assert "what to do: wait until that has ended" in said
+    assert "\x1b" not in other("n1", json.dumps({"owner": "\x1b[2Jann"}))
+    assert "n1" in other("n1", "rubbish")
