@@ -202,7 +202,10 @@ def _listing(source: Path, limit: str | None, project_files: Iterable[Path]) -> 
             remedy="look at its scripts, plugins, lookups and vault script: `ansible-inventory --list -vvv`",
         ) from None
     if done.returncode:
-        raise InventoryError(f"Ansible cannot read the inventory {source}:\n{_ansible_message(done.stderr)}")
+        raise InventoryError(
+            f"Ansible cannot read the inventory {source}:\n{_ansible_message(done.stderr)}",
+            remedy="correct it, or write one with `hvlab init`; `ansible-inventory --list -vvv` shows more",
+        )
     listing: dict[str, Any] = json.loads(done.stdout, object_hook=_plain)
     return listing
 
