@@ -83,11 +83,12 @@ def provisioning_dir(lab: str) -> Path:
 
 def results_dir(asked: Path | None = None) -> Path:
     """Return the folder of results: ``asked``, else ``HVLAB_RESULTS``, else ``./results``."""
-    if asked:
-        return asked.absolute()
+    option = "--results or HVLAB_RESULTS"
     chosen = os.environ.get("HVLAB_RESULTS")
-    place = Path(chosen) if chosen else _of_the_caller(Path("results"), "--results or HVLAB_RESULTS")
-    return place.resolve()
+    place = asked or (Path(chosen) if chosen else _of_the_caller(Path("results"), option))
+    if place.is_file():
+        raise UsageError(f"the results folder {place} is a file", remedy=f"name a folder with {option}")
+    return asked.absolute() if asked else place.resolve()
 
 
 def _of_the_caller(path: Path, option: str) -> Path:

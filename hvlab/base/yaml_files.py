@@ -51,13 +51,16 @@ class _OnceLoader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path) -> Any:
-    """Return what a YAML file of a person holds. Raises OSError, or ValueError with what is wrong.
+    """Return what a YAML file of a person holds. Raises ValueError with what is wrong.
 
     Refused is a key that stands twice, of which YAML would take the last, and what would take for ever: a
     file of over 1 MiB, deep nesting, aliases of aliases.
     """
-    with path.open("rb") as file:
-        content = file.read(_BYTES + 1)
+    try:
+        with path.open("rb") as file:
+            content = file.read(_BYTES + 1)
+    except OSError as error:
+        raise ValueError(error.strerror) from error
     if len(content) > _BYTES:
         raise ValueError("it is larger than 1 MiB")
     try:

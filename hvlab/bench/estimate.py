@@ -100,8 +100,8 @@ def shown(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < _HOUR_S else f"{seconds / 3600:.1f} h"
 
 
-# The launch, the imports, and the check at the end.
-_START_S = 4.0
+# The launch, the imports, and the check at the end; a training also loads its data and measures accuracy.
+_START_S, _START_TRAINING_S = 4.0, 9.0
 # Overhead of a step or a call, beside its work.
 _STEP_S, _CALL_S = 0.01, 0.001
 # Multiply-adds a second of one thread of a CPU, and of a GPU; bytes a second from rank to rank.
@@ -121,8 +121,9 @@ def rough(case: Case) -> float:
     """Return the seconds that a case may take, at most its time limit."""
     if case.command:
         return min(float(case.timeout), _COMMAND_S)
-    work = _collective(case) if "sizes" in case.params else _training(case)
-    return min(float(case.timeout), _START_S + work)
+    if "sizes" in case.params:
+        return min(float(case.timeout), _START_S + _collective(case))
+    return min(float(case.timeout), _START_TRAINING_S + _training(case))
 
 
 def _collective(case: Case) -> float:

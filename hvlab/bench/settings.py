@@ -94,7 +94,7 @@ def load(path: Path) -> SettingsFile:
         _ = settings.parameters
     except ValidationError as error:
         raise UsageError(f"the settings {path}: {mistake(error)}", remedy=_REMEDY) from error
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"the settings {path} cannot be read: {error}", remedy=_REMEDY) from error
     except UsageError as error:
         raise UsageError(f"the settings {path}: {error}", remedy=error.remedy) from error

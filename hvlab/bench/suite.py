@@ -61,7 +61,7 @@ def load(name: str) -> Suite:
         raise unknown("suite", name, (*NAMES, "FILE.yml"))
     try:
         content = read_yaml(path)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(
             f"the suite {path} cannot be read: {error}",
             remedy=f"write --suite {path.stem}"

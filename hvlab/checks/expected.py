@@ -48,7 +48,7 @@ def _read(folder: Path, wrong: list[Problem]) -> dict[str, Any]:
     for path in sorted(folder.glob("*.yml")):
         try:
             types[path.stem] = read_yaml(path)
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             wrong.append(Problem(str(path), f"it cannot be read: {error}", "correct it, or remove it"))
         else:
             wrong += problems(path, types[path.stem])

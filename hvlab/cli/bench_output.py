@@ -37,15 +37,20 @@ _FIXED_IMAGE = re.compile(r"(^|[@:])[0-9a-f]{64}$|^[/.~]|\.sqsh$")
 
 def infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
     """Print the infeasible cases: one by one in a dry run, else grouped by reason."""
-    by_reason: dict[str, list[str]] = {}
-    for case in cases:
-        by_reason.setdefault(case.reason, []).append(case.case)
+    list_cases("infeasible", {case.case: case.reason for case in cases}, whole=whole, err=True)
+
+
+def list_cases(word: str, reasons: Mapping[str, str | None], *, whole: bool = False, err: bool) -> None:
+    """Print the reason of each case; a reason that many cases share once, unless the whole is asked for."""
+    by_reason: dict[str | None, list[str]] = {}
+    for case, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(case)
     for reason, names in by_reason.items():
         if whole or len(names) <= _MANY:
             for name in names:
-                click.echo(f"infeasible: {name}: {reason}", err=True)
+                click.echo(f"{word}: {name}: {reason}", err=err)
         else:
-            click.echo(f"infeasible: {len(names)} cases, {names[0]} to {names[-1]}: {reason}", err=True)
+            click.echo(f"{word}: {len(names)} cases, {names[0]} to {names[-1]}: {reason}", err=err)
 
 
 def oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
@@ -144,10 +149,9 @@ def results(records: Sequence[Record], output_format: str) -> None:
 def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Path) -> None:
     """Print which cases failed, were skipped or are infeasible, and what to do next."""
     failed = failures(records)
+    list_cases("failed", failed, err=True)
     skipped = {record.case_id: record.error for record in records if record.status == "skipped"}
-    for word, cases in (("failed", failed), ("skipped", skipped)):
-        for case, error in cases.items():
-            click.echo(f"{word}: {case}: {error}", err=True)
+    list_cases("skipped", skipped, err=True)
     infeasible(schedule.infeasible, whole=False)
     lost_files(records, page.parent)
     succeeded = {record.case_id for record in records if record.status == "ok"} - failed.keys()

@@ -19,6 +19,10 @@ from hvlab.results.store import Store
 
 
 class _Bisect(GroupedCommand):
+    brief = (
+        *("inventory", "limit", "hosts", "slots", "workload", "backend", "sets"),
+        *("restart", "keep", "store"),
+    )
     groups = {
         "Where": ("inventory", "limit", "hosts", "slots"),
         "What": ("workload", "backend", "sets", "copy", "pattern"),

@@ -202,6 +202,11 @@ class RepeatsType(click.ParamType[int]):
         return int(click.IntRange(1, suite.MOST_REPEATS).convert(value, param, ctx))
 
 
+def _format_time(seconds: float) -> str:
+    unit = next(name for name, length in reversed(_SECONDS.items()) if seconds >= length)
+    return f"{seconds / _SECONDS[unit]:g}{unit}"
+
+
 class TimeType(click.ParamType[float]):
     """A time such as 90s, 20m, 2h or 7d, in seconds; a bare number is in ``unit``, one of the letters."""
 
@@ -219,8 +224,6 @@ class TimeType(click.ParamType[float]):
             self.fail(f"{value} is no time such as 90s, 20m or 2h", param, ctx)
         seconds = float(match[1]) * _SECONDS[match[2] or self._unit]
         if not self._least <= seconds <= self._most:
-            least, most = (
-                f"{limit / _SECONDS[self._unit]:g}{self._unit}" for limit in (self._least, self._most)
-            )
+            least, most = map(_format_time, (self._least, self._most))
             self.fail(f"{value} is not from {least} to {most}", param, ctx)
         return round(seconds) if self._least >= 1 else seconds

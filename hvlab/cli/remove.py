@@ -55,7 +55,7 @@ def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_
         click.echo(_table(found))
     hosts = [host for host, one in found.items() if any(one["gone"].values())]
     if not hosts:
-        click.echo("nothing to remove", err=True)
+        click.echo(f"nothing to remove from {some(found) if found else 'any host that answers'}", err=True)
     elif yes or (sys.stdin.isatty() and click.confirm(f"Remove this from {some(hosts)}?", err=True)):
         with measuring(store.folder.resolve(), lab.name):
             done, failures = _asked(load(inventory, limit=",".join(hosts)), look=False)

@@ -10,7 +10,7 @@ import click
 
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import HvlabError, UsageError
-from hvlab.cli import candidates, options
+from hvlab.cli import bench_output, candidates, options
 from hvlab.results import formats, samples, tables
 from hvlab.results.formats import MeasuredRun, importing
 from hvlab.results.formats.records import LaunchOverrides
@@ -219,8 +219,7 @@ def import_files(
 def _show(records: Sequence[Record]) -> None:
     for section in sections(records):
         click.echo(tables.render(section.rows, section.columns, "table"))
-    for case, error in failures(records).items():
-        click.echo(f"failed: {case}: {error}")
+    bench_output.list_cases("failed", failures(records), err=False)
 
 
 def _hosts(text: str | None) -> tuple[str, ...] | None:

@@ -30,6 +30,10 @@ _note = partial(click.echo, err=True)
 
 
 class _Tune(GroupedCommand):
+    brief = (
+        *("inventory", "limit", "hosts", "slots", "workload", "backend", "sets"),
+        *("settings", "budget", "restart", "host_settings", "output", "store"),
+    )
     groups = {
         "Where": ("inventory", "limit", "hosts", "slots"),
         "What": ("workload", "backend", "sets", "copy", "pattern"),

@@ -201,7 +201,10 @@ def _listing(source: Path, limit: str | None) -> dict[str, Any]:
             remedy="run `sudo chown -R $(id -un) ~/.ansible`, if root made it, as `sudo ansible` does",
         )
     if done.returncode:
-        raise InventoryError(f"Ansible cannot read the inventory {source}:\n{_ansible_message(done.stderr)}")
+        raise InventoryError(
+            f"Ansible cannot read the inventory {source}:\n{_ansible_message(done.stderr)}",
+            remedy="correct it, or write one with `hvlab init`; `ansible-inventory --list -vvv` shows more",
+        )
     listing: dict[str, Any] = json.loads(done.stdout, object_hook=_plain)
     return listing
 

@@ -75,7 +75,8 @@ def read_fingerprints(file: Path) -> TrustedFingerprints:
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} cannot be read: {error}", remedy="give a file of fingerprints") from error
+        reason = getattr(error, "strerror", error)
+        raise UsageError(f"{file} cannot be read: {reason}", remedy="give a file of fingerprints") from error
     of_host: dict[str, frozenset[str]] = {}
     of_any: set[str] = set()
     for number, line in enumerate(lines, start=1):

@@ -32,8 +32,6 @@ TONES: Mapping[str, tuple[str, str]] = {name: (colour, mark) for name, (colour, 
 _OPEN = ("same", "unclear", "too_few", "differs")
 _DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dashdot", "none": "solid"}
 _ROOM = 0.04
-# Low, mid, high.
-_BOUNDS = 3
 # The distance between the intervals of two series at the same place, as a share of the axis; the largest
 # share of the gap between two places that all of them take.
 _APART, _OF_GAP = 0.018, 0.3
@@ -267,14 +265,6 @@ def _axis(axis: Axis, values: list[float]) -> dict[str, Any]:
 
 
 def spread_of(repeats: Repeats, metric: str) -> Interval | None:
-    """Return a metric's median and interval over the repeats; of one repeat, over its own steps.
-
-    None where the metric was not measured.
-    """
+    """Return a metric's median and interval over the repeats, None where it was not measured."""
     values = tuple(value for value in repeats.of(metric) if math.isfinite(value))
-    if not values:
-        return None
-    within = [part for name in ("low", "median", "high") for part in repeats.of(f"{metric}_{name}")[:1]]
-    if len(values) == 1 and len(within) == _BOUNDS:
-        return Interval(*within)
-    return median(values)
+    return median(values) if values else None

@@ -43,12 +43,6 @@ class StudyRow:
         return spread_of(self.repeats, "real")
 
     @property
-    def within(self) -> bool:
-        """Return whether the interval of the step is over one repeat's own steps."""
-        one = len(self.repeats.of("step_time")) == 1
-        return one and self.step is not None and self.step.low < self.step.high
-
-    @property
     def ranks(self) -> int:
         """Return the number of ranks."""
         return self.configuration.ranks

@@ -128,8 +128,6 @@ class Store:
     def _ask(self, question: Callable[[Connection], Answer]) -> Answer:
         refuse_links(self.folder)
         try:
-            if self.folder.exists() and not self.folder.is_dir():
-                raise NotADirectoryError(f"{self.folder} is not a directory")
             return index.ask(self.folder, question)
         except OSError as error:
             raise self._refused("read", error) from error

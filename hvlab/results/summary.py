@@ -186,8 +186,8 @@ def _collective(value: Mapping[str, float]) -> dict[str, Any]:
     if {"time_low", "time_high"} <= value.keys():
         row["median us (95 %)"] = _interval(value, "time", 1)
     row |= {f"{name} us": _digits(value[f"time_{name}"]) for name in _TAIL if f"time_{name}" in value}
-    if "busbw" in value:
-        row["busbw GB/s"] = f"{value['busbw']:.3f}"
+    if value.get("busbw"):  # one rank sends nothing over a bus
+        row["busbw GB/s"] = _digits(value["busbw"])
     return row
 
 
@@ -223,4 +223,6 @@ def _interval(value: Mapping[str, float], name: str, scale: float) -> str:
 
 
 def _digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004
+    if value >= 100:  # noqa: PLR2004
+        return f"{value:.0f}"
+    return f"{value:.3g}" if value >= 1e-4 else f"{value:.6f}"  # noqa: PLR2004

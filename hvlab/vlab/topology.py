@@ -80,7 +80,7 @@ def load(path: Path, hosts: Sequence[str]) -> Topology:
     """Return the topology in a file. Raises UsageError with all that is wrong; ``hosts`` are the lab's."""
     try:
         content = read_yaml(path)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"the topology {path} cannot be read: {error}") from error
     return parse(content, hosts, name=str(path))
 

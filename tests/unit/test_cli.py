@@ -16,7 +16,7 @@ import pytest
 from docs.generate import commands
 from hvlab.bench import suite
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import bench, cli, options, run
+from hvlab.cli import cli, options, run
 from hvlab.lab.inventory import load
 from hvlab.results.store import FIELDS, Store
 from hvlab.workloads import WORKLOADS, parameters
@@ -149,7 +149,8 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--epochs", "3"], ["--epochs is no option, but a parameter", "write --set epochs=VALUE"]),
         (["--suite", "lab7.yml"], ["write --suite lab7"]),
         (["--timeout", "1x"], ["1x is no time such as 90s"]),
-        (["--timeout", "0"], ["0 is not from 1s"]),
+        (["--timeout", "0"], ["0 is not from 1s to 365d"]),
+        (["--suite", "none.yml"], ["the suite none.yml cannot be read: No such file"]),
         (["--repeats", "many"], ["many is neither a number nor auto"]),
         (["-v"], ["--verbose is for --dry-run"]),
         (["--repeats", "0"], ["--repeats"]),
@@ -327,16 +328,19 @@ def test_summaries_of_commands_fit_a_line_of_80_columns(group, monkeypatch, caps
         assert not line.startswith("    "), f"{group}: a summary goes on in a second line: {line}"
 
 
-def test_the_help_of_bench_fits_two_screens(monkeypatch, capsys):
+@pytest.mark.parametrize(("name", "command"), [pair[:2] for pair in commands(cli, "hvlab")])
+def test_the_help_of_each_command_fits_two_screens(name, command, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    assert run(["bench", "--help"]) == 0
+    words = name.split()[1:]
+    assert run([*words, "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 48
     assert max(map(len, lines)) <= 80
-    assert run(["bench", "--help-all"]) == 0
-    whole = capsys.readouterr().out
-    for option in [name for item in bench.command.params for name in item.opts if name.startswith("--")]:
-        assert option in whole
+    if getattr(command, "brief", ()):
+        assert run([*words, "--help-all"]) == 0
+        whole = capsys.readouterr().out
+        options = [option for item in command.params for option in item.opts if option.startswith("--")]
+        assert [option for option in options if option not in whole] == []
 
 
 @pytest.mark.parametrize(
@@ -431,7 +435,8 @@ def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
         store.create("r1", lab="t", spec_key="k", spec={}, cases=[case.id for case in plan.cases])
         failed = {"metric": None, "value": None, "unit": None, "status": "failed", "error": "boom"}
         skipped = {**failed, "status": "skipped", "error": "not built"}
-        store.add([RECORD, replace(RECORD, case_id="c2", **failed), replace(RECORD, case_id="c3", **skipped)])
+        store.add([RECORD, *(replace(RECORD, case_id=f"c{number}", **failed) for number in (2, 4, 5))])
+        store.add([replace(RECORD, case_id="c3", **skipped)])
         store.run_folder("r1").mkdir(parents=True, exist_ok=True)
         return "r1"
 
@@ -440,7 +445,7 @@ def test_the_end_of_a_bench_tells_what_went_wrong_and_what_to_do_next(
     printed = capsys.readouterr()
     assert "1.5" in printed.out
     assert printed.err.splitlines()[-8:] == [
-        "failed: c2: boom",
+        "failed: 3 cases, c2 to c5: boom",
         "skipped: c3: not built",
         "infeasible: allreduce-mpi-3x3-r1: 3 slots requested, n1 has 2, n2 has 2, n3 has 2 (lab_slots)",
         "infeasible: 3 cases, allreduce-mpi-4x1-r1 to allreduce-mpi-4x3-r1: 4 hosts requested, the lab has 3",

@@ -61,6 +61,13 @@ def test_rough_times_are_those_of_the_example_within_a_factor_of_three():
     assert seconds(device="cpu") > 600
 
 
+def test_lab4_takes_as_long_as_measured():
+    # docs/example/lab4.md: 55 cases on two hosts with a core each, in 12 minutes.
+    there = lab(2, horovod_variants=VARIANTS)
+    cases, _ = expand(Spec(blocks(load("lab4"), there, Overrides())), there)
+    assert 0.75 < sum(map(rough, cases)) / len(cases) / (720 / 55) < 1.25
+
+
 def test_a_case_takes_no_longer_than_its_limit():
     assert rough(replace(case("mpi", workload="synthetic", device="cpu"), timeout=30)) == 30
 

@@ -15,6 +15,7 @@ from hvlab import cli
 from hvlab.base import paths
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.base.paths import project_dir
+from hvlab.cli import run
 from hvlab.results import index, journal
 from hvlab.results import store as stores
 from hvlab.results.record import to_row
@@ -325,11 +326,11 @@ def test_what_the_system_refuses_is_told_with_what_to_do(before, words, observed
     assert "Traceback" not in done.stderr
 
 
-def test_a_folder_that_is_a_file(tmp_path):
+@pytest.mark.parametrize("verb", ["bench", "report", "results list", "tune"])
+def test_a_results_folder_that_is_a_file_is_refused_at_once(verb, tmp_path, capsys):
     (tmp_path / "results").write_text("x")
-    with pytest.raises(HvlabError, match="is not a directory") as caught:
-        Store(tmp_path / "results").overview()
-    assert "--results" in caught.value.remedy
+    assert run([*verb.split(), "--results", str(tmp_path / "results")]) == 2
+    assert "is a file\n  what to do: name a folder with --results" in capsys.readouterr().err
 
 
 def test_another_programs_database_is_not_written_to(tmp_path):

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from hvlab.results.store import Record
 from hvlab.results.summary import failures, sections
 from hvlab.workloads.metrics import METRICS
@@ -44,6 +46,12 @@ def test_a_row_for_each_size():
         **{"mean us": "1234", "median us (95 %)": "1200 (1100..1300)", "busbw GB/s": "0.123"},
         **{"proved": "mpi", "status": "ok"},
     }
+
+
+@pytest.mark.parametrize(("busbw", "shown"), [(0.00041, "0.00041"), (0.00008, "0.000080"), (0.0, None)])
+def test_a_small_bandwidth_keeps_its_digits_and_one_rank_has_none(busbw, shown):
+    (table,) = sections(case("a", TIMES | {"busbw": busbw}, params={"size_bytes": 4}))
+    assert table.rows[0].get("busbw GB/s") == shown
 
 
 def test_a_commands_throughput_is_in_its_own_unit():

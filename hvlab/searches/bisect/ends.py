@@ -164,7 +164,7 @@ def _file(path: Path) -> dict[str, Any]:
         return StackFile.model_validate(read_yaml(path) or {}).items
     except ValidationError as error:
         raise UsageError(f"the stack {path}: {mistake(error)}", remedy=_REMEDY) from error
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise UsageError(f"the stack {path} cannot be read: {error}", remedy=_REMEDY) from error
 
 

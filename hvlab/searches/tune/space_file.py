@@ -117,7 +117,7 @@ def load(path: Path) -> tuple[SpaceParameter, ...]:
         parameters = tuple(_SpaceFile.model_validate(read_yaml(path)).parameters)
     except ValidationError as error:
         raise UsageError(f"the space {path}: {mistake(error)}", remedy=_REMEDY) from error
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"the space {path} cannot be read: {error}", remedy=_REMEDY) from error
     if any(item.to == "host" for item in parameters):
         problem = f"the space {path}: settings of hosts are hvlab's own"

@@ -51,7 +51,7 @@ def read(path: Path) -> dict[str, Any]:
     """Return what a user's file adds. Raises CatalogueError where it cannot be read."""
     try:
         data = read_yaml(path)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise CatalogueError(
             f"{path} cannot be read: {error}", remedy="correct it, or move it away"
         ) from error
