@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hvlab.base import answers
 from hvlab.base.yaml_files import read_shipped
 from hvlab.lab.environment import speed
+from hvlab.lab.facts_shape import Facts
 from hvlab.results.configurations import Configuration, Repeats, configuration_of
 from hvlab.results.store import Record
 from hvlab.vlab import names
@@ -41,16 +43,16 @@ _BITS = 8
 
 @dataclass(frozen=True)
 class Link:
-    """A link of ``gb_per_s`` in each direction; ``kind`` is a key of the usual shares.
+    """A link of ``gb_per_s`` in each direction; ``kind`` is a key of the usual shares, ``text`` its rate.
 
-    ``ranks`` are behind it. ``host`` is empty where it is the same on all hosts.
+    ``ranks`` are behind it. ``place`` is its host or rack; empty where it is the same on all hosts.
     """
 
     kind: str
     text: str
     gb_per_s: float
     ranks: int
-    host: str = ""
+    place: str = ""
 
     @property
     def usual(self) -> float:
@@ -133,6 +135,8 @@ def ceilings(records: Sequence[Record], facts: Mapping[str, Any]) -> dict[Config
     for record in records:
         if record.metric == "busbw" and (one := configuration_of(record)) not in result:
             known = {host: facts.get(host) or _facts_of(record.stack) for host in one.hosts}
+            if any(answers.mismatch(of_host, Facts) for of_host in known.values()):
+                known = {}
             result[one] = ceiling(one, known, str(record.stack.get("transport") or ""))
     return result
 
@@ -174,31 +178,36 @@ def _verdict(sizes: Sequence[tuple[int, float, Configuration]], busbw: float, li
 
 def _links(one: Configuration, facts: Mapping[str, Any], carriers: str) -> Iterator[Link]:
     """Yield the links that the ranks use. Raises LookupError with what is not known."""
-    network, device = {}, {}
+    network, device, to_network = {}, {}, {}
     for host in one.hosts:
         of_host = facts.get(host)
         if of_host is None:
             raise LookupError(f"no facts of {host}")
         if one.across:
             network[host] = _network(host, of_host, carriers, one.slots)
-        if one.slots > 1 and one.get("device") == _CUDA:
-            device[host] = _device(host, of_host)
+        if one.get("device") == _CUDA:
+            if one.slots > 1:
+                device[host] = _device(host, of_host, one.slots)
+            if one.across and (link := _to_network(of_host, one.slots)):
+                to_network[host] = link
     if one.inside and not device:
         raise LookupError("the ranks of one host share its memory, whose bandwidth is not known")
-    for links in (network, device):
+    for links in (network, device, to_network):
         alike = len({(link.text, link.gb_per_s) for link in links.values()}) == 1
         for host, link in links.items():
-            yield Link(link.kind, link.text, link.gb_per_s, link.ranks, "" if alike else host)
+            yield replace(link, place="" if alike else host)
+    yield from _uplinks(one, facts) if one.across else ()
+
+
+def _uplinks(one: Configuration, facts: Mapping[str, Any]) -> Iterator[Link]:
     racks: dict[tuple[str, str], list[str]] = {}
-    for host in one.hosts if one.across else ():
+    for host in one.hosts:
         virtual = facts[host].get("virtual_link") or {}
         if virtual.get("rack") and virtual.get("uplink"):
             racks.setdefault((virtual["rack"], virtual["uplink"]), []).append(host)
     for (rack, rate), hosts in racks.items():
         if len(hosts) < len(one.hosts):
-            yield Link(
-                "network", f"uplink of {rate}", _gigabytes(rate), len(hosts) * one.slots, f"rack {rack}"
-            )
+            yield Link("uplink", rate, _gigabytes(rate), len(hosts) * one.slots, rack)
 
 
 def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> Link:
@@ -206,7 +215,7 @@ def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> 
     limited = [virtual[way] for way in ("up", "down") if virtual.get(way)]
     if limited:
         rate = min(limited, key=_gigabytes)
-        return Link("network", f"link of {rate}", _gigabytes(rate), slots)
+        return Link("network", rate, _gigabytes(rate), slots)
     own = facts.get("hvlab") or {}
     rates = {
         f"{port['name']}:1": float(port["rate"].split()[0]) * 1000
@@ -219,12 +228,26 @@ def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> 
     if not speeds or not all(speeds):
         raise LookupError(f"{host}: the rate of {carriers or 'its network'} is not known")
     each = ", ".join(sorted({speed(int(one)) for one in speeds}))
-    text = f"{len(speeds)} NICs of {each}" if len(speeds) > 1 else f"NIC of {each}"
+    text = f"{len(speeds)} x {each}" if len(speeds) > 1 else each
     kind = "rdma" if rates.keys() & set(used) else "network"
     return Link(kind, text, sum(speeds) / 1000 / _BITS, slots)
 
 
-def _device(host: str, facts: Mapping[str, Any]) -> Link:
+def _to_network(facts: Mapping[str, Any], slots: int) -> Link | None:
+    """Return the links over which the GPUs of a host reach its network cards, where they are known."""
+    gpus = (facts.get("hvlab") or {}).get("gpus") or [{}]
+    row = _gpu(str(gpus[0].get("name"))) or {}
+    return _pcie(gpus, row, slots) if "pcie" in row else None
+
+
+def _pcie(gpus: Sequence[Mapping[str, Any]], row: Mapping[str, Any], slots: int) -> Link:
+    negotiated = [str(gpu["pcie"]) for gpu in gpus if gpu.get("pcie")]
+    link = min(negotiated, key=_lanes, default=f"{row['pcie']} x16")
+    text = " GT/s x".join(link.split(" x"))
+    return Link("pcie", text if slots == 1 else f"{slots} x {text}", _lanes(link) * slots, slots)
+
+
+def _device(host: str, facts: Mapping[str, Any], slots: int) -> Link:
     own = facts.get("hvlab") or {}
     models = {str(gpu.get("name")) for gpu in own.get("gpus") or []}
     if len(models) != 1:
@@ -237,19 +260,16 @@ def _device(host: str, facts: Mapping[str, Any]) -> Link:
     match = _NVLINK.match(connected or "")
     if "nvlink" in row and (match or connected is None):
         count, each = row["nvlink"]
-        count = int(match.group(1)) if match else count
-        return Link("nvlink", f"{count} NVLinks a GPU", count * each, 1)
+        # A switch connects all links of a GPU with each other one; without, each pair has links of its own.
+        count = min(count, int(match.group(1)) * (slots - 1)) if match else count
+        return Link("nvlink", f"{count} x {each} GB/s", count * each, 1)
     if connected and not connected.startswith("PCIe"):
         raise LookupError(f"{host}: its GPUs are connected by {connected}")
-    if row.get("bridges") and connected is None:
+    if connected is None and row.get("bridges"):
         raise LookupError(f"{host}: whether NVLink bridges join its GPUs ({name}) is not known")
-    negotiated = {gpu.get("pcie") for gpu in own["gpus"]} - {None}
-    generation, width = row.get("pcie", "16.0"), 16
-    if negotiated:
-        slowest = min(negotiated, key=_lanes)
-        generation, width = slowest.split(" x")[0], int(slowest.split(" x")[1])
-    text = f"PCIe of {generation} GT/s with {width} lanes a GPU"
-    return Link("pcie", text, _table()["pcie"][generation] * width, 1)
+    if "pcie" not in row:
+        raise LookupError(f"{host}: the PCIe link of {name} is not known")
+    return _pcie(own["gpus"], row, 1)
 
 
 def _lanes(text: str) -> float:

@@ -20,11 +20,17 @@ _FACTS = 256 * 2**20
 _MOST = 5
 _VERDICTS = {
     "normal": "as fast as it should be",
-    "slow": "slow: {usual:.0%} or more is usual over {kind}",
+    "slow": "slow: {usual:.0%} or more is usual",
     "rising": "still rising with the size: measure larger messages",
     "impossible": "more than these links can carry ({bound:.3g} GB/s): the figure or the facts are wrong",
 }
-_KINDS = {"nvlink": "NVLink", "pcie": "PCIe", "rdma": "RDMA", "network": "TCP"}
+_KINDS = {
+    "nvlink": "NVLink",
+    "pcie": "PCIe",
+    "rdma": "network (RDMA)",
+    "network": "network",
+    "uplink": "uplink",
+}
 
 
 def show(store: Store, run_id: str, records: Sequence[Record]) -> None:
@@ -50,11 +56,11 @@ def show(store: Store, run_id: str, records: Sequence[Record]) -> None:
 
 def _sentence(judged: Judgement) -> str:
     one, top, limit = judged.configuration, judged.ceiling, judged.ceiling.limit
-    share, where = top.share(judged.busbw), f"{limit.host}'s " if limit.host else ""
-    verdict = _VERDICTS[judged.verdict].format(usual=limit.usual, kind=_KINDS[limit.kind], bound=top.bound)
+    share, where = top.share(judged.busbw), f"{limit.place}'s " if limit.place else "the "
+    verdict = _VERDICTS[judged.verdict].format(usual=limit.usual, bound=top.bound)
     beyond = ", for a tree over few hosts and a switch that reduces send less" if share > 1 else ""
     return (
         f"{one.workload} over {one.backend} on {len(one.hosts)}x{one.slots}: {judged.busbw:.3g} GB/s, "
         f"{share:.0%} of the {top.busbw:.3g} GB/s that a ring can do{beyond}; "
-        f"the limit is {where}{limit.text}; {verdict}"
+        f"the limit is {where}{_KINDS[limit.kind]}, {limit.text}; {verdict}"
     )
