@@ -42,7 +42,7 @@ _BITS = 8
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkCapacity:
     """A link of ``gb_per_s`` in each direction; ``kind`` is a key of the usual shares, ``text`` its rate.
 
     ``ranks`` are behind it. ``place`` is its host or rack; empty where it is the same on all hosts.
@@ -66,7 +66,7 @@ class Ceiling:
 
     busbw: float
     bound: float
-    limit: Link
+    limit: LinkCapacity
 
     def share(self, busbw: float) -> float:
         """Return the share of a ring's ceiling that a bus bandwidth is."""
@@ -107,7 +107,7 @@ def ceiling(one: Configuration, facts: Mapping[str, Any], carriers: str = "") ->
         return str(unknown.args[0])
     factor = operation.busbw(one.ranks)
 
-    def ring(link: Link) -> float:
+    def ring(link: LinkCapacity) -> float:
         personal = link.ranks * (one.ranks - link.ranks) / one.ranks
         return link.gb_per_s * factor / personal if one.workload == "alltoall" else link.gb_per_s
 
@@ -176,7 +176,7 @@ def _verdict(sizes: Sequence[tuple[int, float, Configuration]], busbw: float, li
     return "rising" if small or not last[-1] or last[-1] > last[0] * _RISING else "slow"
 
 
-def _links(one: Configuration, facts: Mapping[str, Any], carriers: str) -> Iterator[Link]:
+def _links(one: Configuration, facts: Mapping[str, Any], carriers: str) -> Iterator[LinkCapacity]:
     """Yield the links that the ranks use. Raises LookupError with what is not known."""
     network, device, to_network = {}, {}, {}
     for host in one.hosts:
@@ -199,7 +199,7 @@ def _links(one: Configuration, facts: Mapping[str, Any], carriers: str) -> Itera
     yield from _uplinks(one, facts) if one.across else ()
 
 
-def _uplinks(one: Configuration, facts: Mapping[str, Any]) -> Iterator[Link]:
+def _uplinks(one: Configuration, facts: Mapping[str, Any]) -> Iterator[LinkCapacity]:
     racks: dict[tuple[str, str], list[str]] = {}
     for host in one.hosts:
         virtual = facts[host].get("virtual_link") or {}
@@ -207,15 +207,15 @@ def _uplinks(one: Configuration, facts: Mapping[str, Any]) -> Iterator[Link]:
             racks.setdefault((virtual["rack"], virtual["uplink"]), []).append(host)
     for (rack, rate), hosts in racks.items():
         if len(hosts) < len(one.hosts):
-            yield Link("uplink", rate, _gigabytes(rate), len(hosts) * one.slots, rack)
+            yield LinkCapacity("uplink", rate, _gigabytes(rate), len(hosts) * one.slots, rack)
 
 
-def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> Link:
+def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> LinkCapacity:
     virtual = facts.get("virtual_link") or {}
     limited = [virtual[way] for way in ("up", "down") if virtual.get(way)]
     if limited:
         rate = min(limited, key=_gigabytes)
-        return Link("network", rate, _gigabytes(rate), slots)
+        return LinkCapacity("network", rate, _gigabytes(rate), slots)
     own = facts.get("hvlab") or {}
     rates = {
         f"{port['name']}:1": float(port["rate"].split()[0]) * 1000
@@ -230,24 +230,24 @@ def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> 
     each = ", ".join(sorted({speed(int(one)) for one in speeds}))
     text = f"{len(speeds)} x {each}" if len(speeds) > 1 else each
     kind = "rdma" if rates.keys() & set(used) else "network"
-    return Link(kind, text, sum(speeds) / 1000 / _BITS, slots)
+    return LinkCapacity(kind, text, sum(speeds) / 1000 / _BITS, slots)
 
 
-def _to_network(facts: Mapping[str, Any], slots: int) -> Link | None:
+def _to_network(facts: Mapping[str, Any], slots: int) -> LinkCapacity | None:
     """Return the links over which the GPUs of a host reach its network cards, where they are known."""
     gpus = (facts.get("hvlab") or {}).get("gpus") or [{}]
     row = _gpu(str(gpus[0].get("name"))) or {}
     return _pcie(gpus, row, slots) if "pcie" in row else None
 
 
-def _pcie(gpus: Sequence[Mapping[str, Any]], row: Mapping[str, Any], slots: int) -> Link:
+def _pcie(gpus: Sequence[Mapping[str, Any]], row: Mapping[str, Any], slots: int) -> LinkCapacity:
     negotiated = [str(gpu["pcie"]) for gpu in gpus if gpu.get("pcie")]
     link = min(negotiated, key=_lanes, default=f"{row['pcie']} x16")
     text = " GT/s x".join(link.split(" x"))
-    return Link("pcie", text if slots == 1 else f"{slots} x {text}", _lanes(link) * slots, slots)
+    return LinkCapacity("pcie", text if slots == 1 else f"{slots} x {text}", _lanes(link) * slots, slots)
 
 
-def _device(host: str, facts: Mapping[str, Any], slots: int) -> Link:
+def _device(host: str, facts: Mapping[str, Any], slots: int) -> LinkCapacity:
     own = facts.get("hvlab") or {}
     models = {str(gpu.get("name")) for gpu in own.get("gpus") or []}
     if len(models) != 1:
@@ -262,7 +262,7 @@ def _device(host: str, facts: Mapping[str, Any], slots: int) -> Link:
         count, each = row["nvlink"]
         # A switch connects all links of a GPU with each other one; without, each pair has links of its own.
         count = min(count, int(match.group(1)) * (slots - 1)) if match else count
-        return Link("nvlink", f"{count} x {each} GB/s", count * each, 1)
+        return LinkCapacity("nvlink", f"{count} x {each} GB/s", count * each, 1)
     if connected and not connected.startswith("PCIe"):
         raise LookupError(f"{host}: its GPUs are connected by {connected}")
     if connected is None and row.get("bridges"):
