@@ -78,7 +78,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class JudgedCollective:
     """The fastest size of a collective beside its ceiling.
 
     ``verdict`` is ``normal``, ``slow``, ``rising`` (larger messages would be faster) or ``impossible``.
@@ -148,7 +148,7 @@ def _facts_of(stack: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def judge(
     gathered: Mapping[Configuration, Repeats], ceilings: Mapping[Configuration, Ceiling]
-) -> list[Judgement]:
+) -> list[JudgedCollective]:
     """Judge each collective by its fastest size."""
     families: dict[tuple[Any, ...], list[tuple[int, float, Configuration]]] = {}
     for one, repeats in gathered.items():
@@ -159,7 +159,9 @@ def judge(
     judgements = []
     for sizes in families.values():
         _, busbw, best = max(sizes, key=lambda each: each[1])
-        judgements.append(Judgement(best, busbw, ceilings[best], _verdict(sizes, busbw, ceilings[best])))
+        judgements.append(
+            JudgedCollective(best, busbw, ceilings[best], _verdict(sizes, busbw, ceilings[best]))
+        )
     return judgements
 
 

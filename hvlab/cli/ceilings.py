@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from hvlab.analysis import ceiling
-from hvlab.analysis.ceiling import Ceiling, Judgement
+from hvlab.analysis.ceiling import Ceiling, JudgedCollective
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.lab.facts_shape import Facts
@@ -54,7 +54,7 @@ def show(store: Store, run_id: str, records: Sequence[Record]) -> None:
         click.echo(f"no ceiling is known: {reason}")
 
 
-def _sentence(judged: Judgement) -> str:
+def _sentence(judged: JudgedCollective) -> str:
     one, top, limit = judged.configuration, judged.ceiling, judged.ceiling.limit
     share, where = top.share(judged.busbw), f"{limit.place}'s " if limit.place else "the "
     verdict = _VERDICTS[judged.verdict].format(usual=limit.usual, bound=top.bound)
