@@ -428,7 +428,7 @@ def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: b
     records = store.records(run_id)
     slower, asked = False, schedule.spec
     if not asked.sides:
-        bench_output.results(records, output_format)
+        bench_output.results(store, run_id, records, output_format)
     if asked.sides or (asked.auto and output_format == "table"):
         answer = decisions.of_run(store, store.run(run_id))
         decisions.show(answer, output_format)

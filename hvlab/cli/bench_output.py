@@ -16,12 +16,13 @@ from hvlab.base.masking import masked, masked_argv
 from hvlab.bench import manifests
 from hvlab.bench.estimate import estimates, shown
 from hvlab.bench.schedule import Schedule
+from hvlab.cli import ceilings
 from hvlab.cli.options import Rows
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.results import tables
 from hvlab.results.store import FIELDS, Record, Store, new_run_id
-from hvlab.results.summary import failures, sections
+from hvlab.results.summary import failures
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.command import COMMAND, removed
@@ -137,13 +138,12 @@ def _shown(command: Command) -> Command:
     return replace(command, argv=masked_argv(command.argv), env=masked(command.env))
 
 
-def results(records: Sequence[Record], output_format: str) -> None:
+def results(store: Store, run_id: str, records: Sequence[Record], output_format: str) -> None:
     """Print the results: short tables, or every record with all fields."""
     if output_format != "table":
         click.echo(tables.render([vars(record) for record in records], FIELDS, output_format))
         return
-    for section in sections(records):
-        click.echo(tables.render(section.rows, section.columns, "table"))
+    ceilings.show(store, run_id, records)
 
 
 def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Path) -> None:

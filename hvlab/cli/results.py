@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import HvlabError, UsageError
-from hvlab.cli import bench_output, candidates, options
+from hvlab.cli import bench_output, candidates, ceilings, options
 from hvlab.results import formats, samples, tables
 from hvlab.results.formats import MeasuredRun, importing
 from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import FIELDS, Record, Store
-from hvlab.results.summary import failures, sections
+from hvlab.results.summary import failures
 from hvlab.workloads.outcome import ending
 
 RUN_COLUMNS = ("run_id", "started_at", "cases", "ok", "failed", "state", "lab")
@@ -60,7 +61,7 @@ def show_run(*, run: str | None, store: Store, output_format: str) -> int:
         click.echo(tables.render([vars(record) for record in records], FIELDS, output_format))
         return 0
     click.echo(f"run {chosen.run_id} of {chosen.started_at} on {chosen.lab}: {chosen.state}")
-    _show(records)
+    _show(store, chosen.run_id, records)
     click.echo(f"raw files: {store.run_folder(chosen.run_id)}; all fields: --format json or csv")
     return 0
 
@@ -173,6 +174,8 @@ def rebuild_store(*, store: Store) -> int:
 @click.option("--backend", help="Backend that carried the data. Default: what the file says.")
 @click.option("--on-hosts", "hosts", help="Number or names of the hosts it ran on, if a file does not say.")
 @click.option("--slots", type=click.IntRange(1, 2**20), help="Ranks per host, if a file does not say.")
+@click.option("--gpus", metavar="MODEL:N", help="GPUs of each host, as h100:8. Default: what the file says.")
+@click.option("--nic", metavar="NxGBITS", help="Network cards of each host that carry the data, as 8x400.")
 @options.results
 def import_files(
     *,
@@ -183,6 +186,8 @@ def import_files(
     backend: str | None,
     hosts: str | None,
     slots: int | None,
+    gpus: str | None,
+    nic: str | None,
     store: Store,
 ) -> int:
     """Import what nccl-tests (text, JSON), the OSU benchmarks or a training printed into FILES as a new run.
@@ -193,12 +198,15 @@ def import_files(
     Output of any version is accepted, whatever launchers, pods or clocks put before its lines. Launches of
     the same configuration become its repeats; the settings that a file states belong to the configuration.
     A row that cannot be right becomes a failure with its line, and columns without a metric are named.
+
+    Each collective is judged by what its links can carry. A file names its GPUs, but not the network: add
+    --nic where ranks are on several hosts.
     """
-    overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots)
+    overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots, _hardware(gpus, nic))
     run_id, records = importing.import_files(store, files, overrides, reader=reader, lab=lab)
     cases = dict.fromkeys(record.case_id for record in records)
     click.echo(f"run {run_id}: {len(cases)} cases, {len(records)} records of {len(files)} files")
-    _show(records)
+    _show(store, run_id, records)
     for file in dict.fromkeys(
         record.stack["file"] for record in records if not (record.hosts and record.slots_per_host)
     ):
@@ -216,10 +224,26 @@ def import_files(
     return 0
 
 
-def _show(records: Sequence[Record]) -> None:
-    for section in sections(records):
-        click.echo(tables.render(section.rows, section.columns, "table"))
+def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:
+    ceilings.show(store, run_id, records)
     bench_output.list_cases("failed", failures(records), err=False)
+
+
+def _hardware(gpus: str | None, nic: str | None) -> dict[str, Any] | None:
+    """Return the facts of a host that options state. Raises UsageError."""
+    facts: dict[str, Any] = {}
+    if gpus is not None:
+        name, _, count = gpus.rpartition(":")
+        if not name or not re.fullmatch("[0-9]{1,2}", count) or not int(count):
+            raise UsageError(f"--gpus {gpus} is no MODEL:N", remedy="write it as --gpus h100:8")
+        facts["gpus"] = [{"name": name}] * int(count)
+    if nic is not None:
+        cards = re.fullmatch("([1-9][0-9]?)x([1-9][0-9]{0,3})", nic)
+        if cards is None:
+            raise UsageError(f"--nic {nic} is no NxGBITS", remedy="8 cards of 400 Gbit/s are --nic 8x400")
+        ports = [{"name": f"nic{number}", "rate": f"{cards[2]} Gb/sec"} for number in range(int(cards[1]))]
+        facts["rdma"] = {"devices": ports}
+    return facts or None
 
 
 def _hosts(text: str | None) -> tuple[str, ...] | None:

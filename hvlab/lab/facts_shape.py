@@ -33,12 +33,21 @@ class _Gpu(HostAnswer):
     name: Scalar = None
     pci_device: Scalar = None
     memory_mib: NotNegative | None = None
+    # Its link, as rate in GT/s and lanes: 16.0 x16.
+    pcie: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9] x[0-9]+$")] | None = None
+
+
+class _RdmaDevice(HostAnswer):
+    name: str
+    state: Scalar = None
+    rate: Scalar = None
 
 
 # How data gets from a GPU to the network.
 class _Rdma(HostAnswer):
     way: str | None = None
     gdr_reason: Scalar = None
+    devices: list[_RdmaDevice] | None = None
 
 
 class _Topology(HostAnswer):
@@ -134,9 +143,18 @@ class _Recorded(HostAnswer):
     hvlab_ssh_trust: _SshTrust | Scalar = None
 
 
+# The link of a virtual host, and of its rack.
+class _VirtualLink(HostAnswer):
+    up: str | None = None
+    down: str | None = None
+    rack: str | None = None
+    uplink: str | None = None
+
+
 class Facts(HostAnswer):
     """A host's facts."""
 
+    virtual_link: _VirtualLink | None = None
     hvlab: _Own | None = None
     ansible_local: _Recorded | None = None
     nodename: str | None = None

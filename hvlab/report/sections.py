@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from hvlab.analysis import ceiling
+from hvlab.analysis.ceiling import Ceiling
 from hvlab.lab.backends import SERIAL
 from hvlab.report import (
     answer,
@@ -231,6 +233,18 @@ def _environment(report: Report, words: Words) -> Shown:
     }
 
 
+def _ceiling(report: Report, _: Words) -> Shown:
+    data = report.data
+    known = ceiling.ceilings(data.records, data.facts)
+    judged = ceiling.judge(
+        data.configurations, {one: each for one, each in known.items() if isinstance(each, Ceiling)}
+    )
+    if not judged:
+        return None
+    names = Names((each.configuration.workload, each.configuration.without("size_bytes")) for each in judged)
+    return {"judged": judged, "names": names}
+
+
 def _failures(report: Report, _: Words) -> Shown:
     data = report.data
     found = {
@@ -271,6 +285,7 @@ SECTIONS: Mapping[str, Callable[[Report, Words], Shown]] = {
     "compression": _compression,
     "sweeps": _sweeps,
     "others": _others,
+    "ceiling": _ceiling,
     "models": _models,
     "prediction": _prediction,
     "environment": _environment,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from hvlab.results.configurations import Repeats, configuration_of, gather
+from hvlab.results.configurations import Configuration, Repeats, configuration_of, gather
 from hvlab.results.store import Record
 from hvlab.workloads import contention, sizes
 
@@ -15,6 +15,7 @@ _WHERE = ("backend", "hosts", "slots")
 _CORES = ("oversubscribed", "stolen %")
 _END = ("proved", "status")
 _RATE = "samples/s"
+_OF_CEILING = "of ceiling"
 _TAIL = ("p95", "p99")
 _SHORT = {
     "mean us": "{0} us",
@@ -39,17 +40,19 @@ def failures(records: Sequence[Record]) -> dict[str, str | None]:
     return {record.case_id: record.error for record in records if record.status == "failed"}
 
 
-def sections(records: Sequence[Record]) -> tuple[SummaryTable, ...]:
+def sections(
+    records: Sequence[Record], ceilings: Mapping[Configuration, float] | None = None
+) -> tuple[SummaryTable, ...]:
     """Return the tables of a run: a row for each size of each collective, one for each training.
 
     Repeats share a row, with the median of their figures. A case without figures is a row too. Rows are
     sorted by workload and place, not in the order of measurement. Parameters are shown where they differ
-    between rows.
+    between rows. ``ceilings`` are the most that links carry, in GB/s of bus bandwidth.
     """
     kinds = {record.case_id: _trains(record) for record in records}
     tables = (
-        _section("collectives", [r for r in records if not kinds[r.case_id]], _collective),
-        _section("trainings", [r for r in records if kinds[r.case_id]], _training),
+        _section("collectives", [r for r in records if not kinds[r.case_id]], _collective, ceilings or {}),
+        _section("trainings", [r for r in records if kinds[r.case_id]], _training, {}),
     )
     return tuple(section for section in tables if section.rows)
 
@@ -74,7 +77,10 @@ def _trains(record: Record) -> bool:
 
 
 def _section(
-    title: str, records: Sequence[Record], figures: Callable[[Mapping[str, float]], dict[str, Any]]
+    title: str,
+    records: Sequence[Record],
+    figures: Callable[[Mapping[str, float]], dict[str, Any]],
+    ceilings: Mapping[Configuration, float],
 ) -> SummaryTable:
     gathered = gather(records)
     firsts = {configuration_of(record): record for record in reversed(records)}
@@ -89,7 +95,10 @@ def _section(
     }
     rows = []
     for one in ordered:
-        shown = figures(_typical(gathered[one], repeated=repeated))
+        values = _typical(gathered[one], repeated=repeated)
+        shown = figures(values)
+        if one in ceilings and "busbw" in values:
+            shown[_OF_CEILING] = f"{values['busbw'] / ceilings[one]:.0%}"
         rows.append(
             {
                 **_place(firsts[one], varied),
@@ -209,7 +218,7 @@ def _training(value: Mapping[str, float]) -> dict[str, Any]:
 
 
 _FIGURES = {
-    "collectives": ("mean us", "median us (95 %)", "p95 us", "p99 us", "busbw GB/s"),
+    "collectives": ("mean us", "median us (95 %)", "p95 us", "p99 us", "busbw GB/s", _OF_CEILING),
     "trainings": (
         *("mean step ms", "median step ms (95 %)", "p95 ms", "p99 ms"),
         *("samples/s", "accuracy %", "real s"),

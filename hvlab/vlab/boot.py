@@ -21,6 +21,7 @@ from hvlab.vlab.limits import NodeLimits
 from hvlab.vlab.node import Node
 from hvlab.vlab.packages import NodeConfig
 from hvlab.vlab.plan import LabPlan
+from hvlab.vlab.topology import LinkLimits
 
 T = TypeVar("T")
 Report = Callable[[str, str], None]
@@ -219,7 +220,7 @@ def _keep_settings(plan: LabPlan, limits: Mapping[str, NodeLimits], ports: Mappi
 
     ``ports`` are the links that were limited, by host.
     """
-    settings = recorded_settings(plan)
+    settings = recorded_settings(plan.runtime)
     for node in plan.nodes:
         link, own = plan.link(node.name), limits[node.name]
         rack, port = plan.topology.rack_of(node.name), ports.get(node.name)
@@ -229,6 +230,7 @@ def _keep_settings(plan: LabPlan, limits: Mapping[str, NodeLimits], ports: Mappi
             **vars(link),
             "pairs": plan.pairs(node.name),
             "rack": plan.topology.racks[rack - 1].name if rack else None,
+            "uplink": _slower(plan.topology.racks[rack - 1].uplink) if rack else None,
             "port": port,
             "port_index": links.index_of(port) if port else None,
             "bridge": network.bridge_of(plan.lab, rack),
@@ -236,12 +238,14 @@ def _keep_settings(plan: LabPlan, limits: Mapping[str, NodeLimits], ports: Mappi
     write(plan.runtime / _SETTINGS, json.dumps(settings, indent=1) + "\n")
 
 
-def recorded_settings(plan: LabPlan) -> dict[str, dict[str, Any]]:
+def _slower(link: LinkLimits) -> str | None:
+    return min(filter(None, (link.up, link.down)), key=names.rate, default=None)
+
+
+def recorded_settings(runtime: Path) -> dict[str, dict[str, Any]]:
     """Return the recorded settings by host; empty for a lab that is down."""
     try:
-        settings: dict[str, dict[str, Any]] = json.loads(
-            (plan.runtime / _SETTINGS).read_text(encoding="utf-8")
-        )
+        settings: dict[str, dict[str, Any]] = json.loads((runtime / _SETTINGS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return settings

@@ -128,7 +128,7 @@ def _disk_errors() -> Iterator[None]:
 def status(plan: LabPlan) -> list[NodeStatus]:
     """Return the state of each node; it needs no root."""
     running = reality.supervisors(plan.runtime / "nodes")
-    settings = boot.recorded_settings(plan)
+    settings = boot.recorded_settings(plan.runtime)
     with ThreadPoolExecutor(max_workers=32) as pool:
         rows = list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
     cores_of = {host: held.cpus for host, held in limits.held(plan.lab).items()}

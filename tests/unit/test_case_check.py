@@ -28,7 +28,7 @@ KEPT = {"cases": ["one"], "heads": {"one": "n1"}}
 
 
 def check(folder, case, *, head="", hostvars=None, **hosts):
-    plan = {"hosts": list(hosts), "head": head, "cases": {"one": case}}
+    plan = {"lab": "lab", "hosts": list(hosts), "head": head, "cases": {"one": case}}
     hostvars = {name: {"ansible_facts": found} for name, found in hosts.items()} | (hostvars or {})
     action = object.__new__(ActionModule)
     return action._check(plan, folder, {"hostvars": hostvars})
@@ -55,7 +55,7 @@ def test_a_backend_that_was_asked_for_is_refused_with_its_remedy(tmp_path, obser
 
 
 def test_results_that_cannot_be_written_are_this_machines(tmp_path):
-    plan = {"hosts": ["n1"], "head": "", "cases": {"one": {**CASE, "hosts": ["n1"]}}}
+    plan = {"lab": "lab", "hosts": ["n1"], "head": "", "cases": {"one": {**CASE, "hosts": ["n1"]}}}
     variables = {"hostvars": {"n1": {"ansible_facts": {**BUILT, **gpus(2)}}}}
     action = object.__new__(ActionModule)
     result = action._reach_state({"state": "checked"}, plan, tmp_path / "gone", variables)
@@ -167,3 +167,12 @@ def test_a_program_that_a_signal_ended_is_no_lost_host():
     ended = _broke("n1", "/opt/case.py", error, lost=False)
     assert ended.startswith("/opt/case.py was ended there")
     assert "n1 itself answers" in ended
+
+
+def test_the_limits_of_virtual_links_stand_among_the_facts(tmp_path, monkeypatch):
+    limits = {"up": "1gbit", "down": "100mbit", "rack": "a", "uplink": None, "memory": 1}
+    monkeypatch.setattr("hvlab.vlab.boot.recorded_settings", lambda runtime: {"n1": limits})
+    check(tmp_path, CASE, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(2)})
+    stored = json.loads((tmp_path / "facts.json").read_text())
+    assert stored["n1"]["virtual_link"] == {"up": "1gbit", "down": "100mbit", "rack": "a", "uplink": None}
+    assert "virtual_link" not in stored["n2"]

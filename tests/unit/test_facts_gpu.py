@@ -200,6 +200,7 @@ def test_a_driver_that_hangs_is_asked_once(monkeypatch, tmp_path):
             "pci": "0000:3b:00.0",
             "uuid": None,
             "pci_device": "1eb8",
+            "pcie": None,
         }
     ]
 

@@ -22,11 +22,13 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.files import sync, write_file, write_files
 from hvlab.base.masking import masked, masked_argv
+from hvlab.base.paths import lab_runtime_dir
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.variants import refusal
 from hvlab.remote.ssh_client import detour, responds
 from hvlab.stack.provision.arguments import arguments
+from hvlab.vlab import boot
 from hvlab.workloads.answered import Ended
 
 # For one case; case.py sends at most answers.LIMIT of each file.
@@ -73,6 +75,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             }
         except AnswerError as error:
             return {"failed": True, "msg": f"{error}; what to do: {error.remedy}"}
+        for host, limits in boot.recorded_settings(lab_runtime_dir(plan["lab"])).items():
+            if host in facts:
+                link = {name: limits.get(name) for name in ("up", "down", "rack", "uplink")}
+                facts[host]["virtual_link"] = link
         _write(folder / "facts.json", _known(folder) | facts)
         cases, refused = [], {}
         for name, case in plan["cases"].items():

@@ -59,6 +59,7 @@ def nvidia(root: str = "") -> dict[str, Any]:
         known = hvlab_pci.names([(row["vendor"], row["device"]) for row in cards], root)
         gpus = [on_bus(row, known.get((row["vendor"], row["device"]))) for row in cards]
         topology = None
+    gpus = [dict(gpu, pcie=hvlab_pci.link(gpu["pci"], root)) for gpu in gpus]
     return {"gpus": gpus, "driver_error": error, "topology": topology}
 
 

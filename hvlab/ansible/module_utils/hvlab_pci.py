@@ -47,6 +47,18 @@ def parse_names(text: str, pairs: set[tuple[str, str]]) -> dict[tuple[str, str],
     return known
 
 
+def link(address: str, root: str = "") -> str | None:
+    """Return the rate and width of a device's link (``16.0 x16``), as its slot allows; None if not known.
+
+    A GPU without work lowers the rate of its link, so the highest that both ends can is read.
+    """
+    path = os.path.realpath("{}/sys/bus/pci/devices/{}".format(root, address))
+    rates = [read(os.path.join(end, "max_link_speed")) for end in (path, os.path.dirname(path))]
+    known = [float(rate.split()[0]) for rate in rates if rate and rate[:1].isdigit()]
+    width = read(os.path.join(path, "current_link_width")) or ""
+    return "{:.1f} x{}".format(min(known), width) if known and width.isdigit() else None
+
+
 def redirects(config: bytes) -> bool | None:
     """Return whether a bridge's Access Control Services send peer traffic up to the root; None unknown.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from hvlab import workloads
 from hvlab.base.errors import CheckError, HvlabError, UsageError
-from hvlab.base.files import write_files
+from hvlab.base.files import write_file, write_files
 from hvlab.results import journal, outcomes
 from hvlab.results.formats import READERS, detect, pods
 from hvlab.results.formats.launch import Launch
@@ -63,6 +64,10 @@ def import_files(
         for name, launch in launched:
             outcome = workloads.outcome(launch.case, folder / launch.case.id)
             imported += outcomes.records(run_id, launch.case, outcome, {"file": name})
+        if overrides.hardware:
+            hosts = {host for record in imported for host in record.hosts}
+            facts = {host: {"hvlab": overrides.hardware} for host in sorted(hosts)}
+            write_file(folder / "facts.json", json.dumps(facts))
         store.put(
             run_id,
             imported,

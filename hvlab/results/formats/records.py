@@ -34,12 +34,13 @@ _Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class LaunchOverrides:
-    """What the person says of the files; None leaves it to the file."""
+    """What the person says of the files; None leaves it to the file. ``hardware`` are facts of each host."""
 
     workload: str | None = None
     backend: str | None = None
     hosts: tuple[str, ...] | None = None
     slots: int | None = None
+    hardware: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,304 @@
+"""The most that hosts' links can carry, the share of it that was reached, and the link that limits. Pure.
+
+In: the facts of hosts, and configurations of collectives with their repeats. Out: for each configuration a
+ceiling in GB/s of bus bandwidth, or the reason why none is known. Nothing is guessed.
+
+A link stands between the ranks behind it, a host's or one GPU's, and all others. A ring sends
+busbw/algbw times the buffer over each link in each direction, so a link of r GB/s carries a busbw of r
+(nccl-tests, doc/PERFORMANCE.md). Trees over two hosts, and switches that reduce, send less: the cut is the
+least that must cross, and no figure can be above the bound that follows from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hvlab.base import answers
+from hvlab.base.yaml_files import read_shipped
+from hvlab.lab.environment import speed
+from hvlab.lab.facts_shape import Facts
+from hvlab.results.configurations import Configuration, Repeats, configuration_of
+from hvlab.results.store import Record
+from hvlab.vlab import names
+from hvlab.workloads.operations import OPERATIONS
+
+# A figure further above the bound is an error of the figure or of the facts: queues of virtual links let a
+# burst pass, and devices that carry little are not counted.
+TOLERANCE = 1.1
+# Larger messages would still be faster where the last two sizes differ by more.
+_RISING = 1.1
+# One size alone tells enough from here on, in bytes.
+_LARGE = 2**27
+_CUDA = "cuda"
+# Operations whose root, or whose partners, decide which links are used: no ceiling is known for them.
+_BY_PLACE = ("gather", "scatter", "sendrecv", "hypercube")
+_NVLINK = re.compile(r"NVLink \(NV(\d+)\)$")
+_BITS = 8
+
+
+@dataclass(frozen=True)
+class LinkCapacity:
+    """A link of ``gb_per_s`` in each direction; ``kind`` is a key of the usual shares, ``text`` its rate.
+
+    ``ranks`` are behind it. ``place`` is its host or rack; empty where it is the same on all hosts.
+    """
+
+    kind: str
+    text: str
+    gb_per_s: float
+    ranks: int
+    place: str = ""
+
+    @property
+    def usual(self) -> float:
+        """Return the share of a ring's ceiling that large messages usually reach over such a link."""
+        return float(_table()["usual"][self.kind])
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """``busbw`` is a ring's, and ``bound`` above every figure, in GB/s; ``limit`` is the link."""
+
+    busbw: float
+    bound: float
+    limit: LinkCapacity
+
+    def share(self, busbw: float) -> float:
+        """Return the share of a ring's ceiling that a bus bandwidth is."""
+        return busbw / self.busbw
+
+    def impossible(self, busbw: float) -> bool:
+        """Return whether a figure is above what the links can carry."""
+        return busbw > self.bound * TOLERANCE
+
+
+@dataclass(frozen=True)
+class JudgedCollective:
+    """The fastest size of a collective beside its ceiling.
+
+    ``verdict`` is ``normal``, ``slow``, ``rising`` (larger messages would be faster) or ``impossible``.
+    """
+
+    configuration: Configuration
+    busbw: float
+    ceiling: Ceiling
+    verdict: str
+
+
+def ceiling(one: Configuration, facts: Mapping[str, Any], carriers: str = "") -> Ceiling | str:
+    """Return a collective's ceiling on its hosts, or why none is known: "" for one rank, which sends nothing.
+
+    ``carriers`` names the network devices that carried the data, as records have them; without, all cards
+    of the hosts count.
+    """
+    operation = OPERATIONS.get(one.workload)
+    if operation is None or one.workload in _BY_PLACE:
+        return f"which links {one.workload} uses depends on the placement of its ranks"
+    if one.ranks < 2:  # noqa: PLR2004
+        return ""
+    try:
+        links = list(_links(one, facts, carriers))
+    except LookupError as unknown:
+        return str(unknown.args[0])
+    factor = operation.busbw(one.ranks)
+
+    def ring(link: LinkCapacity) -> float:
+        personal = link.ranks * (one.ranks - link.ranks) / one.ranks
+        return link.gb_per_s * factor / personal if one.workload == "alltoall" else link.gb_per_s
+
+    limit = min(links, key=ring)
+    bound = min(link.gb_per_s * factor / _cut(one.workload, link.ranks, one.ranks) for link in links)
+    return Ceiling(ring(limit), bound, limit)
+
+
+def _cut(workload: str, inside: int, ranks: int) -> float:
+    """Return the least that crosses a link in its fuller direction, in buffers; ``inside`` are behind it."""
+    outside = ranks - inside
+    if workload == "alltoall":
+        return inside * outside / ranks
+    if workload in ("allgather", "reducescatter"):
+        return max(inside, outside) / ranks
+    return 1.0
+
+
+def ceilings(records: Sequence[Record], facts: Mapping[str, Any]) -> dict[Configuration, Ceiling | str]:
+    """Return the ceiling of each collective of a run, or why none is known; ``facts`` are by host.
+
+    An imported run may have no facts: its records name the GPUs.
+    """
+    result: dict[Configuration, Ceiling | str] = {}
+    for record in records:
+        if record.metric == "busbw" and (one := configuration_of(record)) not in result:
+            known = {host: facts.get(host) or _facts_of(record.stack) for host in one.hosts}
+            if any(answers.mismatch(of_host, Facts) for of_host in known.values()):
+                known = {}
+            result[one] = ceiling(one, known, str(record.stack.get("transport") or ""))
+    return result
+
+
+def _facts_of(stack: Mapping[str, Any]) -> Mapping[str, Any]:
+    count, _, name = str(stack.get("gpus") or "").partition(" x ")
+    return {"hvlab": {"gpus": [{"name": name}] * (count.isdigit() and bool(name))}}
+
+
+def judge(
+    gathered: Mapping[Configuration, Repeats], ceilings: Mapping[Configuration, Ceiling]
+) -> list[JudgedCollective]:
+    """Judge each collective by its fastest size."""
+    families: dict[tuple[Any, ...], list[tuple[int, float, Configuration]]] = {}
+    for one, repeats in gathered.items():
+        if one in ceilings and (figures := sorted(repeats.of("busbw"))):
+            key = (one.workload, one.backend, one.hosts, one.slots, one.without("size_bytes", "in_place"))
+            size = int(one.get("size_bytes", 0))
+            families.setdefault(key, []).append((size, figures[len(figures) // 2], one))
+    judgements = []
+    for sizes in families.values():
+        _, busbw, best = max(sizes, key=lambda each: each[1])
+        judgements.append(
+            JudgedCollective(best, busbw, ceilings[best], _verdict(sizes, busbw, ceilings[best]))
+        )
+    return judgements
+
+
+def _verdict(sizes: Sequence[tuple[int, float, Configuration]], busbw: float, limit: Ceiling) -> str:
+    if limit.impossible(busbw):
+        return "impossible"
+    if limit.share(busbw) >= limit.limit.usual:
+        return "normal"
+    by_size: dict[int, float] = {}
+    for size, figure, _ in sizes:
+        by_size[size] = max(figure, by_size.get(size, 0.0))
+    last = [by_size[size] for size in sorted(by_size)][-2:]
+    small = len(last) == 1 and max(by_size) < _LARGE
+    return "rising" if small or not last[-1] or last[-1] > last[0] * _RISING else "slow"
+
+
+def _links(one: Configuration, facts: Mapping[str, Any], carriers: str) -> Iterator[LinkCapacity]:
+    """Yield the links that the ranks use. Raises LookupError with what is not known."""
+    network, device, to_network = {}, {}, {}
+    for host in one.hosts:
+        of_host = facts.get(host)
+        if of_host is None:
+            raise LookupError(f"no facts of {host}")
+        if one.across:
+            network[host] = _network(host, of_host, carriers, one.slots)
+        if one.get("device") == _CUDA:
+            if one.slots > 1:
+                device[host] = _device(host, of_host, one.slots)
+            if one.across and (link := _to_network(of_host, one.slots)):
+                to_network[host] = link
+    if one.inside and not device:
+        raise LookupError("the ranks of one host share its memory, whose bandwidth is not known")
+    for links in (network, device, to_network):
+        alike = len({(link.text, link.gb_per_s) for link in links.values()}) == 1
+        for host, link in links.items():
+            yield replace(link, place="" if alike else host)
+    yield from _uplinks(one, facts) if one.across else ()
+
+
+def _uplinks(one: Configuration, facts: Mapping[str, Any]) -> Iterator[LinkCapacity]:
+    racks: dict[tuple[str, str], list[str]] = {}
+    for host in one.hosts:
+        virtual = facts[host].get("virtual_link") or {}
+        if virtual.get("rack") and virtual.get("uplink"):
+            racks.setdefault((virtual["rack"], virtual["uplink"]), []).append(host)
+    for (rack, rate), hosts in racks.items():
+        if len(hosts) < len(one.hosts):
+            yield LinkCapacity("uplink", rate, _gigabytes(rate), len(hosts) * one.slots, rack)
+
+
+def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> LinkCapacity:
+    virtual = facts.get("virtual_link") or {}
+    limited = [virtual[way] for way in ("up", "down") if virtual.get(way)]
+    if limited:
+        rate = min(limited, key=_gigabytes)
+        return LinkCapacity("network", rate, _gigabytes(rate), slots)
+    own = facts.get("hvlab") or {}
+    rates = {
+        f"{port['name']}:1": float(port["rate"].split()[0]) * 1000
+        for port in (own.get("rdma") or {}).get("devices") or []
+        if port.get("rate") and port.get("state", "ACTIVE") == "ACTIVE"
+    }
+    cards = {nic["name"]: nic.get("speed_mbit") for nic in own.get("nics") or []}
+    used = [name.strip() for name in carriers.split(",") if name.strip()] or list(rates or cards)
+    speeds = [float(rates.get(name) or cards.get(name) or 0) for name in used]
+    if not speeds or not all(speeds):
+        raise LookupError(f"{host}: the rate of {carriers or 'its network'} is not known")
+    each = ", ".join(sorted({speed(int(one)) for one in speeds}))
+    text = f"{len(speeds)} x {each}" if len(speeds) > 1 else each
+    kind = "rdma" if rates.keys() & set(used) else "network"
+    return LinkCapacity(kind, text, sum(speeds) / 1000 / _BITS, slots)
+
+
+def _to_network(facts: Mapping[str, Any], slots: int) -> LinkCapacity | None:
+    """Return the links over which the GPUs of a host reach its network cards, where they are known."""
+    gpus = (facts.get("hvlab") or {}).get("gpus") or [{}]
+    row = _gpu(str(gpus[0].get("name"))) or {}
+    return _pcie(gpus, row, slots) if "pcie" in row else None
+
+
+def _pcie(gpus: Sequence[Mapping[str, Any]], row: Mapping[str, Any], slots: int) -> LinkCapacity:
+    negotiated = [str(gpu["pcie"]) for gpu in gpus if gpu.get("pcie")]
+    link = min(negotiated, key=_lanes, default=f"{row['pcie']} x16")
+    text = " GT/s x".join(link.split(" x"))
+    return LinkCapacity("pcie", text if slots == 1 else f"{slots} x {text}", _lanes(link) * slots, slots)
+
+
+def _device(host: str, facts: Mapping[str, Any], slots: int) -> LinkCapacity:
+    own = facts.get("hvlab") or {}
+    models = {str(gpu.get("name")) for gpu in own.get("gpus") or []}
+    if len(models) != 1:
+        raise LookupError(f"{host}: its GPUs are {', '.join(sorted(models)) or 'not known'}")
+    name = models.pop()
+    row = _gpu(name)
+    if row is None:
+        raise LookupError(f"{host}: the links of {name} are not known")
+    connected = (own.get("topology") or {}).get("link")
+    match = _NVLINK.match(connected or "")
+    if "nvlink" in row and (match or connected is None):
+        count, each = row["nvlink"]
+        # A switch connects all links of a GPU with each other one; without, each pair has links of its own.
+        count = min(count, int(match.group(1)) * (slots - 1)) if match else count
+        return LinkCapacity("nvlink", f"{count} x {each} GB/s", count * each, 1)
+    if connected and not connected.startswith("PCIe"):
+        raise LookupError(f"{host}: its GPUs are connected by {connected}")
+    if connected is None and row.get("bridges"):
+        raise LookupError(f"{host}: whether NVLink bridges join its GPUs ({name}) is not known")
+    if "pcie" not in row:
+        raise LookupError(f"{host}: the PCIe link of {name} is not known")
+    return _pcie(own["gpus"], row, 1)
+
+
+def _lanes(text: str) -> float:
+    generation, _, width = text.partition(" x")
+    return float(_table()["pcie"].get(generation, 0)) * int(width or 0)
+
+
+def _gpu(name: str) -> Mapping[str, Any] | None:
+    """Return the row of a GPU: that with most words in its name."""
+    words = [word for word in re.split(r"[\s_-]+", name.upper()) if word != "NVIDIA"]
+    rows = _table()["gpus"]
+    fitting = [key for key in rows if all(_has(words, part) for part in key.split())]
+    if not fitting:
+        # People say H100 where they mean the model with NVLink.
+        fitting = [key for key in rows if "nvlink" in rows[key] and set(words) <= set(key.split())]
+    return rows[max(fitting, key=len)] if fitting else None
+
+
+def _has(words: Sequence[str], part: str) -> bool:
+    return any(word == part or (part == "SXM" and word.startswith(part)) for word in words)
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    content: Mapping[str, Any] = read_shipped(Path(__file__).with_name("links.yml"))
+    return content
+
+
+def _gigabytes(rate: str) -> float:
+    return names.rate(rate) / 1e9 / _BITS

@@ -1,0 +1,157 @@
+"""The ceiling of collectives: what links carry, and who is judged normal, slow or impossible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hvlab.analysis import ceiling
+from hvlab.analysis.ceiling import Ceiling
+from hvlab.cli.results import _hardware
+from hvlab.results.configurations import Configuration, Repeats
+
+_THREADS = yaml.safe_load((Path(__file__).parents[1] / "data/ceilings.yml").read_text("utf-8"))
+
+
+def _configuration(hosts: int, slots: int, workload: str = "allreduce", **params: Any) -> Configuration:
+    names = tuple(f"n{number}" for number in range(1, hosts + 1))
+    params = {"device": "cuda", "size_bytes": 2**30} | params
+    return Configuration(workload, "nccl", "unknown", names, slots, tuple(sorted(params.items())))
+
+
+def _facts(hosts: int, **hvlab: Any) -> dict[str, Any]:
+    return {f"n{number}": {"hvlab": hvlab} for number in range(1, hosts + 1)}
+
+
+def _judge(one: Configuration, top: Ceiling, *figures: float) -> str:
+    gathered = {}
+    for place, busbw in enumerate(figures):
+        size = 2 ** (30 - len(figures) + 1 + place)
+        params = tuple(sorted((dict(one.params) | {"size_bytes": size}).items()))
+        sized = Configuration(one.workload, one.backend, one.launcher, one.hosts, one.slots, params)
+        gathered[sized] = Repeats(values={"busbw": {1: busbw}})
+    (judged,) = ceiling.judge(gathered, dict.fromkeys(gathered, top))
+    return judged.verdict
+
+
+@pytest.mark.parametrize("thread", _THREADS, ids=lambda thread: thread["source"])
+def test_public_figures_are_judged_as_their_maintainers_did(thread: dict[str, Any]) -> None:
+    slots = int(thread["gpus"].rpartition(":")[2])
+    facts = _hardware(thread["gpus"], thread.get("nics")) or {}
+    one = _configuration(thread["hosts"], slots)
+    top = ceiling.ceiling(one, _facts(thread["hosts"], **facts))
+    assert isinstance(top, Ceiling), top
+    assert _judge(one, top, thread["busbw"]) == thread["verdict"]
+
+
+def _virtual(rates: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {host: {"virtual_link": {"up": rate, "down": rate, **more}} for host, rate in rates.items()}
+
+
+@pytest.mark.parametrize(
+    ("workload", "slots", "busbw", "bound"),
+    [
+        # One rank a host: the ring's busbw is the rate, and nothing sends less than a buffer over a link.
+        ("allreduce", 1, 0.125, 0.125 * 2 * (3 / 4)),
+        ("allgather", 1, 0.125, 0.125),
+        ("broadcast", 1, 0.125, 0.125),
+        # Both ranks of a host send to six others.
+        ("alltoall", 2, 0.125 * (7 / 8) / (2 * 6 / 8), 0.125 * (7 / 8) / (2 * 6 / 8)),
+    ],
+)
+def test_a_link_between_hosts(workload: str, slots: int, busbw: float, bound: float) -> None:
+    rates = dict.fromkeys(("n1", "n2", "n3", "n4"), "1gbit")
+    top = ceiling.ceiling(_configuration(4, slots, workload, device="cpu"), _virtual(rates))
+    assert isinstance(top, Ceiling)
+    assert (top.busbw, top.bound) == pytest.approx((busbw, bound))
+    assert not top.limit.place
+
+
+def test_the_slow_link_is_the_limit() -> None:
+    facts = _virtual({"n1": "1gbit", "n2": "1gbit", "n3": "100mbit"})
+    top = ceiling.ceiling(_configuration(3, 1, device="cpu"), facts)
+    assert isinstance(top, Ceiling)
+    assert (top.limit.place, top.limit.text, top.busbw) == ("n3", "100mbit", 0.0125)
+
+
+def test_the_uplink_of_a_rack_is_the_limit() -> None:
+    facts = _virtual({"n1": "1gbit", "n2": "1gbit"}, rack="a", uplink="50mbit")
+    facts |= _virtual({"n3": "1gbit"}, rack="b", uplink=None)
+    top = ceiling.ceiling(_configuration(3, 1, device="cpu"), facts)
+    assert isinstance(top, Ceiling)
+    assert (top.limit.kind, top.limit.place, top.limit.text) == ("uplink", "a", "50mbit")
+    inside = ceiling.ceiling(_configuration(2, 1, device="cpu"), facts)
+    assert isinstance(inside, Ceiling)
+    assert inside.limit.text == "1gbit"
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "slots", "gb_per_s"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "NVLink (NV12)", 8, 300),
+        ("NVIDIA A100-SXM4-40GB", "NVLink (NV4)", 4, 300),
+        ("Tesla V100-SXM2-16GB", "NVLink (NV2)", 2, 50),
+        ("NVIDIA H100 80GB HBM3", None, 8, 450),
+        ("NVIDIA A100 80GB PCIe", "PCIe (PHB)", 8, 31.504),
+        ("NVIDIA B200", "NVLink (NV18)", 8, 900),
+    ],
+)
+def test_links_inside_a_host(name: str, link: str | None, slots: int, gb_per_s: float) -> None:
+    facts = _facts(1, gpus=[{"name": name}] * slots, topology={"link": link})
+    top = ceiling.ceiling(_configuration(1, slots), facts)
+    assert isinstance(top, Ceiling)
+    assert top.busbw == pytest.approx(gb_per_s)
+
+
+def test_the_negotiated_pcie_link_counts() -> None:
+    gpus = [{"name": "NVIDIA L40S", "pcie": "16.0 x16"}, {"name": "NVIDIA L40S", "pcie": "8.0 x8"}]
+    top = ceiling.ceiling(_configuration(1, 2), _facts(1, gpus=gpus, topology={"link": "PCIe (NODE)"}))
+    assert isinstance(top, Ceiling)
+    assert top.busbw == pytest.approx(0.985 * 8)
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"gpus": [{"name": "NVIDIA H200 NVL"}] * 2}, "whether NVLink bridges join"),
+        (
+            {"gpus": [{"name": "NVIDIA Graphics Device"}] * 2},
+            "the links of NVIDIA Graphics Device are not known",
+        ),
+        ({"gpus": [{"name": "NVIDIA L4"}, {"name": "NVIDIA T4"}]}, "its GPUs are NVIDIA L4, NVIDIA T4"),
+        (
+            {"gpus": [{"name": "NVIDIA A40"}] * 4, "topology": {"link": "NVLink (NV4) and PCIe (NODE)"}},
+            "connected by NVLink (NV4) and PCIe (NODE)",
+        ),
+    ],
+)
+def test_the_unknown_is_said_and_not_guessed(facts: dict[str, Any], reason: str) -> None:
+    answer = ceiling.ceiling(_configuration(1, 2), _facts(1, **facts))
+    assert isinstance(answer, str)
+    assert reason in answer
+
+
+def test_the_devices_that_carried_the_data_count() -> None:
+    nics = [{"name": "eth0", "speed_mbit": 10_000}, {"name": "eth1", "speed_mbit": None}]
+    rdma = {"devices": [{"name": "mlx5_0", "rate": "200 Gb/sec (4X HDR)", "state": "ACTIVE"}]}
+    facts = _facts(2, nics=nics, rdma=rdma)
+    one = _configuration(2, 1, device="cpu")
+    by_carriers = {
+        carriers: getattr(ceiling.ceiling(one, facts, carriers), "busbw", None)
+        for carriers in ("eth0", "mlx5_0:1", "eth1", "bond0", "")
+    }
+    assert by_carriers == {"eth0": 1.25, "mlx5_0:1": 25, "eth1": None, "bond0": None, "": 25}
+
+
+@pytest.mark.parametrize(
+    ("figures", "verdict"),
+    [((0.02, 0.11), "normal"), ((0.02, 0.05), "rising"), ((0.05, 0.05), "slow"), ((0.2,), "impossible")],
+)
+def test_verdicts(figures: tuple[float, ...], verdict: str) -> None:
+    one = _configuration(2, 1, device="cpu")
+    top = ceiling.ceiling(one, _virtual({"n1": "1gbit", "n2": "1gbit"}))
+    assert isinstance(top, Ceiling)
+    assert _judge(one, top, *figures) == verdict
