@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from hvlab.stack.provision import containers, gpu_roles, horovod, openmpi, programs, python_env
+from hvlab.stack.provision import containers, gpu_roles, horovod, openmpi, programs, python_env, wiring
 
 DOCUMENTATION = """
 name: hvlab_plan
@@ -25,6 +25,7 @@ PLANNERS: Mapping[str, Callable[..., Any]] = {
     "container_runtime": containers.plan,
     "dcgm": gpu_roles.dcgm,
     "gpudirect": gpu_roles.gpudirect,
+    "gpu_type": wiring.gpu_type,
     "horovod": horovod.plan,
     "horovod_absent": horovod.absent,
     "horovod_patches": horovod.patches,
@@ -34,6 +35,7 @@ PLANNERS: Mapping[str, Callable[..., Any]] = {
     "openmpi": openmpi.plan,
     "programs": programs.programs,
     "python_env": python_env.plan,
+    "stack_changes": wiring.stack_changes,
 }
 
 
