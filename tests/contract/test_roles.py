@@ -182,7 +182,7 @@ _WIDTH = 120
 
 
 def _long(path: Path) -> Iterator[str]:
-    """Yield what of a YAML file is wider than a page, comments apart: lines, and expressions however folded."""
+    """Yield lines and expressions of a YAML file that are too long; folding does not shorten the latter."""
     lines = path.read_text("utf-8").splitlines()
     yield from (line for line in lines if len(line) > _WIDTH and not line.lstrip().startswith("#"))
     folded = (" ".join(expression.split()) for expression in _expressions(tree.load(path)))

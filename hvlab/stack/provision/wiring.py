@@ -12,7 +12,7 @@ _MODEL = re.compile(r"(?:RTX|GTX) \w+|\b[A-Z]{1,2}[0-9]+\w*")
 
 
 def gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
-    """Return the model of a host's GPUs as Slurm names it: h100, rtx_4090; empty for several or unknown ones."""
+    """Return the model of a host's GPUs in Slurm's spelling, such as rtx_4090; empty for several."""
     names = (re.sub(r"^.*\[(.*)\]", r"\1", gpu["name"]) for gpu in gpus if gpu.get("name"))
     models = {found[0].lower().replace(" ", "_") for name in names if (found := _MODEL.search(name))}
     return models.pop() if len(models) == 1 else ""
@@ -20,8 +20,8 @@ def gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
 
 def stack_changes(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> bool:
     """Return whether a library that jobs may have loaded gets another version than was recorded for it."""
+    before = {name: (recorded or {}).get(f"hvlab_{name}", {}) for name in versions}
     return any(
-        str(version or "")
-        not in ("", str((recorded or {}).get(f"hvlab_{name}", {}).get("requested", version)))
+        str(version or "") not in ("", str(before[name].get("requested", version)))
         for name, version in versions.items()
     )
