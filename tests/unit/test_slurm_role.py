@@ -17,6 +17,7 @@ from hvlab.stack.provision.slurm.accounts import registrations
 from hvlab.stack.provision.slurm.checks import check_absent, lost_hardware
 from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem
 from hvlab.stack.provision.slurm.plan import REST_APIS, describe, plan
+from hvlab.stack.provision.wiring import gpu_type
 from hvlab.stack.resolver.catalogue import load as load_catalogue
 from tests.contract.tree import ROOT, load
 from tests.unit.plays import play, program
@@ -328,10 +329,7 @@ def test_a_partition_whose_hosts_are_all_lost_has_no_nodes():
     ],
 )
 def test_the_model_is_part_of_the_name_that_nvidias_library_gives(names, model):
-    wiring = trusted(yaml.safe_load((ROOT / "group_vars/all.yml").read_text("utf-8")))
-    facts = {"hvlab": {"gpus": [{"name": name} for name in names]}}
-    variables = wiring | {"ansible_facts": facts, "group_names": ["gpu"]}
-    assert Templar(loader=DataLoader(), variables=variables).template(wiring["slurm_gpu_type"]) == model
+    assert gpu_type(gpus=[{"name": name} for name in names]) == model
 
 
 def test_partitions_are_data():

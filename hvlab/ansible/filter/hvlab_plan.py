@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from hvlab.stack.provision import containers, gpu_roles, horovod, openmpi, programs, python_env
+from hvlab.stack.provision import containers, gpu_roles, horovod, openmpi, programs, python_env, wiring
 
 DOCUMENTATION = """
 name: hvlab_plan
@@ -26,6 +26,7 @@ PLANNERS: Mapping[str, Callable[..., Any]] = {
     "container_settings": containers.settings,
     "dcgm": gpu_roles.dcgm,
     "gpudirect": gpu_roles.gpudirect,
+    "gpu_type": wiring.gpu_type,
     "horovod": horovod.plan,
     "horovod_absent": horovod.absent,
     "horovod_patches": horovod.patches,
@@ -35,6 +36,7 @@ PLANNERS: Mapping[str, Callable[..., Any]] = {
     "openmpi": openmpi.plan,
     "programs": programs.programs,
     "python_env": python_env.plan,
+    "stack_changes": wiring.stack_changes,
 }
 
 

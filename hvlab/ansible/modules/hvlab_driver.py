@@ -31,7 +31,7 @@ options:
     choices: [planned, listed, built, used, unloaded]
     required: true
   request:
-    description: The role's options; C(hvlab/stack/provision/driver/system.py) adds the names of the system.
+    description: The role's options; C(hvlab/stack/provision/driver/system.py) adds the system's names.
     type: dict
     required: true
   ready:

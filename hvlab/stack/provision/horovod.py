@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from hvlab.base.paths import project_dir
@@ -22,105 +24,147 @@ _CCL_ARCHITECTURES = ("x86_64",)
 _NO_CSTDINT = (15,)
 
 
-def plan(
-    *,
-    variants: Mapping[str, Mapping[str, Any]],
-    version: str,
-    checksum: str,
-    prefix: str,
-    python_prefix: str,
-    minor: str,
-    mpi_dir: str,
-    oneccl: Mapping[str, str],
-    cuda_home: str,
-    nccl: Mapping[str, str],
-    capabilities: Sequence[str],
-    arch_flags: str,
-    compilers: Mapping[str, str],
-    system: str,
-    architecture: str,
-    sources: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return ``variants``, each as role horovod builds it, ``oneccl``, which some need, and the ``source``.
+@dataclass(frozen=True, kw_only=True)
+class HorovodRequest:
+    """The variants of Horovod that a host gets, and what they are built on.
 
     ``minor`` is the version of the environments' Python, ``oneccl`` has prefix, version and sha256, ``nccl``
     the folders include and lib, ``compilers`` cc and cxx; ``sources`` says in which ways and in which folder
     the source is looked for, and ``system`` is the distribution with its release.
     """
-    if arch_flags == "auto":
-        arch_flags = "-mf16c -mavx -mfma" if architecture == "x86_64" else "-mtune=generic"
+
+    variants: Mapping[str, Mapping[str, Any]]
+    version: str
+    checksum: str
+    prefix: str
+    python_prefix: str
+    minor: str
+    mpi_dir: str
+    oneccl: Mapping[str, str]
+    cuda_home: str
+    nccl: Mapping[str, str]
+    capabilities: Sequence[str]
+    arch_flags: str
+    compilers: Mapping[str, str]
+    system: str
+    architecture: str
+    sources: Mapping[str, Any]
+
+    @property
+    def flags(self) -> str:
+        """What the compiler is told of the processor; a blank where nothing is said."""
+        if self.arch_flags == "auto":
+            return "-mf16c -mavx -mfma" if self.architecture == "x86_64" else "-mtune=generic"
+        return self.arch_flags or " "
+
+    def with_ccl(self, variant: Mapping[str, Any]) -> bool:
+        """Return whether a variant has oneCCL."""
+        return bool(variant.get("ccl")) and self.architecture in _CCL_ARCHITECTURES
+
+
+def plan(**options: Any) -> dict[str, Any]:
+    """Return ``variants``, each as role horovod builds it, ``oneccl``, which some need, and the ``source``.
+
+    The options are those of a HorovodRequest.
+    """
+    request = HorovodRequest(**options)
+    source = {"name": "horovod", "version": request.version, "checksum": request.checksum, **request.sources}
+    return {
+        "variants": [_variant(request, name, variant) for name, variant in request.variants.items()],
+        "oneccl": _oneccl(request),
+        "source": source,
+    }
+
+
+def _variant(request: HorovodRequest, name: str, variant: Mapping[str, Any]) -> dict[str, Any]:
+    path = f"{request.prefix}/{name}"
+    python = f"{request.python_prefix}/{variant.get('environment', 'python')}"
+    site = f"lib/python{request.minor}/site-packages"
+    asked, env = _asked(request, variant), _environment(request, variant)
     rules, texts = _patches()
-    planned: list[dict[str, Any]] = []
-    for name, variant in variants.items():
-        path, python = f"{prefix}/{name}", f"{python_prefix}/{variant.get('environment', 'python')}"
-        site = f"lib/python{minor}/site-packages"
-        gpu = variant.get("gpu_operations") or ""
-        planes = sorted({plane for plane in (gpu.values() if isinstance(gpu, Mapping) else [gpu]) if plane})
-        with_ccl = bool(variant.get("ccl")) and architecture in _CCL_ARCHITECTURES
-        carriers = [carrier for carrier in ("mpi", "gloo") if variant[carrier]]
-        operations = dict.fromkeys([*carriers, *(["ccl"] if with_ccl else []), *planes])
-        asked = {
-            "frameworks": [_NAMES[framework] for framework in variant["frameworks"]],
-            "controllers": [_NAMES[carrier] for carrier in carriers],
-            "operations": [_NAMES[operation] for operation in operations],
-        }
-        env = {
-            "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
-            "HOROVOD_CPU_OPERATIONS": variant["cpu_operations"].upper(),
-            "HOROVOD_BUILD_ARCH_FLAGS": arch_flags or " ",
-            **_with(_FRAMEWORKS.values(), [_FRAMEWORKS[framework] for framework in variant["frameworks"]]),
-            **_with(("MPI", "GLOO"), [carrier.upper() for carrier in carriers]),
-            **(_ccl(oneccl["prefix"]) if with_ccl else {}),
-            **({"HOROVOD_CUDA_HOME": cuda_home} if cuda_home else {}),
-            **(_gpu(gpu, planes, capabilities) if gpu else {}),
-            **(_nccl(nccl) if "nccl" in planes else {}),
-            **({"CC": compilers["cc"], "CXX": compilers["cxx"]} if compilers["cc"] != "gcc" else {}),
-            **variant.get("env", {}),
-        }
-        planned.append(
-            {
-                "name": name,
-                "path": path,
-                "python": python,
-                # A line of a .pth file that takes in the environment with its own .pth files; setuptools'
-                # brings distutils, which TensorFlow needs.
-                "base": f"import site; site.addsitedir('{python}/{site}')\n",
-                "gpu": bool(gpu),
-                "asked": asked,
-                "needs": [
-                    *([mpi_dir] if variant["mpi"] else []),
-                    python,
-                    *([oneccl["prefix"]] if with_ccl else []),
-                ],
-                "env": env,
-                "inputs": {
-                    "version": version,
-                    "sha256": checksum,
-                    "rules": rules,
-                    "patches": [hashlib.sha256(text.encode()).hexdigest() for text in texts.values()],
-                    "asked": asked,
-                    "env": env,
-                    "prefix": path,
-                    "os": system,
-                    "architecture": architecture,
-                },
-                "stages": _stages(path, python, site, variant["frameworks"], version),
-            }
-        )
-    ccl = {
-        "needed": any("CCL" in variant["asked"]["operations"] for variant in planned),
-        "inputs": {"version": oneccl["version"], "sha256": oneccl["sha256"], "parts": "cpu"},
+    return {
+        "name": name,
+        "path": path,
+        "python": python,
+        # A line of a .pth file that takes in the environment with its own .pth files; setuptools'
+        # brings distutils, which TensorFlow needs.
+        "base": f"import site; site.addsitedir('{python}/{site}')\n",
+        "gpu": bool(variant.get("gpu_operations")),
+        "asked": asked,
+        "needs": [
+            *([request.mpi_dir] if variant["mpi"] else []),
+            python,
+            *([request.oneccl["prefix"]] if request.with_ccl(variant) else []),
+        ],
+        "env": env,
+        "inputs": {
+            "version": request.version,
+            "sha256": request.checksum,
+            "rules": rules,
+            "patches": [hashlib.sha256(text.encode()).hexdigest() for text in texts.values()],
+            "asked": asked,
+            "env": env,
+            "prefix": path,
+            "os": request.system,
+            "architecture": request.architecture,
+        },
+        "stages": _stages(path, python, site, variant["frameworks"], request.version),
+    }
+
+
+def _asked(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what a variant must have, as ``horovodrun --check-build`` names it."""
+    carriers = _carriers(variant)
+    ccl = ["ccl"] if request.with_ccl(variant) else []
+    operations = dict.fromkeys([*carriers, *ccl, *_planes(variant)])
+    return {
+        "frameworks": [_NAMES[framework] for framework in variant["frameworks"]],
+        "controllers": [_NAMES[carrier] for carrier in carriers],
+        "operations": [_NAMES[operation] for operation in operations],
+    }
+
+
+def _environment(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables that a variant is built with; its own go before the others."""
+    gpu, planes, compilers = variant.get("gpu_operations"), _planes(variant), request.compilers
+    return {
+        "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
+        "HOROVOD_CPU_OPERATIONS": variant["cpu_operations"].upper(),
+        "HOROVOD_BUILD_ARCH_FLAGS": request.flags,
+        **_with(_FRAMEWORKS.values(), [_FRAMEWORKS[framework] for framework in variant["frameworks"]]),
+        **_with(("MPI", "GLOO"), [carrier.upper() for carrier in _carriers(variant)]),
+        **(_ccl(request.oneccl["prefix"]) if request.with_ccl(variant) else {}),
+        **({"HOROVOD_CUDA_HOME": request.cuda_home} if request.cuda_home else {}),
+        **(_gpu(gpu, planes, request.capabilities) if gpu else {}),
+        **(_nccl(request.nccl) if "nccl" in planes else {}),
+        **({"CC": compilers["cc"], "CXX": compilers["cxx"]} if compilers["cc"] != "gcc" else {}),
+        **variant.get("env", {}),
+    }
+
+
+def _carriers(variant: Mapping[str, Any]) -> list[str]:
+    return [carrier for carrier in ("mpi", "gloo") if variant[carrier]]
+
+
+def _planes(variant: Mapping[str, Any]) -> list[str]:
+    gpu = variant.get("gpu_operations") or ""
+    return sorted({plane for plane in (gpu.values() if isinstance(gpu, Mapping) else [gpu]) if plane})
+
+
+def _oneccl(request: HorovodRequest) -> dict[str, Any]:
+    version, checksum = request.oneccl["version"], request.oneccl["sha256"]
+    return {
+        "needed": any(map(request.with_ccl, request.variants.values())),
+        "inputs": {"version": version, "sha256": checksum, "parts": "cpu"},
         "wheels": {
             "name": "oneccl",
-            "requirements": f"oneccl-devel=={oneccl['version']} --hash=sha256:{oneccl['sha256']}\n",
+            "requirements": f"oneccl-devel=={version} --hash=sha256:{checksum}\n",
             "python": "3",
-            "architecture": architecture,
+            "architecture": request.architecture,
             "deps": False,
-            "folder": sources["folder"],
+            "folder": request.sources["folder"],
         },
     }
-    source = {"name": "horovod", "version": version, "checksum": checksum, **sources}
-    return {"variants": planned, "oneccl": ccl, "source": source}
 
 
 def patches(*, torch: str, gcc: str) -> dict[str, str]:
@@ -152,6 +196,7 @@ def absent(*, asked: Mapping[str, Sequence[str]], printed: str) -> list[str]:
     return list(dict.fromkeys(missing))
 
 
+@cache
 def _patches() -> tuple[list[dict[str, Any]], dict[str, str]]:
     folder = project_dir() / "roles/horovod/files/patches"
     texts = {file.name: file.read_text("utf-8") for file in sorted(folder.glob("*.patch"))}
