@@ -37,6 +37,11 @@ PLAY = """
             [("package", "gcc", "12.2"), ("package", "old", "removed"), ("package", "make", "held")],
         ),
         ("hvlab_files", {"changed": True, "paths": ["/etc/x"]}, [("file", "/etc/x", "written")]),
+        (
+            "hvlab_files",
+            {"changed": True, "paths": ["/opt/hvlab/workloads/case.py"]},
+            [("file", "/opt/hvlab/workloads", "written")],
+        ),
         ("ansible.builtin.user", {"changed": True, "name": "hvlab"}, [("user", "hvlab", "made")]),
         (
             "ansible.builtin.file",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,6 +25,8 @@ requirements:
 """
 
 COLUMNS = ("what", "name", "change")
+# Of hvlab's own folders, those right below are shown.
+OWN = re.compile(r"^(/(?:opt|var/cache)/hvlab/[^/]+)/.*")
 # The task is left out for this alone.
 CHECK_MODE = "not ansible_check_mode"
 
@@ -87,10 +90,10 @@ def changes(action: str, result: Mapping[str, Any], args: Mapping[str, Any], tas
         held = [package for package in result.get("packages", []) if package not in {*comes, *removed}]
         yield from (("package", package, "held") for package in held)
     elif result.get("paths"):
-        yield from (("file", path, "written") for path in result["paths"])
+        yield from (("file", OWN.sub(r"\1", path), "written") for path in result["paths"])
     elif name in ("copy", "template", "file", "get_url"):
         place = result.get("dest") or result.get("path") or args.get("dest") or args.get("path")
-        yield "file", str(place), "removed" if result.get("state") == "absent" else "written"
+        yield "file", OWN.sub(r"\1", str(place)), "removed" if result.get("state") == "absent" else "written"
     elif name == "user":
         yield "user", str(result.get("name") or args.get("name")), "changed" if result.get("uid") else "made"
     elif name == "systemd_service":
