@@ -32,6 +32,7 @@ _UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)
 @options.limit
 @click.option("-t", "--tags", help="Only the roles with these tags (role names), separated by commas.")
 @click.option("-C", "--check", is_flag=True, help="Change nothing; report what would change.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; list for each host what would change.")
 @click.option("-D", "--diff", is_flag=True, help="Show the changes to files.")
 @click.option(
     "--write-lock",
@@ -45,13 +46,14 @@ def command(
     limit: str | None,
     tags: str | None,
     check: bool,
+    dry_run: bool,
     diff: bool,
     write_lock: bool,
     further: tuple[str, ...],
 ) -> int:
     """\b
     hvlab provision
-    hvlab provision --check                     # what would change
+    hvlab provision --dry-run                   # packages, files, users and services that would change
     hvlab provision -l n3 -t openmpi,horovod
 
     Install the stack that the inventory asks for on every host (runs site.yml).
@@ -63,11 +65,11 @@ def command(
             f"unexpected argument {further[0]!r}", remedy="put ansible-playbook's options after --"
         )
     cache.limit()  # Else a wrong one ends the playbook, after minutes of compiling.
-    os.environ.update(_vault(further))
+    os.environ.update(_vault(further) | ({"ANSIBLE_STDOUT_CALLBACK": "hvlab_changes"} if dry_run else {}))
     lab = load(inventory, limit=limit)
     probe.probe(lab.hosts)
     words = ["--tags", tags] if tags else []
-    words += ["--check"] if check else []
+    words += ["--check"] if check or dry_run else []
     words += ["--diff"] if diff else []
     words += ["-e", '{"preflight_lock_write": true}'] if write_lock else []
     run_playbook(lab, [*words, *further], limit=limit)

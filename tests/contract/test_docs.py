@@ -157,3 +157,23 @@ def test_both_readmes_have_the_same_sections_commands_tables_and_links() -> None
         }
 
     assert skeleton(english) == skeleton(chinese)
+
+
+def test_what_is_written_on_hosts_is_in_the_table() -> None:
+    """The templates of roles, and the paths that their tasks spell out."""
+    page = (tree.ROOT / "docs/install.md").read_text("utf-8")
+    table = page.partition("| on a host |")[2].partition("\n\n")[0]
+    named = re.findall(r"`([^`]+)`", table)
+    folders = [name if name.startswith("/") else f"/etc/{name}" for name in named]
+    roles = tree.ROOT / "roles"
+    templates = [str(path) for path in roles.glob("*/templates/**/*.j2")]
+    written = ["/" + path.partition("/templates/")[2].removesuffix(".j2") for path in templates]
+    for path in [*roles.glob("*/tasks/*.yml"), *roles.glob("*/vars/*.yml")]:
+        written += re.findall(r"(?:path|dest): (/(?:etc|opt|usr)/[^\s,}\"]+)", path.read_text("utf-8"))
+    for place in written:
+        known = place.startswith(
+            ("/etc/ansible/facts.d/hvlab_", "/opt/hvlab", "/etc/hvlab", "/home/hvlab/.ssh")
+        )
+        listed = any(place == one or place.startswith(f"{one}/") for one in folders)
+        assert known or listed, f"docs/install.md does not say that {place} is written"
+    assert len(written) > 40

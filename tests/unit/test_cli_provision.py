@@ -31,6 +31,13 @@ def test_options_are_handed_on(calls):
     assert calls == [[program, str(ROOT / "site.yml"), "-i", str(LAB), *options]]
 
 
+def test_a_dry_run_checks_and_prints_changes_alone(calls, monkeypatch):
+    monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", "default")
+    assert run(["provision", "-i", str(LAB), "--dry-run"]) == 0
+    assert calls[0][-1] == "--check"
+    assert os.environ["ANSIBLE_STDOUT_CALLBACK"] == "hvlab_changes"
+
+
 def test_two_calls_do_not_change_the_hosts_of_a_lab_at_once(calls, monkeypatch, tmp_path, capfd):
     """The first one, in another process, holds the lab until the second has said that it waits."""
     monkeypatch.setenv("HVLAB_DATA", str(tmp_path))

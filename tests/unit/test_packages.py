@@ -240,7 +240,20 @@ def test_check_mode_says_what_would_come():
     assert done["changed"]
     assert done["packages"] == ["gcc", "make"]
     assert done["diff"]["after"] == "gcc 2\nmake\ngcc held\nmake held\n"
-    assert host.commands == []
+    assert (done["comes"], done["removed"]) == ({"gcc": "2", "make": ""}, [])
+    assert all("--simulate" in command for command in host.commands)
+
+
+def test_check_mode_names_every_package_with_its_version():
+    host = Host(packages={"libnccl2": "2.22.3-1+cuda12.5", "olddrv": "470.1", "olddrv-tool": "470.1"})
+    host.answers = [("--simulate", {"stdout": APT})]
+    done = host.task({"name": ["newdrv"], "replaces": ["olddrv*"]}, check_mode=True)
+    assert done["comes"] == {"newdrv": "550.54", "libnccl2": "2.21.5-1+cuda12.4"}
+    assert done["removed"] == ["olddrv", "olddrv-tool"]
+
+
+def test_a_table_of_dnf_has_the_versions():
+    assert rpm_transaction(DNF).comes == {"newdrv": "3:550.54-1", "libnccl": "2.21.5-1+cuda12.4"}
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf"])

@@ -66,7 +66,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             # New packages may come from a repository that is not there yet; removals can be simulated.
             if not work.install:
                 self._judge(work)
-            return result
+            return result | self._planned(work)
         self._enable(work.modules)
         before = self.installed
         if work.install or work.remove:
@@ -81,6 +81,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "removed": removed,
             "ansible_facts": {"hvlab": self._new_facts(work), **outdated(self.vars)},
         }
+
+    def _planned(self, work: PackageChanges) -> dict[str, Any]:
+        """Return what would come and go; what was asked for, where that cannot be simulated yet."""
+        asked = {one.name: one.version or "" for one in work.install}
+        found = self._ask(work) if work.install else Transaction()
+        if not isinstance(found, Transaction):
+            return {"comes": asked, "removed": work.remove}
+        return {"comes": asked | dict(found.comes), "removed": sorted({*work.remove, *found.removed})}
 
     def _work(self) -> PackageChanges:
         """Return the changes between the host's facts and what the task requests."""

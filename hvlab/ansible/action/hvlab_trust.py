@@ -22,6 +22,10 @@ SSHD_CONFIG = "etc/ssh/sshd_config.d/10-hvlab.conf.j2"
 WITHOUT_INCLUDE = {("Amazon", "2"), ("RedHat", "7"), ("RedHat", "8")}
 # sshd writes it when it starts, and when it is reloaded.
 SSHD_PID = "/run/sshd.pid"
+PLACES = (
+    *("/etc/ssh/ssh_host_ed25519_key-cert.pub", "/etc/ssh/hvlab_user_ca.pub"),
+    *("/etc/ssh/hvlab_revoked_keys", "/etc/ssh/ssh_known_hosts"),
+)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -43,7 +47,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             trust = self._trust(args["lab"], args["user"])
             if trust is None:
-                return result | {"changed": True, "msg": f"would make or renew the keys of lab {args['lab']}"}
+                paths = [
+                    *PLACES,
+                    str(sshd_config(variables["ansible_facts"])["path"]),
+                    f"{args['home']}/.ssh",
+                ]
+                message = f"would make or renew the keys of lab {args['lab']}"
+                return result | {"changed": True, "msg": message, "paths": paths}
             certificate = self._certificate(trust, name, facts)
             files = self._files(trust, certificate, variables["ansible_facts"])
         except HvlabError as error:
@@ -86,15 +96,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         home = {"owner": args["user"]}
         ssh = f"{args['home']}/.ssh"
         fact = {"lab": args["lab"], "user": args["user"], "hosts": list(hosts), "authority": trust.authority}
-        host_certificate = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
+        host_certificate, user_authority, revoked, known = PLACES
         identity, certified = trust.identity.read_text("utf-8"), trust.certificate.read_text("utf-8")
         return [
             {"path": host_certificate, "content": certificate + "\n", "mode": "0644", "loaded": SSHD_PID},
-            {"path": "/etc/ssh/hvlab_user_ca.pub", "content": trust.user_authorities_text, "mode": "0644"},
+            {"path": user_authority, "content": trust.user_authorities_text, "mode": "0644"},
             # Before sshd is told of it: where the file is missing it lets nobody in.
-            {"path": "/etc/ssh/hvlab_revoked_keys", "content": trust.revoked_text, "mode": "0644"},
+            {"path": revoked, "content": trust.revoked_text, "mode": "0644"},
             {**sshd_config(facts), "loaded": SSHD_PID, "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"]},
-            {"path": "/etc/ssh/ssh_known_hosts", "block": known_hosts, "mode": "0644"},
+            {"path": known, "block": known_hosts, "mode": "0644"},
             {"path": ssh, "state": "directory", "mode": "0700", **home},
             {"path": f"{ssh}/id_ed25519", "secret": identity, "mode": "0600", **home},
             {

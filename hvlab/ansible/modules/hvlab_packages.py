@@ -65,5 +65,10 @@ packages:
   type: list
   elements: str
   returned: always
-removed: {description: The packages that are gone., type: list, elements: str, returned: changed}
+removed:
+  description: The packages that are gone, or would be in check mode.
+  type: list
+  elements: str
+  returned: changed
+comes: {description: The packages that would come, with their versions., type: dict, returned: in check mode}
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -77,10 +77,14 @@ class PackageChanges:
 
 @dataclass(frozen=True)
 class Transaction:
-    """Names of installed packages that a simulated call would bring to another version, or remove."""
+    """Names of installed packages that a simulated call would bring to another version, or remove.
+
+    ``comes``: all packages that it would install, with their versions.
+    """
 
     changed: frozenset[str] = frozenset()
     removed: frozenset[str] = frozenset()
+    comes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def touched(self) -> frozenset[str]:
@@ -88,7 +92,8 @@ class Transaction:
         return self.changed | self.removed
 
     def __or__(self, other: Transaction) -> Transaction:
-        return Transaction(self.changed | other.changed, self.removed | other.removed)
+        comes = {**self.comes, **other.comes}
+        return Transaction(self.changed | other.changed, self.removed | other.removed, comes)
 
 
 def as_packages(items: Iterable[str | Mapping[str, Any]]) -> list[PackageSpec]:
@@ -125,26 +130,33 @@ def apt_transaction(text: str) -> Transaction:
     """Read what ``apt-get --simulate`` printed; the old version stands behind the name of what changes."""
     changed = re.findall(r"^Inst ([^\s:]+)(?::\S+)? \[", text, re.MULTILINE)
     removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
-    return Transaction(frozenset(changed), frozenset(removed))
+    comes = re.findall(r"^Inst ([^\s:]+)(?::\S+)? (?:\[[^\]]*\] )?\((\S+)", text, re.MULTILINE)
+    return Transaction(frozenset(changed), frozenset(removed), dict(comes))
 
 
 def rpm_transaction(text: str) -> Transaction:
     """Read the table of ``dnf --assumeno`` or ``yum --assumeno``."""
     changed: set[str] = set()
     removed: set[str] = set()
-    section = None
+    comes: dict[str, str] = {}
+    section: set[str] | None = None
     for line in text.splitlines():
         if re.match(r"[A-Z][^:]*:$", line.rstrip()) or line.startswith("Transaction Summary"):
             section = None
-            if line.startswith(("Upgrad", "Updat", "Downgrad", "Reinstall")):
+            if line.startswith("Install"):
+                section = set()
+            elif line.startswith(("Upgrad", "Updat", "Downgrad", "Reinstall")):
                 section = changed
             elif line.startswith(("Remov", "Eras")):
                 section = removed
         elif section is not None and (match := re.match(r" (\S+)", line)):
             section.add(match[1])
+            cells = line.split()
+            if section is not removed and len(cells) > 3:  # noqa: PLR2004 - name, architecture, version, repository
+                comes[match[1]] = cells[2]
         elif match := re.match(r" {5}replacing +(\S+)\.\S+ ", line):
             removed.add(match[1])
-    return Transaction(frozenset(changed), frozenset(removed))
+    return Transaction(frozenset(changed), frozenset(removed), comes)
 
 
 def installed(listing: str) -> dict[str, str]:

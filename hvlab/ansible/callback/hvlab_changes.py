@@ -1,0 +1,115 @@
+"""Print, instead of each task, what a playbook in check mode would change on which hosts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
+
+from hvlab.base.answers import clean
+from hvlab.base.errors import some
+from hvlab.results import tables
+
+DOCUMENTATION = """
+name: hvlab_changes
+type: stdout
+short_description: What a playbook in check mode would change, host by host
+description:
+  - Prints at the end one table for hosts that are alike, of packages with versions, files, users, services,
+    packs and reboots, and of what stands in the way. C(hvlab provision --dry-run) uses it.
+  - Where a task would be skipped in check mode alone, only services are listed of it.
+requirements:
+  - set as C(stdout_callback)
+"""
+
+COLUMNS = ("what", "name", "change")
+# Of hvlab's own folders, those right below are shown.
+OWN = re.compile(r"^(/(?:opt|var/cache)/hvlab/[^/]+)/.*")
+# The task is left out for this alone.
+CHECK_MODE = "not ansible_check_mode"
+
+Row = tuple[str, str, str]
+
+
+class CallbackModule(CallbackBase):  # type: ignore[misc]
+    """Keeps the changes of each host."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "hvlab_changes"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: dict[str, list[Row]] = {}
+
+    def _add(self, result: Any, rows: Iterator[Row]) -> None:
+        known = self._rows.setdefault(result._host.get_name(), [])
+        known.extend(row for row in rows if row not in known)
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        """Note what a task would change."""
+        task = result._task
+        for one in result._result.get("results") or [result._result]:
+            self._add(result, changes(task.action, one, task.args, task.get_name()))
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        """Note a service that is left alone in check mode only."""
+        name, args = result._task.action.rpartition(".")[2], result._task.args
+        if name == "systemd_service" and result._result.get("false_condition") == CHECK_MODE:
+            self._add(result, iter([("service", str(args.get("name")), str(args.get("state", "")))]))
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        """Note what stands in the way."""
+        text = clean(str(result._result.get("msg") or result._result.get("stderr") or "failed"))
+        if not ignore_errors:
+            self._add(result, iter([("in the way", " ".join(text.split()), "")]))
+
+    v2_runner_on_unreachable = v2_runner_on_failed
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        """Print the tables."""
+        for host in stats.processed:
+            self._rows.setdefault(host, [])
+        for text in shown(self._rows):
+            self._display.display(text)
+
+
+def changes(action: str, result: Mapping[str, Any], args: Mapping[str, Any], task: str) -> Iterator[Row]:
+    """Yield what a task's result says would change: what, its name, and how. Pure."""
+    name = action.rpartition(".")[2]
+    if name == "hvlab_driver" and (result.get("reboots") or result.get("step") == "reboot"):
+        yield "reboot", str(result.get("reason") or "for the NVIDIA driver"), ""
+    if not result.get("changed"):
+        return
+    if name == "hvlab_packages":
+        comes, removed = result.get("comes", {}), result.get("removed", [])
+        yield from (("package", package, version or "newest") for package, version in comes.items())
+        yield from (("package", package, "removed") for package in removed)
+        held = [package for package in result.get("packages", []) if package not in {*comes, *removed}]
+        yield from (("package", package, "held") for package in held)
+    elif result.get("paths"):
+        yield from (("file", OWN.sub(r"\1", path), "written") for path in result["paths"])
+    elif name in ("copy", "template", "file", "get_url"):
+        place = result.get("dest") or result.get("path") or args.get("dest") or args.get("path")
+        yield "file", OWN.sub(r"\1", str(place)), "removed" if result.get("state") == "absent" else "written"
+    elif name == "user":
+        yield "user", str(result.get("name") or args.get("name")), "changed" if result.get("uid") else "made"
+    elif name == "systemd_service":
+        yield "service", str(result.get("name")), str(result.get("state") or "enabled")
+    elif name == "reboot":
+        yield "reboot", task, ""
+    else:
+        yield "step", task, ""
+
+
+def shown(rows: Mapping[str, list[Row]]) -> Iterator[str]:
+    """Yield a table for hosts that are alike. Pure."""
+    alike: dict[tuple[Row, ...], list[str]] = {}
+    for host, own in sorted(rows.items()):
+        alike.setdefault(tuple(sorted(own)), []).append(host)
+    for same, hosts in alike.items():
+        lines = [dict(zip(COLUMNS, row, strict=True)) for row in same]
+        table = tables.render(lines, COLUMNS, "table") if lines else "nothing would change"
+        yield f"\n{some(hosts)}\n{table}"
