@@ -264,6 +264,9 @@ def sources() -> list[dict[str, Any]]:
 
 def inspect(module: AnsibleModule) -> dict[str, Any]:
     """Return the state of the driver on a host, and what decides on it."""
+    # The action plugin imports this file on the controller, which has none of these.
+    from ansible.module_utils.hvlab_kernel import nouveau, rivals  # noqa: PLC0415
+
     kernel = module.params["kernel"]
     gcc, names = compiler(kernel), list(module.params["packages"])
     if gcc and module.params["compiler_package"]:
@@ -282,7 +285,8 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "modules_loaded": [name for name in INFINIBAND if os.path.isdir("/sys/module/" + name)],
         "drained": os.path.exists(DRAINED),
         "loaded": loaded(),
-        "nouveau": os.path.isdir("/sys/module/nouveau"),
+        "nouveau": nouveau(),
+        "rivals": rivals(),
         "library": library(),
         "uninstaller": os.path.exists("/usr/bin/nvidia-uninstall"),
         "smi": module.get_bin_path("nvidia-smi"),
