@@ -166,7 +166,8 @@ def nouveau_is_kept_out(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if fact["method"] == "none" or not node.variables["nvidia_driver_nouveau_blacklisted"]:
         return
     texts = "".join(node["modprobe.d"].values())
-    node.expect("blacklist nouveau" in texts, "nouveau is not blacklisted in /etc/modprobe.d")
+    for name in ("nouveau", "nova_core", "nova_drm"):
+        node.expect(f"blacklist {name}" in texts, f"{name} is not blacklisted in /etc/modprobe.d")
 
 
 @ROLE.check

@@ -119,6 +119,18 @@ def check_system(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Pro
             yield Problem(host.name, f"its Python is {python}", remedy)
 
 
+def check_packages(hosts: list[PreflightHost]) -> Iterator[Problem]:
+    """Yield hosts with packages that dpkg could not configure: no other can be installed there."""
+    for host in hosts:
+        if names := host.own.get("unfinished"):
+            observed = f"packages are half configured: {', '.join(names)}"
+            remedy = (
+                "run `dpkg --configure -a` there. Where a module does not compile, see "
+                "/var/lib/dkms/*/*/build/make.log, and boot an older kernel or purge these packages"
+            )
+            yield Problem(host.name, observed, remedy)
+
+
 def _version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hvlab.checks.provisioned import Question, Role, RoleHost, read, run
 
 APT, RPM = "/etc/apt/sources.list.d/nvidia-cuda.sources", "/etc/yum.repos.d/nvidia-cuda.repo"
@@ -9,7 +11,7 @@ APT, RPM = "/etc/apt/sources.list.d/nvidia-cuda.sources", "/etc/yum.repos.d/nvid
 
 def asks(node: RoleHost) -> dict[str, Question]:
     return {
-        "nvidia source": read(APT),
+        "nvidia source": read(recorded(node).get("file") or APT),
         "nvidia repo": read(RPM),
         "nvidia known": run(["apt-cache", "policy"]),
         "nvidia rpm keys": run(["rpm", "-qa", "gpg-pubkey*"]),
@@ -46,7 +48,7 @@ def signatures_are_checked(node: RoleHost) -> None:
     if not recorded(node):
         return
     text = source(node)
-    checked = "Signed-By: /etc/apt/keyrings/" in text or "gpgcheck=1" in text.splitlines()
+    checked = re.search(r"(?i)signed-by(: |=)/", text) or "gpgcheck=1" in text.splitlines()
     node.expect(checked, "packages of NVIDIA's repository are installed without a check of their signatures")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hvlab.base.errors import Problem
 from hvlab.checks.before import HostLimits, PreflightHost
 from hvlab.checks.folders import check_disk, check_tmp
-from hvlab.checks.machine import check_clocks, check_system
+from hvlab.checks.machine import check_clocks, check_packages, check_system
 from hvlab.checks.names import check_claims, check_names, check_recorded, check_resolution
 from hvlab.checks.network import check_interface
 from hvlab.checks.python import check_gcc, check_pythons
@@ -30,6 +30,7 @@ def check(
     names = list(check_resolution(hosts, inventory, limits.names_managed))
     errors = [
         *check_system(hosts, limits),
+        *check_packages(hosts),
         *check_names(hosts),
         *check_claims(hosts, reached),
         *check_recorded(hosts, reached.keys() - {host.name for host in hosts}),
@@ -90,6 +91,7 @@ def problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]
         *(problem for login in logins for problem in _clock(login, limits)),
         *check_pythons(hosts),
         *check_system(hosts, limits),
+        *check_packages(hosts),
         *check_names(hosts),
         *check_tmp(hosts),
         *check_host_key(hosts),

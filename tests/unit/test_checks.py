@@ -160,6 +160,7 @@ def test_what_a_node_is_judged_by_is_listed(lab):
 
 # --- roles that the recorded host lacks: GPUs, Slurm, docker, the node's own health check
 
+BLACKLIST = "".join(f"blacklist {name}\n" for name in ("nouveau", "nova_core", "nova_drm"))
 VARIABLES = {
     "hwloc_purge_enabled": False,
     "lab_user_name": "hvlab",
@@ -227,7 +228,7 @@ ANSWERS = {
     "kernels": mode("/boot/vmlinuz-6.1.0-9"),
     "modules": said("/lib/modules/6.1.0-9/updates/dkms/nvidia.ko"),
     "loaded driver": {"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Module  570.86.15  Fri"},
-    "modprobe.d": {"/etc/modprobe.d/hvlab-nvidia.conf": "blacklist nouveau"},
+    "modprobe.d": {"/etc/modprobe.d/hvlab-nvidia.conf": BLACKLIST},
     "nvidia-smi": said("570.86.15"),
     "fabric manager": said("enabled"),
     "persistence daemon": said("enabled"),

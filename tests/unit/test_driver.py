@@ -8,7 +8,7 @@ from hvlab.ansible.action.hvlab_driver import as_request
 from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, installed_version
 from hvlab.stack.provision.driver.kernels import bare_kernels, kernels_to_build
 from hvlab.stack.provision.driver.loading import loading
-from hvlab.stack.provision.driver.packages import packages_to_hold
+from hvlab.stack.provision.driver.packages import packages_to_hold, signed
 from hvlab.stack.provision.driver.plan import plan
 from hvlab.stack.provision.driver.sources import guard, pin, sources
 
@@ -185,6 +185,39 @@ def test_secure_boot():
     assert not problems(host, replace(REQUEST, secure_boot="allow"))
     assert not problems(make(own={"secure_boot": True}, loaded="550.54.14"))
     assert not problems(make(own={"secure_boot": None}))
+
+
+def test_with_secure_boot_ubuntus_signed_modules_are_taken():
+    request = replace(
+        REQUEST,
+        method="distro",
+        version="580",
+        packages=({"name": "nvidia-headless-580-server-open"}, {"name": "nvidia-utils-580-server"}),
+        headers_following=({"name": "linux-headers-generic-hwe-24.04", "version": None},),
+    )
+    on, off = make({"secure_boot": True}), make({"secure_boot": False})
+    taken = signed(on, request)
+    assert [package["name"] for package in taken.packages] == [
+        "linux-modules-nvidia-580-server-open-generic-hwe-24.04",
+        "nvidia-headless-no-dkms-580-server-open",
+        "nvidia-utils-580-server",
+    ]
+    assert not any("Secure Boot" in p.observed for p in plan(on, taken, repository_ready=False).problems)
+    for host, other in ((off, request), (on, replace(request, secure_boot="allow")), (on, REQUEST)):
+        assert signed(host, other) is other
+    ubuntu = replace(on, facts={**on.facts, "distribution": "Ubuntu"})
+    (problem,) = (p for p in plan(ubuntu, REQUEST, repository_ready=False).problems if "Secure" in p.observed)
+    assert problem.remedy.startswith("set lab_driver_method: distro")
+
+
+@pytest.mark.parametrize(
+    ("offered", "refused"), [("580.95.05-0ubuntu0.24.04.2", True), ("550.163.01-0ubuntu0.24.04.1", False)]
+)
+def test_a_transitional_package_does_not_bring_another_branch(offered, refused):
+    name = "nvidia-headless-550-server"
+    request = replace(REQUEST, method="distro", version="550", packages=({"name": name, "version": None},))
+    found = plan(make(versions={name: [offered]}), request, repository_ready=False).problems
+    assert any("would bring driver 580.95.05, not branch 550" in p.observed for p in found) is refused
 
 
 def test_a_container_takes_only_none():

@@ -512,6 +512,24 @@ def test_control_groups_are_those_that_have_the_controllers(tmp_path, text, vers
     assert hvlab_kernel.cgroup(put(tmp_path, {"proc/1/cgroup": text})) == version
 
 
+@pytest.mark.parametrize(
+    ("vendor", "driver", "rivals"),
+    [
+        ("10de", "NovaCore", ["NovaCore"]),
+        ("10de", "nova_core", ["nova_core"]),
+        ("10de", "nvidia", []),
+        ("8086", "nova_core", []),
+    ],
+)
+def test_a_driver_of_the_kernel_that_has_the_gpu_is_in_the_way(tmp_path, vendor, driver, rivals):
+    device = "sys/bus/pci/devices/0000:01:00.0"
+    root = put(tmp_path, {"proc/modules": "nova_core 1 - Live 0x0\n", f"{device}/vendor": f"0x{vendor}\n"})
+    (tmp_path / "drivers" / driver).mkdir(parents=True)
+    (tmp_path / device / "driver").symlink_to(tmp_path / "drivers" / driver)
+    assert hvlab_kernel.rivals(root) == rivals
+    assert hvlab_kernel.nouveau(root) is bool(rivals)
+
+
 def test_nouveau_is_in_the_way(tmp_path):
     assert hvlab_kernel.nouveau(put(tmp_path, {"proc/modules": "nouveau 2400256 1 - Live 0x0\n"}))
     assert not hvlab_kernel.nouveau(put(tmp_path, {"proc/modules": "i915 2400256 1 - Live 0x0\n"}))

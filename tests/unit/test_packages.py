@@ -138,6 +138,18 @@ def test_what_dnf_would_do():
     assert found.removed == {"olddrv", "olddrv-tool", "elderdrv"}
 
 
+def test_packages_that_dpkg_could_not_configure(tmp_path, monkeypatch):
+    states = {"a": "ok installed", "b": "ok half-configured", "c": "ok unpacked", "d": "ok config-files"}
+    text = "".join(
+        f"Package: {name}\nStatus: install {state}\nPriority: x\n\n" for name, state in states.items()
+    )
+    (tmp_path / "status").write_text(text)
+    monkeypatch.setattr(facts, "DPKG", str(tmp_path / "status"))
+    assert facts.unfinished() == ["b", "c"]
+    monkeypatch.setattr(facts, "DPKG", str(tmp_path / "none"))
+    assert facts.unfinished() == []
+
+
 def test_versions_there_are():
     assert rpm_versions(DNF_LIST, "libnccl") == ["2.21.5-1+cuda12.4", "2.22.3-1+cuda12.5"]
     assert rpm_versions(DNF_LIST, "a-name-that-is-so-long-that-yum-breaks-the-line") == ["3:550.54-1"]
@@ -160,6 +172,15 @@ def test_versions_there_are():
             "generated breaks",
             "fit together, or x",
         ),
+        (
+            "Error! Bad return status for module build on kernel: 6.17.0-14-generic (x86_64)\n"
+            "Consult /var/lib/dkms/nvidia/550.163.01/build/make.log for more information.\n"
+            "dpkg: error processing package nvidia-dkms-550 (--configure):\n"
+            "E: Sub-process /usr/bin/dpkg returned an error code (1)",
+            "Consult /var/lib/dkms/nvidia/550.163.01/build/make.log",
+            "a newer branch of the driver",
+        ),
+        ("E: dpkg was interrupted, you must run it", "interrupted", "`dpkg --configure -a`"),
         ("E: Could not get lock /var/lib/dpkg/lock", "Could not get lock", "another package manager"),
     ],
 )

@@ -101,6 +101,7 @@ TMP = {"writable": True, "noexec": False, "mode": "1777"}
         ({"tmp": {**TMP, "writable": False}}, "/tmp cannot be written"),
         ({"tmp": {**TMP, "mode": "0755"}}, "/tmp has mode 0755"),
         ({"tmp": None}, "/tmp cannot be written"),
+        ({"unfinished": ["nvidia-dkms-580"]}, "packages are half configured: nvidia-dkms-580"),
         ({"disk_free_mb": {"/": 9000, "/opt": 100}}, "/opt has 100 MiB free, 3000 are needed"),
         ({"interfaces": None}, "its interfaces cannot be read"),
         ({"interfaces": {"eth0": LINK}}, "it has no interface host0, it has eth0 (198.18.0.11/24)"),

@@ -117,6 +117,37 @@ def test_it_is_written_once_and_then_costs_one_round_trip():
     assert host.steps == ["look"]
 
 
+KEYRING = "/usr/share/keyrings/cuda-archive-keyring.gpg"
+LIST = "/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list"
+CUDA = "https://nvidia.example/compute/cuda/repos/ubuntu2404/x86_64"
+ENTRY = f"deb [signed-by={KEYRING}] {CUDA}/ /\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "key", "kept"),
+    [
+        (ENTRY, TWO_KEYS, True),
+        (f"Types: deb\nURIs: {CUDA}/\nSuites: /\nSigned-By: {KEYRING}\n", TWO_KEYS, True),
+        (ENTRY, b"no key", False),
+        (ENTRY.replace("ubuntu2404", "ubuntu2204"), TWO_KEYS, False),
+        (ENTRY + ENTRY.replace("ubuntu2404", "ubuntu2204"), TWO_KEYS, False),
+        (f"deb {CUDA}/ /\n", TWO_KEYS, False),
+    ],
+)
+def test_an_entry_for_the_same_address_with_the_right_key_is_kept(entry, key, kept):
+    file = LIST if entry.startswith("deb") else f"{LIST.removesuffix('.list')}.sources"
+    host = Host(**{file: entry})
+    host.there[KEYRING] = key
+    task = {"url": CUDA, "conflicts": ["/compute/cuda/repos/"]}
+    if not kept:
+        with pytest.raises(AnsibleActionFail, match="already leads to this source"):
+            host.task(**task)
+        return
+    done = host.task(**task)
+    assert (done["changed"], done["file"], done["fingerprint"]) == (False, file, FIRST)
+    assert set(host.there) == {file, KEYRING}
+
+
 def test_check_mode_only_looks():
     host = Host()
     assert host.task(check_mode=True)["changed"]

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from hvlab.base.errors import report
-from hvlab.stack.provision.slurm.checks import check_cluster, check_host, misread
+from hvlab.stack.provision.slurm.checks import check_cluster, check_host, holes, misread
 from tests.unit.plays import play, program
 from tests.unit.test_slurm_role import host, names, request
 
@@ -122,6 +122,54 @@ def test_systems_with_different_releases_of_slurm_are_refused():
     assert "different releases of Slurm, g1 22.05, g2 23.11: they need one slurm.conf" in observed
 
 
+EPEL8, EPEL9, EPEL10 = (
+    f"Available Packages\nslurm.x86_64   {version}   epel"
+    for version in ("20.11.9-1.el8", "22.05.9-1.el9", "26.05.1-2.el10")
+)
+APT = "slurmd:\n  Installed: (none)\n  Candidate: 22.05.8-4+deb12u3\n"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "refused"),
+    [
+        ([("rhel8", EPEL8), ("rhel9", EPEL9)], "different releases of Slurm, g1 20.11, g2 22.05"),
+        # Nothing is known of what would come: the system's usual release counts.
+        ([("rhel8", ""), ("rhel9", "")], "different releases of Slurm, g1 20.11, g2 22.05"),
+        ([("rhel9", EPEL9), ("rhel9", EPEL10)], "different releases of Slurm, g1 22.05, g2 26.05"),
+        ([("debian12", APT), ("rhel9", EPEL9)], "different folders, g1 /var/lib/slurm, g2 /var/spool/slurm"),
+        ([("rhel8", EPEL9), ("rhel9", EPEL9)], ""),
+        ([("debian12", APT), ("debian12", "Candidate: (none)")], ""),
+    ],
+)
+def test_the_release_that_would_come_counts(hosts, refused):
+    there = [host(system, name=f"g{i}", available=text) for i, (system, text) in enumerate(hosts, start=1)]
+    observed = agreed(*there, hosts=["g1", "g2"])
+    assert refused in observed
+    assert bool(observed) is bool(refused)
+
+
+@pytest.mark.parametrize(
+    ("system", "available", "named"),
+    [
+        ("rhel9", EPEL9, ["g1: Slurm 22.05.9 lacks the fixes of CVE-2023-41914", "CVE-2025-43904"]),
+        ("rhel8", EPEL8, ["Slurm 20.11.9 lacks"]),
+        ("rhel10", EPEL10, []),
+        ("rhel9", "", []),
+        # Debian's get fixes of their own.
+        ("debian12", APT, []),
+    ],
+)
+def test_packages_with_known_holes_are_named(system, available, named):
+    text = holes(host(system, available=available))
+    assert all(word in text for word in named)
+    assert bool(text) is bool(named)
+
+
+def test_a_release_of_slurmrestd_that_hvlab_does_not_know_is_refused_before_anything_is_changed():
+    there = host("rhel10", available=EPEL10)
+    assert "RedHat 10 has no slurmrestd that hvlab knows (Slurm 26.05)" in agreed(there, rest=True)
+
+
 def test_accounts_that_slurmdbd_would_name_otherwise_are_refused():
     accounts = [{"name": name} for name in ("physics", "Biology", "two words")]
     assert 'slurm_accounts: "Biology", "two words": slurmdbd keeps names' in agreed(accounts=accounts)
@@ -158,6 +206,9 @@ def test_the_role_asks_the_host(tmp_path, record, daemons, slurm_conf, refused):
     """What the tasks ask, and whom they ask, reaches the checks."""
     (tmp_path / "preflight.yml").write_text(PREFLIGHT, "utf-8")
     asked, key = tmp_path / "asked", tmp_path / "munge.key"
+    program(
+        tmp_path / "programs", "apt-cache", "#!/bin/sh\nprintf '%s %s\\n  Candidate: 23.02.1-1\\n' \"$@\"\n"
+    )
     program(tmp_path / "programs", "systemctl", f"#!/bin/sh\ntouch {asked}\nprintf '{daemons}\\n'\n")
     (tmp_path / "slurm.conf").write_text(f"{slurm_conf}\n")
     if "key" not in refused:

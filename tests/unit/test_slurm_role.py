@@ -72,10 +72,21 @@ def names(system):
     return named | {"pmix_link": named["pmix_link"].format(architecture="x86_64")}
 
 
-def host(system="debian12", *, name="g1", cgroup=2, container=False, packages=(), record=None, text=HARDWARE):
+def host(
+    system="debian12",
+    *,
+    name="g1",
+    cgroup=2,
+    container=False,
+    packages=(),
+    record=None,
+    text=HARDWARE,
+    available="",
+):
     entry = SUPPORTED[system]
     facts = {
         "architecture": "x86_64",
+        "pkg_mgr": entry.manager,
         "hostname": name,
         "processor_vcpus": 4,
         "memtotal_mb": 8000,
@@ -84,8 +95,9 @@ def host(system="debian12", *, name="g1", cgroup=2, container=False, packages=()
         "hvlab": {"container": container, "cgroup": cgroup, "packages": dict.fromkeys(packages, "1")},
         "ansible_local": {} if record is None else {"hvlab_slurm": record},
     }
-    fields = [field.name for field in dataclasses.fields(SlurmSystem)]
-    return SlurmHost(name, facts, SlurmSystem(**{field: names(system)[field] for field in fields}), text)
+    fields = [field.name for field in dataclasses.fields(SlurmSystem) if field.name in names(system)]
+    own = SlurmSystem(**{field: names(system)[field] for field in fields})
+    return SlurmHost(name, facts, own, text, available)
 
 
 def planned(system="debian12", *, last=None, now=None, kind=None, **options):

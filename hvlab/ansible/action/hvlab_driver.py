@@ -21,6 +21,7 @@ from hvlab.stack.provision.driver.packages import (
     needs_dkms,
     packages_to_hold,
     requested_packages,
+    signed,
 )
 from hvlab.stack.provision.driver.plan import DriverPlan, plan
 from hvlab.stack.provision.driver.sources import guard
@@ -44,8 +45,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars = task_vars or {}
         self.args = arguments(self, DOCUMENTATION)
-        self.request = as_request(self.args["request"], self.vars["ansible_facts"])
-        state = self.args["state"]
+        facts, state = self.vars["ansible_facts"], self.args["state"]
+        bare = DriverHost(self.vars["inventory_hostname"], facts, {})
+        self.request = signed(bare, as_request(self.args["request"], facts))
         if state == "listed":
             return result | self._listed()
         if state in ("built", "unloaded"):

@@ -43,6 +43,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "look", paths=[*source.files, source.key_path], others=[*source.others], read=[*source.read]
         )
         before = {path: base64.b64decode(text) for path, text in files["files"].items() if text is not None}
+        if kept := self._kept(before):
+            return {"changed": False, "paths": [], "fingerprint": self.fingerprint, "file": kept}
         key, name = self._key(before.get(source.key_path))
         after = self._without_others(before) | {source.key_path: key}
         after |= {path: text.encode() for path, text in source.files.items()}
@@ -61,6 +63,34 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if path != source.key_path
         ]
         return {"changed": bool(paths or refresh), "paths": paths, "fingerprint": name, "diff": diff}
+
+    def _kept(self, before: Files) -> str:
+        """Return apt's file that leads to this source already, with the right key; empty where none does.
+
+        A second entry with another key file would stop apt. Cloud images and DGX OS come with one.
+        """
+        own, every = [self.source.url], [self.source.url, *self.args["conflicts"]]
+        live = {path: text.decode("utf-8", "surrogateescape") for path, text in before.items()}
+        others = {
+            path: text
+            for path, text in live.items()
+            if path not in (*self.source.files, self.source.key_path)
+        }
+        found = [path for path, text in others.items() if repository.switch_off(path, text, every) != text]
+        if len(found) != 1 or self.args["replace"] or not self.fingerprint or self.source.path in before:
+            return ""
+        path, text = found[0], others[found[0]]
+        off, keys = repository.switch_off(path, text, own), repository.own_keys(text)
+        if off == text or repository.switch_off(path, off, every) != off or len(set(keys)) != 1:
+            return ""
+        data = self._step("look", paths=keys, others=[], read=[])["files"].get(keys[0])
+        try:
+            repository.chosen(
+                repository.keys(base64.b64decode(data or ""), keys[0]), self.fingerprint, keys[0]
+            )
+        except CheckError:
+            return ""
+        return path
 
     def _key(self, present: bytes | None) -> tuple[bytes, str]:
         """Return the key's file and fingerprint: the one that is there when it is right, else a new one."""

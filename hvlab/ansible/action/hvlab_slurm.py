@@ -53,13 +53,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return SlurmHost(
             name=name or self.vars["inventory_hostname"],
             facts=hostvars["ansible_facts"],
-            system=SlurmSystem(**{field: system[field] for field in fields}),
+            system=SlurmSystem(**{field: system[field] for field in fields if field in system}),
             hardware=self.args["text"] if self.args["state"] == "described" else "",
+            available=(hostvars.get("__slurm_available") or {}).get("stdout", ""),
         )
 
     def _checked(self) -> tuple[dict[str, Any], list[Problem]]:
         given = {"written": self.args["written"], "database": self.args["database"]}
-        return {}, checks.check_host(self._host(), self.request, active=self.args["text"], **given)
+        host = self._host()
+        warnings = [text for text in [checks.holes(host)] if text]
+        problems = checks.check_host(host, self.request, active=self.args["text"], **given)
+        return {"warnings": warnings} if warnings else {}, problems
 
     def _agreed(self) -> tuple[dict[str, Any], list[Problem]]:
         names = self.vars["ansible_play_hosts"]

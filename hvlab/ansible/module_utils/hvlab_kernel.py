@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import platform
 import re
@@ -31,8 +32,23 @@ def loaded(root: str = "") -> set[str]:
 
 
 def nouveau(root: str = "") -> bool:
-    """Return whether the driver that keeps NVIDIA's out is loaded."""
-    return "nouveau" in loaded(root)
+    """Return whether a driver that keeps NVIDIA's out is loaded, or has a GPU."""
+    return bool(rivals(root))
+
+
+def rivals(root: str = "") -> list[str]:
+    """Return the drivers of the kernel itself in the place of NVIDIA's: nouveau, or nova with a GPU.
+
+    A module of nova that is loaded and has no GPU is in nobody's way.
+    """
+    found = {"nouveau"} & loaded(root)
+    for path in glob.glob(root + "/sys/bus/pci/devices/*/driver"):
+        vendor = (read(os.path.join(os.path.dirname(path), "vendor")) or "").strip()
+        name = os.path.basename(os.path.realpath(path))
+        # Its name is NovaCore in the first kernels that have it.
+        if vendor == "0x10de" and re.match("nouveau|nova", name, re.IGNORECASE):
+            found.add(name)
+    return sorted(found)
 
 
 def on_disk(name: str, root: str = "") -> bool:

@@ -37,6 +37,12 @@ def packages() -> dict[str, str]:
     return {name: version for name, version in map(str.split, lines) if name != "gpg-pubkey"}
 
 
+def unfinished() -> list[str]:
+    """Return the packages that dpkg could not configure: every later installation fails with them."""
+    states = r"(?m)^Package: (\S+)\nStatus: \S+ \S+ (?:half-configured|half-installed|unpacked)$"
+    return sorted(re.findall(states, read(DPKG) or ""))
+
+
 def held() -> list[str]:
     """Return the names of the packages that stay at their version: dpkg's selection, dnf's or yum's locks."""
     if os.path.exists(DPKG):

@@ -265,6 +265,7 @@ def sources() -> list[dict[str, Any]]:
 def inspect(module: AnsibleModule) -> dict[str, Any]:
     """Return the state of the driver on a host, and what decides on it."""
     # Not above: the action plugin imports this file on the controller, where no such module_utils are.
+    from ansible.module_utils.hvlab_kernel import nouveau, rivals  # noqa: PLC0415
     from ansible.module_utils.hvlab_processes import work  # noqa: PLC0415
 
     kernel = module.params["kernel"]
@@ -285,7 +286,8 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "modules_loaded": [name for name in INFINIBAND if os.path.isdir("/sys/module/" + name)],
         "drained": os.path.exists(DRAINED),
         "loaded": loaded(),
-        "nouveau": os.path.isdir("/sys/module/nouveau"),
+        "nouveau": nouveau(),
+        "rivals": rivals(),
         "library": library(),
         "uninstaller": os.path.exists("/usr/bin/nvidia-uninstall"),
         "smi": module.get_bin_path("nvidia-smi"),

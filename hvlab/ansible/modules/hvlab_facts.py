@@ -42,6 +42,7 @@ from ansible.module_utils.hvlab_packages import (
     lists_age,
     module_streams,
     packages,
+    unfinished,
 )
 from ansible.module_utils.hvlab_packed import folders
 from ansible.module_utils.hvlab_packed import packs as managed_packs
@@ -228,6 +229,7 @@ def main() -> None:
         "kernel_gcc": ask(kernel_gcc),
         "packages": ask(packages),
         "held": ask(held),
+        "unfinished": ask(unfinished),
         "held_own": ask(held_own),
         "lists_age": ask(lists_age),
         "module_streams": ask(module_streams),

@@ -55,6 +55,7 @@ EXAMPLES = """
 RETURN = """
 paths: {description: The files that were changed or would be., type: list, elements: str, returned: success}
 fingerprint: {description: That of the key in use., type: str, returned: success}
+file: {description: Another's file for this source and key; it is kept., type: str, returned: when kept}
 """
 
 import base64

@@ -195,7 +195,7 @@ def complaint(text: str) -> str:
     noise = r"Last metadata|Operation aborted|Exiting on user|Nothing to do|Complete!|Reading |Building |W: "
     marks = (
         r"E: |W: (Failed to fetch|GPG)|Error|\s*Problem|  - |No match|No package|GPG|Public key|"
-        r"Package .* is not signed|.* Depends: "
+        r"Package .* is not signed|.* Depends: |Consult .*make\.log|dpkg: error"
     )
     errors = [line for line in lines if re.match(marks, line) and "Operation aborted" not in line]
     shown = errors or [line for line in lines if not re.match(noise, line)]

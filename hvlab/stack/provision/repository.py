@@ -202,6 +202,11 @@ def switch_off(path: str, text: str, addresses: list[str]) -> str:
     )
 
 
+def own_keys(text: str) -> list[str]:
+    """Return the files with the keys that entries of apt's sources are checked with."""
+    return re.findall(r"(?i)\bsigned-by(?:=|:[ \t]*)(/[^\s\],]+)", text)
+
+
 def _leads_to(text: str, addresses: list[str]) -> bool:
     """Return whether a line or stanza names one of the addresses, whatever the scheme."""
     return any(_SCHEME.sub("", address).rstrip("/") in text for address in addresses)

@@ -43,7 +43,7 @@ def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local:
     if loaded and not blocked and host.holders:
         blocked = f"{', '.join(host.holders)} use it"
     if not loaded and host.state.get("nouveau"):
-        blocked = "nouveau is loaded"
+        blocked = f"{' and '.join(host.state.get('rivals') or ['nouveau'])} is loaded"
     if not blocked:
         return LoadingStep("reload" if loaded else "load", False)
     reason = (

@@ -8,7 +8,15 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from hvlab.stack.provision.driver.fabric import fabric_obstacles
-from hvlab.stack.provision.driver.host import PACKAGED, DriverHost, DriverRequest, fits, within
+from hvlab.stack.provision.driver.host import (
+    PACKAGED,
+    DriverHost,
+    DriverRequest,
+    branch,
+    fits,
+    upstream,
+    within,
+)
 from hvlab.stack.provision.driver.packages import (
     SIGNED_BY_VENDOR,
     builds_modules,
@@ -132,9 +140,11 @@ def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
         or running
     ):
         return
+    ubuntu = host.facts.get("distribution") == "Ubuntu"
+    own = "set lab_driver_method: distro, which takes modules that Ubuntu has signed; or " if ubuntu else ""
     yield (
         "Secure Boot is on, and would keep the kernel from loading modules that are built here",
-        "enroll the key they are signed with (mokutil --import, then reboot) and set "
+        f"{own}enroll the key they are signed with (mokutil --import, then reboot) and set "
         "nvidia_driver_secure_boot: allow, or turn Secure Boot off in the firmware",
     )
 
@@ -153,6 +163,19 @@ def _in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
             "and packages would write over it",
             "set nvidia_driver_remove_old: true, or run nvidia-uninstall there",
         )
+
+
+def transitional(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
+    """Yield packages of the distribution that would bring another branch than the one in their name."""
+    asked = branch(request.version)
+    for package in request.packages if request.method == "distro" and asked else ():
+        offered = host.state.get("versions", {}).get(package["name"], [])
+        come = branch(offered[0]) if offered and f"-{asked}" in package["name"] else ""
+        if come and come != asked:
+            yield (
+                f"package {package['name']} would bring driver {upstream(offered[0])}, not branch {asked}",
+                f'set lab_driver to "{come}", or lab_driver_method: repo',
+            )
 
 
 def without_dkms(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -26,6 +27,30 @@ MODULES = re.compile("dkms|kmod-|kernel-source")
 # It holds apt's preferences for a branch, and has versions of its own: 580-5.
 PINNING = "nvidia-driver-pinning-"
 SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
+_HEADLESS = re.compile(r"nvidia-headless-(\d+-server(?:-open)?)")
+
+
+def signed(host: DriverHost, request: DriverRequest) -> DriverRequest:
+    """Return the request with modules that Ubuntu has built and signed, where Secure Boot is on.
+
+    Source: https://ubuntu.com/server/docs/nvidia-drivers-installation
+    """
+    if request.method != "distro" or not host.own("secure_boot", False) or request.secure_boot == "allow":
+        return request
+    headers = [package["name"] for package in request.headers_following]
+    packages: list[Mapping[str, Any]] = []
+    for package in request.packages:
+        match = _HEADLESS.fullmatch(package["name"])
+        if match:
+            prebuilt = [
+                f"linux-modules-nvidia-{match[1]}-{name.partition('-headers-')[2]}" for name in headers
+            ]
+            packages += [
+                {**package, "name": name} for name in (*prebuilt, f"nvidia-headless-no-dkms-{match[1]}")
+            ]
+        else:
+            packages.append(package)
+    return replace(request, packages=tuple(packages))
 
 
 def stays(host: DriverHost, request: DriverRequest) -> bool:

@@ -10,7 +10,7 @@ from hvlab.base.errors import Problem
 from hvlab.stack.provision.driver.fabric import wants_fabric_manager, wants_imex, wants_subnet_manager
 from hvlab.stack.provision.driver.host import PACKAGED, DriverHost, DriverRequest, installed_version, upstream
 from hvlab.stack.provision.driver.in_use import in_use, interrupts, reboot_in_the_way, reboots
-from hvlab.stack.provision.driver.obstacles import obstacles, unavailable, without_dkms
+from hvlab.stack.provision.driver.obstacles import obstacles, transitional, unavailable, without_dkms
 from hvlab.stack.provision.driver.packages import (
     builds_modules,
     compiler,
@@ -113,6 +113,8 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         problems += in_use(host, request)
     if result.reboots:
         problems += reboot_in_the_way(host, request)
+    if install:
+        problems += transitional(host, request)
     if repository_ready and install:
         problems += without_dkms(host, request)
     if repository_ready and not apt_sources and not result.stream:

@@ -13,6 +13,7 @@ from hvlab.stack.provision.slurm.plan import REST_APIS
 
 # Stands in the place of a host where the whole cluster is meant.
 CLUSTER = "slurm"
+_ONE_SYSTEM = "give the hosts one operating system, or name those of one in the inventory's group slurm"
 _DATABASE = re.compile(r"(mariadb|mysql)(-community)?-server(-[0-9.]+)?$", re.IGNORECASE)
 _ACCOUNT = re.compile(r"[^A-Z\s,=|]+\Z")
 _TIME = re.compile(r"(time|maxage|halflife)$", re.IGNORECASE)
@@ -102,7 +103,8 @@ def check_cluster(
     partitions = request.every_partition
     named = list(dict.fromkeys(name for p in partitions for name in p.get("hosts", request.hosts)))
     first, releases = hosts[0], {host.name: host.version for host in hosts}
-    usual = {host.name: host.system.usual_version for host in hosts}
+    folders = {host.name: host.system.folders[1] for host in hosts}
+    apart = len({host.system.folders for host in hosts}) > 1
     misnamed = [json.dumps(a["name"]) for a in request.accounts if not _ACCOUNT.match(a["name"])]
     # Hosts that this run leaves out may have one.
     owners = [host.name for host in hosts if host.record]
@@ -113,9 +115,14 @@ def check_cluster(
     system = f"{first.facts.get('distribution')} {first.facts.get('distribution_version')}"
     rules = (
         (
-            _listed(usual) if len(set(usual.values())) > 1 else "",
+            _listed(releases) if len(set(releases.values())) > 1 else "",
             "different releases of Slurm, {}: they need one slurm.conf, and no slurmd newer than slurmctld",
-            "give the hosts one operating system, or name those of one system in the inventory's group slurm",
+            _ONE_SYSTEM,
+        ),
+        (
+            _listed(folders) if apart and len(set(releases.values())) == 1 else "",
+            "packages of Slurm with different folders, {}: they need one slurm.conf",
+            _ONE_SYSTEM,
         ),
         (
             ""
@@ -172,6 +179,24 @@ def check_cluster(
         ),
     )
     return [Problem(CLUSTER, observed.format(wrong), remedy) for wrong, observed, remedy in rules if wrong]
+
+
+def holes(host: SlurmHost) -> str:
+    """Return which security fixes Slurm's packages lack; empty where none is known of."""
+    own = _numbers(host.packaged)
+    lacks = [
+        f"{hole['fixes']} ({hole['below']})"
+        for hole in host.system.holes
+        if own and _numbers(hole.get("from", "0")) <= own < _numbers(hole["below"])
+    ]
+    if not lacks:
+        return ""
+    lacking = f"{host.name}: Slurm {host.packaged} lacks the fixes of {', '.join(lacks)}"
+    return f"{lacking}; its packages get none: admit trusted users only"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split("."))) if version else ()
 
 
 def misread(request: SlurmRequest) -> list[str]:

@@ -25,6 +25,12 @@ class SlurmSystem:
     run_dir: str
     pmix: bool
     rest_packages: Sequence[str]
+    holes: Sequence[Mapping[str, str]] = ()
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where slurm.conf and what it names are."""
+        return self.etc, self.state_dir, self.log_dir, self.run_dir
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +64,16 @@ class SlurmRequest:
 
 @dataclass(frozen=True)
 class SlurmHost:
-    """One host of the cluster: its facts, and what ``slurmd -C`` prints of its hardware."""
+    """One host of the cluster: its facts, and what ``slurmd -C`` prints of its hardware.
+
+    ``available`` is what the package manager said of the package that is not installed yet.
+    """
 
     name: str
     facts: Mapping[str, Any]
     system: SlurmSystem
     hardware: str = ""
+    available: str = ""
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -76,11 +86,18 @@ class SlurmHost:
         return (self.facts.get("hvlab") or {}).get("packages") or {}
 
     @property
+    def packaged(self) -> str:
+        """Slurm's version: of the installed package, else of the one that would come; empty where unknown."""
+        name = self.system.version_package
+        offered = re.findall(rf"Candidate: +(\S+)|^{name}\.\w+\s+(\S+)", self.available, re.MULTILINE)
+        candidate = next((one or other for one, other in reversed(offered)), "")
+        release = re.search(r"\d+\.\d+(\.\d+)?", self.packages.get(name) or candidate)
+        return release[0] if release else ""
+
+    @property
     def version(self) -> str:
-        """Slurm's release, such as ``22.05``: the installed one, or that of the system's packages."""
-        installed = self.packages.get(self.system.version_package) or self.system.usual_version
-        release = re.search(r"\d+\.\d+", installed)
-        return release[0] if release else self.system.usual_version
+        """Slurm's release, such as ``22.05``; where no package is known, that of the system's usual ones."""
+        return ".".join((self.packaged or self.system.usual_version).split(".")[:2])
 
     @property
     def container(self) -> bool:

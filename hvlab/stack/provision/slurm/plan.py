@@ -19,6 +19,8 @@ REST_APIS = {
     "23.11": "v0.0.40",
     "24.05": "v0.0.41",
     "24.11": "v0.0.42",
+    "25.05": "v0.0.43",
+    "25.11": "v0.0.44",
 }
 REST_SOCKET = "/run/slurmrestd/slurmrestd.socket"
 # Open MPI's own PMIx lacks munge, which slurmd's offers; and direct connections are refused now and then.
