@@ -205,7 +205,7 @@ def import_files(
     overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots, _hardware(gpus, nic))
     run_id, records = importing.import_files(store, files, overrides, reader=reader, lab=lab)
     cases = dict.fromkeys(record.case_id for record in records)
-    click.echo(f"run {run_id}: {len(cases)} cases, {len(records)} records of {len(files)} files")
+    click.echo(f"run {run_id}: cases {len(cases)}, records {len(records)}, files {len(files)}")
     _show(store, run_id, records)
     for file in dict.fromkeys(
         record.stack["file"] for record in records if not (record.hosts and record.slots_per_host)

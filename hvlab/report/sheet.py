@@ -383,7 +383,9 @@ class _Filling:
         named = [each.words[-1] for each in content.trainings if each.words and each.rows.get(kind)]
         if named and not training:
             self._note(f"this table ({kind}) has no figures: its text names none of {', '.join(named)}")
-        self._fill(training.rows.get(kind, ()) if training else ())
+        rows = training.rows if training else {}
+        other = {"inside": "across", "across": "inside"}.get(kind, "")
+        self._fill(rows.get(kind, ()), rows.get(other, ()))
 
     def _environment(self) -> None:
         for row in self.old:
@@ -391,8 +393,11 @@ class _Filling:
             cells = {place + 1: self.content.environment.get(name, "")} if name else {}
             self._add(row, row.put(cells), {place + 1: row.shown(place)} if name else {})
 
-    def _fill(self, measured: Sequence[Values]) -> None:
-        """Put each measured row where it was asked for, else into an open row, else below its group."""
+    def _fill(self, measured: Sequence[Values], others: Sequence[Values]) -> None:
+        """Put each measured row where it was asked for, else into an open row, else below its group.
+
+        ``others`` belong to the other table of speed-up; only a row that gives their place gets them.
+        """
         groups = self._groups()
         given = {number: self._given(self.old[number]) for number in groups}
         left: dict[str, list[Values]] = {}
@@ -406,6 +411,10 @@ class _Filling:
             if (found := next(fitting, None)) is not None:
                 own.remove(found)
                 taken[number] = found
+            elif len(given[number]) == len(self.heads.place):
+                there = (each for each in others if each[self.heads.group] == groups[number])
+                if found := next((each for each in there if _agrees(given[number], each)), None):
+                    taken[number] = found
         last = {name: number for number, name in groups.items()}
         end = max((number for name, number in last.items() if name), default=last.get(None, self.heads.row))
         above: str | None = None

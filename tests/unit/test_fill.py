@@ -283,6 +283,13 @@ def test_a_row_gets_the_figures_of_the_layout_it_gives():
     ]
 
 
+def test_one_table_may_ask_for_one_server_and_for_several():
+    table = "| 通信后端 | 服务器数量 | 每台服务器显卡数量 | 平均每步耗时 |\n|---|---|---|---|\n"
+    filled = fill_in(f"{table}| MPI | 1 | 4 | |\n| MPI | 3 | 1 | |\n| Gloo | 2 | 1 | |\n", SHEET)
+    rows = {" ".join(line.replace("|", " ").split()) for line in filled.text.splitlines()}
+    assert {"MPI 1 4 14 ms", "MPI 3 1 31 ms", "Gloo 2 1 21 ms"} <= rows
+
+
 def test_a_layout_that_was_asked_for_and_not_measured_stays():
     rows = [row("mpi", 1, 1), row("mpi", 1, 2)]
     assert scaled("| MPI | 1 | 4 | |", rows=rows) == ["MPI 1 4", "MPI 1 1 11 ms", "MPI 1 2 12 ms"]
