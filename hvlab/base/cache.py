@@ -140,7 +140,7 @@ def _size(path: Path) -> int:
         for folder, _, files in os.walk(path):
             for name in files:
                 with suppress(OSError):
-                    total += Path(folder, name).lstat().st_blocks * 512
+                    total += os.lstat(f"{folder}/{name}").st_blocks * 512
     return total
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-import yaml
-
+from hvlab.base.yaml_files import read_shipped
 from hvlab.checks.provisioned import FACTS, ROOT, Role, RoleHost, UnreachableHostError, is_virtual
 from hvlab.doctor import reading
 
@@ -56,7 +55,7 @@ def applied_roles() -> list[str]:
     """Return the roles that some playbook names."""
     names = set()
     for path in (ROOT / "playbooks").glob("*.yml"):
-        for play in yaml.safe_load(path.read_text(encoding="utf-8")) or []:
+        for play in read_shipped(path) or []:
             for role in play.get("roles", []):
                 names.add(role["role"] if isinstance(role, dict) else role)
             for task in play.get("tasks", []):

@@ -11,7 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 _LONG_ENOUGH = 20
@@ -105,7 +105,10 @@ class _Resamples:
 
     def at_least(self, count: int, bound: float) -> float:
         """Return the share of resamples with at least ``count`` values up to ``bound``."""
-        before = self._numpy.concatenate(([0], self._numpy.cumsum(self._values <= bound)))
+        small = self._values <= bound
+        if self._block == 1:
+            return _at_least(self.size, int(small.sum()), count)
+        before = self._numpy.concatenate(([0], self._numpy.cumsum(small)))
         whole, rest = divmod(self.size, self._block)
         spectrum = self._spectrum(before, self._block) ** whole
         if rest:
@@ -116,6 +119,16 @@ class _Resamples:
         """Return the transform of how many values of one block are small."""
         counts = self._numpy.bincount(before[length:] - before[:-length], minlength=length + 1)
         return self._numpy.fft.rfft(counts / counts.sum(), self._length)
+
+
+@lru_cache(maxsize=10_000)
+def _at_least(size: int, small: int, count: int) -> float:
+    """Return the share of resamples with ``count`` small values, where ``small`` of ``size`` are."""
+    import numpy  # noqa: PLC0415 - as above
+
+    length = 1 << size.bit_length()
+    spectrum = numpy.fft.rfft((1 - small / size, small / size), length) ** size
+    return float(numpy.fft.irfft(spectrum, length)[count : size + 1].sum())
 
 
 def _first(size: int, holds: Callable[[int], bool]) -> int:

@@ -140,9 +140,11 @@ def shared(a: Floats, b: Floats, launches: NDArray[np.int_]) -> Floats:
     for row, measured in enumerate(both):
         numbers = launches.ravel()[measured]
         values = distances[row, measured]
-        each = [np.median(values[numbers == number]) for number in np.unique(numbers)]
-        if len(each) >= ENOUGH:
-            effects[row] = np.median(each)
+        order = np.lexsort((values, numbers))
+        _, first, count = np.unique(numbers[order], return_index=True, return_counts=True)
+        if len(first) >= ENOUGH:
+            ordered = values[order]
+            effects[row] = np.median((ordered[first + (count - 1) // 2] + ordered[first + count // 2]) / 2)
     return effects
 
 

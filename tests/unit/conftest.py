@@ -1,5 +1,7 @@
 """What the tests of modules share: how a host names what modules import, and hypothesis on a busy machine."""
 
+import gc
+
 import ansible.module_utils
 from hypothesis import HealthCheck, settings
 
@@ -13,3 +15,9 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.register_profile("fuzz", deadline=5000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 inventory.process = reader.Served
+# Thousands of tests, and what they import, stay to the end: to look through them again takes long.
+gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_collection_finish():
+    gc.freeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hvlab.checks.node import smi
@@ -11,9 +12,20 @@ HEALTHY = "h100-8-driver-580"
 
 
 def report(name: str = HEALTHY, *changes: tuple[str, str], gpu: int | None = 0) -> str:
-    """Return a report; each change replaces a text, which has to be there, in one GPU's block or in all."""
+    """Return a report; a GPU like the one before is recorded by what differs.
+
+    Each change replaces a text, which has to be there, in one GPU's block or in all.
+    """
     text = (DATA / f"gpu/{name}.xml").read_text("utf-8")
     head, *blocks = text.split("<gpu id=")
+    for index, block in enumerate(blocks):
+        values = re.findall(r' (\w+)="([^"]*)"', block)
+        if values:
+            blocks[index] = re.sub("^[^>]*", block.split()[0], blocks[index - 1])
+        for tag, value in values:
+            blocks[index] = re.sub(f"<{tag}>[^<]*", f"<{tag}>{value}", blocks[index], count=1)
+    if values:
+        blocks[-1] = f"{blocks[-1].rstrip()}\n</nvidia_smi_log>\n"
     for old, new in changes:
         for index, block in enumerate(blocks):
             if gpu in (None, index):

@@ -136,7 +136,7 @@ def bundle(tmp_path):
     for name in ("run", "enter"):
         shutil.copy(SCRIPTS / name, folder / name)
     file = folder / "parts/project.tar.gz"
-    with tarfile.open(file, "w:gz") as archive:
+    with tarfile.open(file, "w:gz", compresslevel=1) as archive:
         archive.add(ROOT / "hvlab/__init__.py", "./hvlab/hvlab/__init__.py")
         archive.add(ROOT / "hvlab/checks", "./hvlab/hvlab/checks")
     part = Packed("project", "the source", hashlib.sha256(file.read_bytes()).hexdigest(), 1, 1)

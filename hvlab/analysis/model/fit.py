@@ -225,12 +225,12 @@ def _drawn(
     names = list(costs)
     chosen = np.searchsorted(bounds[:-1], (np.arange(draws) + 0.5) / draws)
     expected = {name: problem.predicted(cost, rows) / problem.seconds for name, cost in costs.items()}
-    return tuple(
-        problem.times(factors[turn] * expected[names[number]]).solve(
-            names[number], rows, whiten=whiten, start_share=random.random()
-        )
-        for turn, number in enumerate(chosen.tolist())
-    )
+    shares, drawn = random.random(draws), []
+    for number, name in enumerate(names):
+        turns = chosen == number
+        seconds = factors[turns] * expected[name] * problem.seconds
+        drawn += problem.solve_each(name, rows, seconds, whiten=whiten, start_shares=shares[turns])
+    return tuple(drawn)
 
 
 def _split(problem: LinearProblem, rows: Rows) -> tuple[str, Rows, Rows] | None:

@@ -6,7 +6,6 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -107,12 +106,6 @@ class LinearProblem:
         errors = [self.launches.of_median(sweep.repeats(point.ranks)) for point in self.points]
         self.shared = np.hypot(errors, LAYOUT)
 
-    def times(self, factors: Values) -> LinearProblem:
-        """Return the same problem with each time multiplied by its factor."""
-        problem = copy(self)
-        problem.seconds = self.seconds * factors
-        return problem
-
     @property
     def unknowns(self) -> int:
         """Return how many numbers are fitted."""
@@ -142,26 +135,42 @@ class LinearProblem:
         """Return whether the rows tell the start of an operation from latency: two numbers of ranks."""
         return differ(self.ranks[rows])
 
-    def solve(
-        self, algorithm: str, rows: Rows, *, whiten: Values | None = None, start_share: float | None = None
-    ) -> Cost:
+    def solve(self, algorithm: str, rows: Rows, *, whiten: Values | None = None) -> Cost:
         """Return the cost that is most likely by these rows: least squares of the logarithms, none below 0.
 
         ``whiten`` is the :meth:`whitening` of these rows; without it, rows count alike. Where the start of an
         operation cannot be told from latency, their sum is split: the start is at most one cycle of
-        Horovod's, or ``start_share`` of the sum.
+        Horovod's.
         """
-        columns, seconds = self.columns[algorithm][rows], self.seconds[rows]
+        return self.solve_each(algorithm, rows, self.seconds[None, rows], whiten=whiten)[0]
+
+    def solve_each(
+        self,
+        algorithm: str,
+        rows: Rows,
+        seconds: Values,
+        *,
+        whiten: Values | None = None,
+        start_shares: Values | None = None,
+    ) -> list[Cost]:
+        """Return a cost, as :meth:`solve` does, for each line of times of these rows.
+
+        ``start_shares`` are the starts' shares of their sums with latency, where these have to be split.
+        """
+        columns = self.columns[algorithm][rows]
         whiten = np.eye(len(rows)) if whiten is None else whiten
-        inner = 0.0
         if self.start_known(rows):
-            start, alpha, beta, *more = _likeliest(columns, seconds, whiten)
-            inner = sum(more)
-        else:
-            fixed, beta = _likeliest(columns[:, [0, 2]], seconds, whiten)
-            start = min(fixed, self.cycle_s) if start_share is None else fixed * start_share
-            alpha = (fixed - start) / columns[0, 1]
-        return Cost(algorithm, alpha, beta, start, inner, self.slots)
+            return [
+                Cost(algorithm, alpha, beta, start, sum(inner), self.slots)
+                for start, alpha, beta, *inner in _likeliest(columns, seconds, whiten).tolist()
+            ]
+        fixed, beta = _likeliest(columns[:, [0, 2]], seconds, whiten).T
+        start = np.minimum(fixed, self.cycle_s) if start_shares is None else fixed * start_shares
+        alpha = (fixed - start) / columns[0, 1]
+        return [
+            Cost(algorithm, float(one), float(other), float(begin), slots=self.slots)
+            for one, other, begin in zip(alpha, beta, start, strict=True)
+        ]
 
     def predicted(self, cost: Cost, rows: Rows) -> Values:
         """Return the times of these rows by a cost, in seconds."""
@@ -221,8 +230,8 @@ def differ(values: NDArray[Any]) -> bool:
     return bool(len(values) and values.min() != values.max())
 
 
-def _likeliest(columns: Values, seconds: Values, whiten: Values) -> list[float]:
-    """Return the numbers of 0 and above whose products with the columns are nearest to the times.
+def _likeliest(columns: Values, seconds: Values, whiten: Values) -> Values:
+    """Return, for each line of times, the numbers of 0 and above whose products with the columns are nearest.
 
     First relative to the times, which favours numbers that are too small; then once more relative to what
     the first found (Gauss-Newton for the logarithms), at most twice or half the time.
@@ -230,26 +239,31 @@ def _likeliest(columns: Values, seconds: Values, whiten: Values) -> list[float]:
     scale = columns.max(axis=0)
     scale[scale == 0] = 1
     scaled = columns / scale
-    first = non_negative(scaled / seconds[:, None], np.ones(len(seconds)))
-    near = np.clip(scaled @ first, seconds / 2, seconds * 2)
-    solution = non_negative(whiten @ (scaled / near[:, None]), whiten @ (1 + np.log(seconds / near)))
-    values: list[float] = (solution / scale).tolist()
+    first = non_negative(scaled / seconds[:, :, None], np.ones_like(seconds))
+    near = np.clip(first @ scaled.T, seconds / 2, seconds * 2)
+    solution = non_negative(whiten @ (scaled / near[:, :, None]), (1 + np.log(seconds / near)) @ whiten.T)
+    values: Values = solution / scale
     return values
 
 
-def non_negative(matrix: Values, values: Values) -> Values:
-    """Return the numbers of 0 and above whose products with the few columns are nearest to the values.
+def non_negative(matrices: Values, values: Values) -> Values:
+    """Return, for each matrix, the numbers of 0 and above whose products with its columns are nearest.
 
     The best is that of least squares over some of the columns: over all, or else every choice is tried.
     """
-    best, least = np.zeros(matrix.shape[1]), np.inf
-    for count in range(matrix.shape[1], 0, -1):
-        for chosen in map(list, itertools.combinations(range(matrix.shape[1]), count)):
-            solution = np.linalg.lstsq(matrix[:, chosen], values)[0]
-            left = float(((matrix[:, chosen] @ solution - values) ** 2).sum())
-            if solution.min() >= 0 and left < least:
-                best, least = np.zeros(matrix.shape[1]), left
-                best[chosen] = solution
-        if count == matrix.shape[1] and least < np.inf:
-            break
+    height, width = matrices.shape[1:]
+    smallest = np.finfo(float).eps * max(height, width)
+    best, least = np.zeros((len(matrices), width)), np.full(len(matrices), np.inf)
+    unsolved = np.arange(len(matrices))
+    for count in range(width, 0, -1):
+        if count == width - 1:
+            unsolved = np.flatnonzero(np.isinf(least))
+        for chosen in map(list, itertools.combinations(range(width), count)):
+            some, sought = matrices[unsolved][:, :, chosen], values[unsolved, :, None]
+            solution = np.linalg.pinv(some, rcond=smallest) @ sought
+            left = ((some @ solution - sought) ** 2).sum(axis=(1, 2))
+            better = (solution.min(axis=(1, 2)) >= 0) & (left < least[unsolved])
+            where = unsolved[better]
+            least[where], best[where] = left[better], 0
+            best[np.ix_(where, chosen)] = solution[better, :, 0]
     return best

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import yaml
-
 from hvlab.base.paths import project_dir
+from hvlab.base.yaml_files import load_shipped
 
 _KEYS = ("type", "elements", "required", "default", "choices")
 
@@ -21,7 +20,7 @@ class Action(Protocol):
 
 def arguments(action: Action, documentation: str) -> dict[str, Any]:
     """Return a task's arguments; an option that is not documented, or a wrong value, fails the task."""
-    options = yaml.safe_load(documentation).get("options") or {}
+    options = load_shipped(documentation).get("options") or {}
     return action.validate_argument_spec(argument_spec=spec(options))[1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -171,6 +171,10 @@ class TorchRelease:
         """Return CUDA release -> compute capabilities of the wheels for an architecture."""
         if architecture == "aarch64":
             return self.aarch64
+        return self._of_x86
+
+    @cached_property
+    def _of_x86(self) -> Mapping[str, tuple[str, ...]]:
         return {build: self.capabilities.get(build, ()) for build in self.cuda}
 
 
