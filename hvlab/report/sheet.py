@@ -406,15 +406,14 @@ class _Filling:
         of = {name: [*rows] for name, rows in left.items()}
         taken: dict[int, Values] = {}
         for number in sorted(groups, key=lambda one: len(given[one]) < len(self.heads.place)):
-            own = left.get(groups[number] or "", [])
-            fitting = (each for each in own if _agrees(given[number], each) and not self.old[number].dots)
+            group = groups[number] or ""
+            own = left.get(group, [])
+            there = others if len(given[number]) == len(self.heads.place) else ()
+            every = (*own, *(each for each in there if each[self.heads.group] == group))
+            fitting = (each for each in every if _agrees(given[number], each) and not self.old[number].dots)
             if (found := next(fitting, None)) is not None:
-                own.remove(found)
+                left[group] = [each for each in own if each is not found]
                 taken[number] = found
-            elif len(given[number]) == len(self.heads.place):
-                there = (each for each in others if each[self.heads.group] == groups[number])
-                if found := next((each for each in there if _agrees(given[number], each)), None):
-                    taken[number] = found
         last = {name: number for number, name in groups.items()}
         end = max((number for name, number in last.items() if name), default=last.get(None, self.heads.row))
         above: str | None = None
