@@ -15,6 +15,7 @@ from hvlab.base.answers import AnswerError
 from hvlab.checks.node import probe, subjects
 from hvlab.lab.inventory import Lab
 from hvlab.remote.gather import collect
+from hvlab.remote.probe import problems
 
 # What a question may take by itself, see probe; then what the round trip may take besides.
 _QUESTION_S = 20
@@ -58,9 +59,14 @@ def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 
         "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
     }
     began = time.time()
-    gathered, failures = collect(lab, "ask.yml", variables, at_once=at_once, shape=str)
+    # Ansible would wait long for a host that is gone, or take an old connection for an answer.
+    silent = {problem.host: problem.observed for problem in problems(lab.hosts)}
+    there = replace(lab, hosts=tuple(host for host in lab.hosts if host.name not in silent))
+    gathered, failures = (
+        collect(there, "ask.yml", variables, at_once=at_once, shape=str) if there.hosts else ({}, [])
+    )
     asked = (began, time.time())
-    silent = {failure.host: failure.message.strip() for failure in failures if failure.unreachable}
+    silent |= {failure.host: failure.message.strip() for failure in failures if failure.unreachable}
     broken = {failure.host: failure.message.strip() for failure in failures if not failure.unreachable}
     readings = {}
     for host, answer in gathered.items():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -108,8 +109,11 @@ def test_metadata_of_tensorflow_as_pip_reports_it() -> None:
 def test_pip_is_asked_with_its_own_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[list[str]] = []
 
-    def answer(argv: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def answer(
+        argv: Sequence[str], *, env: Mapping[str, str], **_: object
+    ) -> subprocess.CompletedProcess[str]:
         calls.append(list(argv))
+        assert env["PIP_CONSTRAINT"] == os.devnull
         report = json.dumps({"install": [{"metadata": TORCH}]})
         return subprocess.CompletedProcess(argv, 0, VERSIONS if "index" in argv else report, "")
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from hvlab.base.errors import Problem
 from hvlab.checks import ask, judge
 from hvlab.checks.ask import Answered
 from hvlab.checks.judge import HealthCheck
@@ -39,6 +40,19 @@ def outcome(host: str, outcome: str, severity: str = "") -> HealthCheck:
     return HealthCheck(
         host=host, check="cpu count", outcome=outcome, severity=severity, observed="observed", remedy="do"
     )
+
+
+def test_a_host_that_is_gone_is_known_at_once_and_not_asked(monkeypatch):
+    def collect(there, *_, **__):
+        assert [host.name for host in there.hosts] == ["n2"]
+        return {"n2": "{}"}, []
+
+    gone = Problem("n1", "10.0.0.1:22 does not answer within 8 s", "look at its power")
+    monkeypatch.setattr(ask, "problems", lambda hosts: [gone])
+    monkeypatch.setattr(ask, "collect", collect)
+    answered = ask.put(lab(2), {})
+    assert (answered.silent, list(answered.readings)) == ({"n1": gone.observed}, ["n2"])
+    assert ask.put(lab(1), {}).silent == answered.silent
 
 
 @pytest.mark.parametrize(

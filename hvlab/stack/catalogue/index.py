@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -94,7 +95,9 @@ class Pip:
         if not PathFinder.find_spec("pip"):
             raise ModuleNotFoundError("No module named 'pip'", name="pip")
         argv = [sys.executable, "-m", "pip", *words, "--disable-pip-version-check"]
-        result = process.run(argv, seconds=_SECONDS, remedy=_REMEDY)
+        # Whether a user's constraints allow a version says nothing about the index.
+        env = {**os.environ, "PIP_CONSTRAINT": os.devnull}
+        result = process.run(argv, seconds=_SECONDS, env=env, remedy=_REMEDY)
         if result.returncode:
             last = (result.stderr.strip().splitlines() or ["nothing"])[-1]
             raise HvlabError(f"pip {' '.join(words[:3])} failed: {last}", remedy=_REMEDY)
