@@ -69,14 +69,10 @@ class Arrangement:
 def arrangements(plan: LabPlan, count: int) -> list[Arrangement]:
     """Return the arrangements to compare for the first ``count`` hosts."""
     names, machine = [node.name for node in plan.nodes[:count]], limits.machine_cpus()
-    floating = cores.deal(dict.fromkeys(names, cores.ALL), machine)
-    if count <= len(machine):
-        return [
-            Arrangement("own", cores.deal(dict.fromkeys(names), machine)),
-            Arrangement("float", floating),
-        ]
-    ways = {way: cores.deal(dict.fromkeys(names), machine, beyond=way) for way in cores.SHARINGS}
-    return [Arrangement(way, dealt) for way, dealt in ways.items()]
+    ways: dict[str, int | str | None] = {"own": None, "float": cores.ALL}
+    if count > len(machine):
+        ways = {"share": None, "deal": 1, "float": cores.ALL}
+    return [Arrangement(way, cores.deal(dict.fromkeys(names, each), machine)) for way, each in ways.items()]
 
 
 def place(plan: LabPlan, arrangement: Arrangement) -> None:

@@ -11,20 +11,14 @@ from dataclasses import dataclass
 from hvlab.base.errors import UsageError
 
 ALL = "all"
-# How hosts beyond the number of cores are placed: on all cores, in turn on single ones, or (float) no host
-# keeps cores of its own. In turn is steadiest (docs/virtual-lab.md), so a host that asks for a number gets
-# that many. One that does not gets all cores: builds run there, and use them.
-SHARINGS = ("share", "deal", "float")
-BEYOND = "share"
 
 
-def deal(
-    requested: Mapping[str, int | str | None], cpus: Sequence[int], *, beyond: str = BEYOND
-) -> dict[str, tuple[int, ...]]:
+def deal(requested: Mapping[str, int | str | None], cpus: Sequence[int]) -> dict[str, tuple[int, ...]]:
     """Return the cores of each host, in the order of the hosts, while there are enough.
 
     ``requested`` is a number of cores, ``all``, or None for an equal part (at least one core). Beyond the
-    cores, a number of them is dealt again from the first, and ``beyond`` says what None gets.
+    cores, a number of them is dealt again from the first, which is steadiest (docs/virtual-lab.md), and None
+    gets all cores: builds run there, and use them.
     Raises UsageError where a host asks for more cores than there are.
     """
     for host, count in requested.items():
@@ -37,21 +31,14 @@ def deal(
     unset = sum(count is None for count in requested.values())
     part = max(1, rest // unset) if unset else 1
     cores: dict[str, tuple[int, ...]] = {}
-    excess: list[str] = []
     used = 0
     for host, count in requested.items():
         number = count if isinstance(count, int) else part
-        if count is None and used + number > len(cpus):
-            excess.append(host)
-        if count == ALL or host in excess:
+        if count == ALL or (count is None and used + number > len(cpus)):
             cores[host] = tuple(cpus)
         else:
             cores[host] = tuple(sorted(cpus[place % len(cpus)] for place in range(used, used + number)))
             used += number
-    if excess and beyond == "float":
-        return dict.fromkeys(requested, tuple(cpus))
-    if beyond == "deal":
-        cores |= {host: (cpus[place % len(cpus)],) for place, host in enumerate(excess)}
     return cores
 
 

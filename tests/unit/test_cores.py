@@ -25,6 +25,7 @@ def hosts(count, value=None):
         ({"n1": 1, "n2": 1, "n3": 1, "n4": None}, (0, 1), [(0,), (1,), (0,), (0, 1)]),
         (hosts(2, "all"), (0, 1), [(0, 1), (0, 1)]),
         ({"n1": 2, "n2": None, "n3": None}, range(4), [(0, 1), (2,), (3,)]),
+        (hosts(4), (0, 1), [(0,), (1,), (0, 1), (0, 1)]),
         ({"n1": None, "n2": "all"}, (0, 1), [(0, 1), (0, 1)]),
         # Numbered as of two packages: neighbours in the order given stay together.
         (hosts(2), (0, 2, 1, 3), [(0, 2), (1, 3)]),
@@ -33,19 +34,7 @@ def hosts(count, value=None):
 def test_hosts_get_cores_of_their_own_while_there_are_enough_or_as_many_as_they_ask_for(
     requested, cpus, dealt
 ):
-    assert list(cores.deal(requested, tuple(cpus), beyond="share").values()) == dealt
-
-
-@pytest.mark.parametrize(
-    ("beyond", "dealt"),
-    [
-        ("share", [(0,), (1,), (0, 1), (0, 1)]),
-        ("deal", [(0,), (1,), (0,), (1,)]),
-        ("float", [(0, 1)] * 4),
-    ],
-)
-def test_hosts_beyond_the_cores_share_them(beyond, dealt):
-    assert list(cores.deal(hosts(4), (0, 1), beyond=beyond).values()) == dealt
+    assert list(cores.deal(requested, tuple(cpus)).values()) == dealt
 
 
 def test_more_cores_than_the_machine_has_are_refused():
