@@ -669,3 +669,40 @@ case "$*" in *start*slurmdbd*) {listener} esac
         *started,
         *("start slurmctld", *started, "start slurmctld", "start slurmd"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "stopped"),
+    [
+        (["slurm.conf"], ["slurmctld"]),
+        (["slurm.conf", "slurmdbd.conf"], ["slurmctld", "slurmdbd"]),
+        ([], []),
+    ],
+)
+def test_where_the_controller_was_hvlabs_daemons_stop(tmp_path, written, stopped):
+    """MariaDB and the daemons of others stay."""
+    programs, calls = tmp_path / "programs", tmp_path / "called"
+    calls.touch()
+    running = "LoadState=loaded\\nActiveState=active\\nUnitFileState=disabled"
+    program(
+        programs,
+        "systemctl",
+        f'#!/bin/sh\ncase $1 in show) printf "{running}\\n" ;; stop) echo "$2" >> {calls} ;; esac\n',
+    )
+    [start] = yaml.safe_load(START)
+    (tmp_path / "start.yml").write_text(json.dumps([start]))
+    packages = {"slurmctld": "1", "slurmdbd": "1", "slurmrestd": "1", "mariadb-server": "1"}
+    variables = {
+        "ansible_facts": {
+            "ansible_local": {},
+            "hvlab": {"packages": packages},
+            "hvlab_managed": {"record": {f"/etc/slurm/{name}": True for name in written}},
+        },
+        "slurm_hosts": ["localhost", "n2"],
+        "slurm_controller": "n2",
+        "slurm_system": names("debian12"),
+        "__slurm_plan": {"daemons": [], "record": {}},
+        "__slurm_checked": True,
+    }
+    play(tmp_path / "start.yml", programs, variables)
+    assert calls.read_text().split() == stopped

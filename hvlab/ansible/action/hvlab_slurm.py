@@ -66,13 +66,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"warnings": warnings} if warnings else {}, problems
 
     def _agreed(self) -> tuple[dict[str, Any], list[Problem]]:
-        names = self.vars["ansible_play_hosts"]
-        answers = {name: self.vars["hostvars"][name].get("__slurm_uid") or {} for name in names}
+        names, answers = self.vars["ansible_play_hosts"], self.args["answers"]
         return {}, checks.check_cluster(
             [self._host(name) for name in names],
             self.request,
             key=Path(self.request.munge_key_file).is_file(),
-            uids={name: answer.get("stdout", "") for name, answer in answers.items()},
+            uids={name: answer.get("stdout", "") for name, answer in zip(names, answers, strict=True)},
         )
 
     def _described(self) -> tuple[dict[str, Any], list[Problem]]:
@@ -91,9 +90,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _planned(self) -> tuple[dict[str, Any], list[Problem]]:
         present, asked, last = self._present, self.vars["ansible_play_hosts_all"], self._last()
-        now = {name: self.vars["hostvars"][name]["__slurm_node"]["node"] for name in present}
-        uid = (self.vars.get("__slurm_uid") or {}).get("stdout", "")
-        decided = dataclasses.asdict(plan(self._host(), self.request, last=last, now=now, uid=uid))
+        now = {
+            name: answer["node"]
+            for name, answer in zip(self.vars["ansible_play_hosts"], self.args["answers"], strict=True)
+            if name in present
+        }
+        decided = dataclasses.asdict(
+            plan(self._host(), self.request, last=last, now=now, uid=self.args["uid"])
+        )
         absent = [name for name in self.request.hosts if name not in present]
         if not decided["changes"] or not absent:
             return decided, []

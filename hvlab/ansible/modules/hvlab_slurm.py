@@ -9,8 +9,7 @@ description:
     C(hvlab/stack/provision/slurm) has the rules.
   - C(checked) fails where another Slurm, another database or another queue is on the host.
   - C(agreed), run once, fails where the options or the hosts disagree.
-  - C(described) returns the host as a node of slurm.conf; C(planned) what its files say, from the nodes that
-    all hosts of the play registered as C(__slurm_node).
+  - C(described) returns the host as a node of slurm.conf; C(planned) what its files say.
   - C(associated) returns the commands of sacctmgr that register the lab and its accounts.
 options:
   state:
@@ -51,6 +50,17 @@ options:
       C(sinfo) on hosts that are left out for C(planned), of C(sacctmgr) for C(associated).
     type: str
     default: ""
+  answers:
+    description: >-
+      What all hosts of the play registered, in their order: the lab user's UID for C(agreed), their nodes for
+      C(planned).
+    type: list
+    elements: dict
+    default: []
+  uid:
+    description: The lab user's UID on this host, for C(planned).
+    type: str
+    default: ""
   written:
     description: Whether hvlab wrote the slurm.conf that is there.
     type: bool
@@ -68,6 +78,7 @@ EXAMPLES = """
     state: planned
     request: "{{ __slurm_request }}"
     system: "{{ slurm_system }}"
+    answers: "{{ ansible_play_hosts | map('extract', hostvars, '__slurm_node') }}"
   register: __slurm_plan
 """
 

@@ -77,9 +77,7 @@ def signers(repository: str) -> Mapping[str, Any]:
 
 def nvidia_keys() -> dict[str, str]:
     """Return the file of the key that signs each folder of NVIDIA's repository."""
-    systems = _data("systems")["systems"]
-    return {
-        folder.partition("/")[0]: system["key"]
-        for system in systems
-        for folder in system["repository"].values()
-    }
+    keys: dict[str, str] = dict(signers("nvidia")["others"])
+    for system in _data("systems")["systems"]:
+        keys |= {folder.partition("/")[0]: system["key"] for folder in system["repository"].values()}
+    return keys

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hvlab.base.errors import Problem
 from hvlab.stack.provision.slurm.host import Node, SlurmHost, SlurmRequest
 from hvlab.stack.provision.slurm.plan import REST_APIS
 
+# What was seen, and the remedy.
+Finding = tuple[str, str]
 # Stands in the place of a host where the whole cluster is meant.
 CLUSTER = "slurm"
-_ONE_SYSTEM = "give the hosts one operating system, or name those of one in the inventory's group slurm"
 _DATABASE = re.compile(r"(mariadb|mysql)(-community)?-server(-[0-9.]+)?$", re.IGNORECASE)
 _ACCOUNT = re.compile(r"[^A-Z\s,=|]+\Z")
 _TIME = re.compile(r"(time|maxage|halflife)$", re.IGNORECASE)
@@ -100,103 +101,118 @@ def check_cluster(
 
     ``key`` says whether munge's key is on the controller; ``uids`` has the lab user's UID on each host.
     """
-    partitions = request.every_partition
-    named = list(dict.fromkeys(name for p in partitions for name in p.get("hosts", request.hosts)))
-    first, releases = hosts[0], {host.name: host.version for host in hosts}
+    found = [
+        *_releases(hosts),
+        *_rest(hosts[0], request),
+        *_options(request),
+        *_partitions(request),
+        *_accounts(request),
+        *([] if key else _key(hosts, request)),
+        *_uids(request, uids),
+    ]
+    return [Problem(CLUSTER, observed, remedy) for observed, remedy in found]
+
+
+def _releases(hosts: Sequence[SlurmHost]) -> Iterator[Finding]:
+    remedy = "give the hosts one operating system, or list those of one in the group slurm"
+    releases = {host.name: host.version for host in hosts}
     folders = {host.name: host.system.folders[1] for host in hosts}
-    apart = len({host.system.folders for host in hosts}) > 1
-    misnamed = [json.dumps(a["name"]) for a in request.accounts if not _ACCOUNT.match(a["name"])]
-    # Hosts that this run leaves out may have one.
-    owners = [host.name for host in hosts if host.record]
-    owners += [name for name in request.hosts if name not in releases]
-    file = request.munge_key_file
-    ids = {name: uid for name, uid in uids.items() if uid}
-    rest = first.system.rest_packages and first.version in REST_APIS
-    system = f"{first.facts.get('distribution')} {first.facts.get('distribution_version')}"
-    rules = (
-        (
-            _listed(releases) if len(set(releases.values())) > 1 else "",
-            "different releases of Slurm, {}: they need one slurm.conf, and no slurmd newer than slurmctld",
-            _ONE_SYSTEM,
-        ),
-        (
-            _listed(folders) if apart and len(set(releases.values())) == 1 else "",
-            "packages of Slurm with different folders, {}: they need one slurm.conf",
-            _ONE_SYSTEM,
-        ),
-        (
-            ""
-            if not request.rest or rest
-            else f"{system} has no slurmrestd that hvlab knows (Slurm {first.version})",
-            "{}. Nothing was changed",
+    if len(set(releases.values())) > 1:
+        yield (
+            f"different releases of Slurm, {_listed(releases)}: they need one slurm.conf, and no slurmd "
+            "newer than slurmctld",
+            remedy,
+        )
+    elif len({host.system.folders for host in hosts}) > 1:
+        yield (
+            f"packages of Slurm with different folders, {_listed(folders)}: they need one slurm.conf",
+            remedy,
+        )
+
+
+def _listed(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _rest(host: SlurmHost, request: SlurmRequest) -> Iterator[Finding]:
+    if request.rest and not (host.system.rest_packages and host.version in REST_APIS):
+        system = f"{host.facts.get('distribution')} {host.facts.get('distribution_version')}"
+        yield (
+            f"{system} has no slurmrestd that hvlab knows (Slurm {host.version}). Nothing was changed",
             "leave slurm_rest_enabled out",
-        ),
-        (
-            "" if request.controller in request.hosts else request.controller,
-            f"slurm_controller is {{}}, and Slurm's hosts are {', '.join(request.hosts)}",
+        )
+
+
+def _options(request: SlurmRequest) -> Iterator[Finding]:
+    if request.controller not in request.hosts:
+        yield (
+            f"slurm_controller is {request.controller}, and Slurm's hosts are {', '.join(request.hosts)}",
             "set slurm_controller to one of them, or leave it out",
-        ),
-        (
-            ", ".join(misread(request)),
-            "slurm_settings, slurm_partitions: values that YAML reads otherwise than Slurm: {}",
+        )
+    if wrong := misread(request):
+        yield (
+            "slurm_settings, slurm_partitions: values that YAML reads otherwise than Slurm: "
+            f"{', '.join(wrong)}",
             "write them in quotes",
-        ),
-        (
-            "" if request.partition in [p["name"] for p in partitions] else request.partition,
-            "slurm_partitions: the partition of the benchmarks, slurm_partition, is not among them: {}",
+        )
+
+
+def _partitions(request: SlurmRequest) -> Iterator[Finding]:
+    partitions = request.every_partition
+    if request.partition not in [each["name"] for each in partitions]:
+        yield (
+            "slurm_partitions: the partition of the benchmarks, slurm_partition, is not among them: "
+            f"{request.partition}",
             "set lab_slurm_partition to one of them",
-        ),
-        (
-            ", ".join(name for name in named if name not in request.hosts),
-            "slurm_partitions: hosts that Slurm does not have: {}",
+        )
+    named = list(dict.fromkeys(name for each in partitions for name in each.get("hosts", request.hosts)))
+    if unknown := [name for name in named if name not in request.hosts]:
+        yield (
+            f"slurm_partitions: hosts that Slurm does not have: {', '.join(unknown)}",
             f"name hosts of {', '.join(request.hosts)}",
-        ),
-        (
-            ", ".join(name for name in request.hosts if name not in named),
-            "slurm_partitions: hosts that are in no partition: {}",
+        )
+    if left_out := [name for name in request.hosts if name not in named]:
+        yield (
+            f"slurm_partitions: hosts that are in no partition: {', '.join(left_out)}",
             "add them to one, or omit `hosts` to include every host",
-        ),
-        (
-            ", ".join(misnamed),
-            "slurm_accounts: {}: slurmdbd keeps names in small letters, without spaces, commas, = and |",
+        )
+
+
+def _accounts(request: SlurmRequest) -> Iterator[Finding]:
+    misnamed = [json.dumps(each["name"]) for each in request.accounts if not _ACCOUNT.match(each["name"])]
+    if misnamed:
+        yield (
+            f"slurm_accounts: {', '.join(misnamed)}: slurmdbd keeps names in small letters, without spaces, "
+            "commas, = and |",
             "rename the accounts accordingly",
-        ),
-        (
-            "" if key else ", ".join(owners),
-            f"{file} is not on this machine, and {{}} may have its key from hvlab. Nothing was changed",
+        )
+
+
+def _key(hosts: Sequence[SlurmHost], request: SlurmRequest) -> Iterator[Finding]:
+    """Yield that munge's key is missing on the controller; hosts that this run leaves out may have one."""
+    present, file = {host.name for host in hosts}, request.munge_key_file
+    owners = [host.name for host in hosts if host.record]
+    owners += [name for name in request.hosts if name not in present]
+    if owners:
+        yield (
+            f"{file} is not on this machine, and {', '.join(owners)} may have its key from hvlab. "
+            "Nothing was changed",
             "copy the file from the machine that set the cluster up, or /etc/munge/munge.key of such a host "
             f"to it, with mode 0600. For a new key of all hosts: `mkdir -p {file.rpartition('/')[0]}; (umask "
             f'077; python3 -c "import secrets; print(secrets.token_hex())" > {file})`, and run it '
             "without --limit",
-        ),
-        (
-            ", ".join(f"UID {uid} on {name}" for name, uid in ids.items())
-            if len(set(ids.values())) > 1
-            else "",
-            f"{request.lab_user} has {{}}, and Slurm knows users by their UID",
+        )
+
+
+def _uids(request: SlurmRequest, uids: Mapping[str, str]) -> Iterator[Finding]:
+    known = {name: uid for name, uid in uids.items() if uid}
+    if len(set(known.values())) > 1:
+        listed = ", ".join(f"UID {uid} on {name}" for name, uid in known.items())
+        yield (
+            f"{request.lab_user} has {listed}, and Slurm knows users by their UID",
             "give it a UID that is free on all hosts, with the option `uid` of role lab_user, and run that "
             "role (docs/slurm.md)",
-        ),
-    )
-    return [Problem(CLUSTER, observed.format(wrong), remedy) for wrong, observed, remedy in rules if wrong]
-
-
-def holes(host: SlurmHost) -> str:
-    """Return which security fixes Slurm's packages lack; empty where none is known of."""
-    own = _numbers(host.packaged)
-    lacks = [
-        f"{hole['fixes']} ({hole['below']})"
-        for hole in host.system.holes
-        if own and _numbers(hole.get("from", "0")) <= own < _numbers(hole["below"])
-    ]
-    if not lacks:
-        return ""
-    lacking = f"{host.name}: Slurm {host.packaged} lacks the fixes of {', '.join(lacks)}"
-    return f"{lacking}; its packages get none: admit trusted users only"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split("."))) if version else ()
+        )
 
 
 def misread(request: SlurmRequest) -> list[str]:
@@ -249,5 +265,19 @@ def check_absent(
     ][: len(out)]
 
 
-def _listed(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+def holes(host: SlurmHost) -> str:
+    """Return the security fixes that Slurm's packages lack; empty where none is known to lack."""
+    own = _numbers(host.packaged)
+    lacks = [
+        f"{hole['fixes']} ({hole['below']})"
+        for hole in host.system.holes
+        if own and _numbers(hole.get("from", "0")) <= own < _numbers(hole["below"])
+    ]
+    if not lacks:
+        return ""
+    lacking = f"{host.name}: Slurm {host.packaged} lacks the fixes of {', '.join(lacks)}"
+    return f"{lacking}; its packages get none: admit trusted users only"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split("."))) if version else ()
