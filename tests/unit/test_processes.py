@@ -60,8 +60,9 @@ def test_who_is_logged_in_but_not_this_login(monkeypatch):
     """As systemd 252 of Debian 12 prints them."""
     shown = {
         "1": "Id=1\nName=alice\nTTY=pts/0\nRemoteHost=192.0.2.9\nLeader=611\nClass=user\nState=active\n",
-        "2": "Id=2\nName=hvlab\nRemoteHost=192.0.2.1\nLeader=700\nType=tty\nClass=user\nState=active\n",
-        "3": "Id=3\nName=bob\nRemoteHost=192.0.2.8\nLeader=801\nType=tty\nClass=user\nState=closing\n",
+        "2": "Id=2\nName=hvlab\nTTY=pts/1\nRemoteHost=192.0.2.1\nLeader=700\nClass=user\nState=active\n",
+        "3": "Id=3\nName=bob\nTTY=pts/2\nRemoteHost=192.0.2.8\nLeader=801\nClass=user\nState=closing\n",
+        "4": "Id=4\nName=hvlab\nRemoteHost=192.0.2.1\nLeader=701\nClass=user\nState=active\n",
         "c1": "Id=c1\nName=gdm\nTTY=tty1\nLeader=900\nType=wayland\nClass=greeter\nState=active\n",
         "5": "Id=5\nName=carol\nTTY=tty2\nRemote=no\nLeader=1000\nType=tty\nClass=user\nState=online\n",
     }

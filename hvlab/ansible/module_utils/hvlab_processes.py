@@ -120,13 +120,17 @@ def person(uid: int) -> str:
 
 
 def sessions(own: set[int]) -> list[str]:
-    """Return who is logged in, without the sessions of processes in ``own``."""
+    """Return who is logged in at a terminal or display, without the sessions of processes in ``own``.
+
+    A connection without one is Ansible's, or that of a command; what it runs counts as a process.
+    """
     found = []
     for line in run("loginctl", "list-sessions", "--no-legend").splitlines():
         shown = run("loginctl", "show-session", line.split()[0])
         one = dict(pair.split("=", 1) for pair in shown.splitlines() if "=" in pair)
         ended = one.get("State") == "closing" or one.get("Class") != "user"
-        if not ended and int(one.get("Leader", 0)) not in own:
-            place = one.get("RemoteHost") or one.get("TTY") or one.get("Type", "")
+        seat = one.get("TTY") or one.get("Display")
+        if seat and not ended and int(one.get("Leader", 0)) not in own:
+            place = one.get("RemoteHost") or seat
             found.append("{} (logged in, {})".format(one.get("Name"), place))
     return found
