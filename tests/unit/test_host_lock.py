@@ -25,6 +25,7 @@ def name(monkeypatch):
     own = f"\0hvlab-test-{secrets.token_hex(4)}"
     monkeypatch.setattr(hvlab_lock, "NAME", own)
     monkeypatch.setattr(hvlab_lock, "SILENCE_S", 2.0)
+    monkeypatch.setattr(hvlab_lock, "BROKEN_S", 1.0)
     return own
 
 
@@ -63,24 +64,31 @@ def until(condition):
         time.sleep(0.02)
 
 
+def named(answer):
+    """Who has a host, without since when."""
+    return {name: answer[name] for name in ANN if name in answer} if answer else answer
+
+
 def holder():
     with hvlab_lock.socket.socket(hvlab_lock.socket.AF_UNIX) as asking:
         try:
-            return hvlab_lock.ask(asking, "other")
+            return named(hvlab_lock.ask(asking, "other"))
         except ConnectionRefusedError:
             return "nobody"
 
 
-@pytest.mark.parametrize("end", ["stdin", "kill"])
+@pytest.mark.parametrize("end", ["end", "kill"])
 def test_the_second_hears_who_has_the_host_until_the_first_has_ended(link, end):
     assert hvlab_lock.take("first", ANN) is None
-    held_by = hvlab_lock.take("second", {"owner": "bob@desk"})
-    assert held_by == ANN | {"seconds": 0}
+    answer = hvlab_lock.take("second", {"owner": "bob@desk"})
+    assert named(answer) == ANN
+    assert answer["seconds"] >= 0
     assert hvlab_lock.take("first", ANN) is None, "a second host of the same run may be the same machine"
     first = link("first")
     time.sleep(0.3)
-    assert holder() == ANN | {"seconds": 0}
-    first.process.stdin.close() if end == "stdin" else first.process.kill()
+    assert holder() == ANN
+    first.end() if end == "end" else first.process.kill()
+    assert end == "end" or holder() == ANN, "it may connect again"
     until(lambda: holder() == "nobody")
 
 
@@ -88,13 +96,13 @@ def test_a_link_that_broke_is_made_again_and_one_that_came_too_late_says_who_has
     lost = link("first")
     until(lambda: holder() != "nobody")  # a host that was restarted is taken again
     link("first")
-    time.sleep(0.3)
     lost.process.kill()
     lost.process.wait()
-    assert holder() == ANN | {"seconds": 0}
+    time.sleep(1.5)
+    assert holder() == ANN
     late = link("second")
     assert late.process.wait(10) == 3
-    assert json.loads(late.speak("")) == ANN | {"seconds": 0}
+    assert named(json.loads(late.speak(""))) == ANN
 
 
 def test_an_owner_that_is_silent_loses_the_host(name):
@@ -104,7 +112,7 @@ def test_an_owner_that_is_silent_loses_the_host(name):
     with subprocess.Popen([sys.executable, "-c", READ], stdin=subprocess.PIPE, text=True) as asleep:
         asleep.stdin.write(words)
         asleep.stdin.flush()
-        until(lambda: holder() == ANN | {"seconds": 0})
+        until(lambda: holder() == ANN)
         until(lambda: holder() == "nobody")
         assert hvlab_lock.take("second", {"owner": "bob@desk"}) is None
         asleep.stdin.write("\n")

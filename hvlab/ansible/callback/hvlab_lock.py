@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import getpass
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,9 @@ requirements:
 
 # module_utils/hvlab_lock.py gives up an owner that says nothing for 120 s.
 PERIOD_S = 20.0
+# A link that broke is made again this soon; after 5 s the host is let go of.
+_LOOK_S = 1.0
+_END = " end\n"
 _TAKEN = 3
 # They change no host.
 _READERS = ("fetch.yml",)
@@ -53,7 +58,7 @@ class HostLink:
         """Say once more that the run goes on; return what the host answers where another one has it."""
         if self.process and self.process.poll() == _TAKEN:
             return (self.process.stdout.read() if self.process.stdout else "") or "{}"
-        if self.process is None or self.process.poll() is not None:
+        if not self.connected:
             self.process = subprocess.Popen(
                 self.argv,
                 stdin=subprocess.PIPE,
@@ -65,6 +70,18 @@ class HostLink:
             self._write(f"{json.dumps(program())}\n{request}\n")
         self._write("\n")
         return ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the command runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def end(self) -> None:
+        """Say that the run has ended."""
+        self._write(_END)
+        if self.process and self.process.stdin:
+            with suppress(OSError):
+                self.process.stdin.close()
 
     def _write(self, text: str) -> None:
         # It has ended: the next time says how.
@@ -91,7 +108,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         super().__init__()
         self._request = ""
         self._links: dict[str, HostLink] = {}
-        self._taken = threading.Event()
+        self._pid = os.getpid()
         self._over = threading.Event()
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
@@ -107,29 +124,38 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         argv = result._result.get("lock_link")
         if argv:
             if not self._links:
+                atexit.register(self._end)
                 threading.Thread(target=self._speak, daemon=True).start()
-            self._links[result._host.get_name()] = HostLink(list(argv))
-            self._taken.set()
+            link = self._links[result._host.get_name()] = HostLink(list(argv))
+            link.speak(self._request)
 
     def v2_playbook_on_stats(self, _: Any) -> None:
-        """Let go of all hosts; a run that ends otherwise lets go as its process ends."""
+        """Let go of all hosts."""
+        self._end()
+
+    def _end(self) -> None:
+        # Tasks run in forks.
+        if os.getpid() != self._pid or self._over.is_set():
+            return
         self._over.set()
-        self._taken.set()
         for link in list(self._links.values()):
-            if link.process and link.process.stdin:
-                with suppress(OSError):
-                    link.process.stdin.close()
+            link.end()
 
     def _speak(self) -> None:
-        while not self._over.is_set():
-            self._taken.clear()
+        spoken = 0.0
+        while not self._over.wait(_LOOK_S):
+            # Not the monotonic clock: it stands still while this machine sleeps.
+            due = abs(time.time() - spoken) > PERIOD_S
+            spoken = time.time() if due else spoken
             for host, link in list(self._links.items()):
+                if not due and link.connected:
+                    continue
                 answer = link.speak(self._request)
                 if answer and not self._over.is_set():
                     self._display.error(f"this run was silent, and lost a host:\n{other(host, answer)}")
-                    os.kill(os.getpid(), signal.SIGTERM)  # SIGINT is ignored in the background
+                    # SIGINT may be ignored, as it is in the background.
+                    os.kill(os.getpid(), signal.SIGTERM)
                     return
-            self._taken.wait(PERIOD_S)
 
 
 def whoever() -> str:

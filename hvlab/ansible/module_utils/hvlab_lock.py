@@ -24,7 +24,9 @@ NAME = "\0hvlab-lock"
 SILENCE_S = 120.0
 ANSWER_S = 5.0
 CLIENTS = 64
-QUESTION = " ?"
+QUESTION, END = " ?", " end"
+# How long an owner may take to connect again.
+BROKEN_S = 5.0
 
 
 def take(token: str, owner: dict[str, Any]) -> dict[str, Any] | None:
@@ -96,12 +98,13 @@ def _leave_behind(own: socket.socket, token: str, owner: dict[str, Any]) -> None
 
 
 def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
-    """Tell everybody who has the host, until the owner hangs up or is silent for long."""
-    began = heard = time.monotonic()
+    """Tell everybody who has the host, until the owner ends or is gone."""
+    began = time.monotonic()
+    until = began + SILENCE_S
     clients: list[socket.socket] = []
     links: set[socket.socket] = set()
     while True:
-        left = heard + SILENCE_S - time.monotonic()
+        left = until - time.monotonic()
         if left <= 0:
             return
         for one in select.select([own, *clients], [], [], left)[0]:
@@ -114,7 +117,9 @@ def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
                 words = said.decode("utf-8", "replace").strip()
                 if words == token:
                     links.add(one)
-                    heard = time.monotonic()
+                    until = time.monotonic() + SILENCE_S
+                if words == token + END:
+                    return
                 if words in (token, token + QUESTION):
                     one.send(b"{}")
                 elif said:
@@ -126,7 +131,7 @@ def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
                 clients.remove(one)
                 one.close()
                 if links == {one}:
-                    return
+                    until = time.monotonic() + BROKEN_S
                 links.discard(one)
 
 
@@ -134,10 +139,12 @@ def main() -> int:
     """Hold the host while lines come in; print who has it, and return 3, where that is another one."""
     request = json.loads(sys.stdin.readline())
     link = socket.socket(socket.AF_UNIX)
-    for _ in sys.stdin:
+    for line in sys.stdin:
         try:
-            holder = ask(link, request["token"])
+            holder = ask(link, request["token"] + line.rstrip())
         except ConnectionRefusedError:
+            if line.rstrip():
+                return 0
             # The host was restarted, or this end was silent for long.
             link = socket.socket(socket.AF_UNIX)
             holder = take(**request) or ask(link, request["token"])
