@@ -56,6 +56,21 @@ def test_a_build_on_a_plain_host() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "cards"),
+    [
+        ({"cuda_home": "/cuda", "host": RDMA}, ["mlx5_0"]),
+        ({"cuda_home": "/cuda", "host": {**RDMA, "ucx": {"cuda": True}}}, []),
+        ({"host": RDMA}, []),
+        ({"cuda_home": "/cuda"}, []),
+        ({"cuda_home": "/cuda", "host": RDMA, "ucx": "False"}, []),
+        ({"cuda_home": "/cuda", "host": RDMA, "method": "distro"}, []),
+    ],
+)
+def test_cards_that_nobody_left_out_and_that_are_not_used_are_told(changes: Any, cards: list[str]) -> None:
+    assert planned(**changes)["unused_cards"] == cards
+
+
+@pytest.mark.parametrize(
     ("changes", "cuda", "ucx", "flags"),
     [
         ({"host": RDMA, "ucx_header": HEADER}, False, "1.17", {"--with-ucx=/usr"}),

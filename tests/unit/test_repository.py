@@ -8,7 +8,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from hvlab.ansible.action import hvlab_repository
-from hvlab.ansible.modules.hvlab_repository import apply
+from hvlab.ansible.modules.hvlab_repository import apply, proxy
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.stack.provision import repository
 from hvlab.stack.provision.gpu_roles import nvidia_repository
@@ -115,6 +115,21 @@ def test_it_is_written_once_and_then_costs_one_round_trip():
     host.steps = []
     assert not host.task(priority=600, label="NVIDIA CUDA")["changed"]
     assert host.steps == ["look"]
+
+
+@pytest.mark.parametrize(
+    ("dump", "conf", "used"),
+    [
+        ('Acquire::http::Proxy "http://p:3128";', "", "http://p:3128"),
+        ('Acquire::http::Proxy "http://p:3128";\nAcquire::https::Proxy "http://s:1";', "", "http://s:1"),
+        ('Acquire::http::Proxy "http://p:1";\nAcquire::https::Proxy "DIRECT";', "", ""),
+        ("", "[main]\nproxy = http://p:3128\n", "http://p:3128"),
+        ("", "[main]\nproxy=_none_\n", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_key_is_fetched_through_the_package_managers_proxy(dump, conf, used):
+    assert proxy("https://x/key.pub", dump, conf) == used
 
 
 KEYRING = "/usr/share/keyrings/cuda-archive-keyring.gpg"

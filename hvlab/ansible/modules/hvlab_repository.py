@@ -95,6 +95,31 @@ def write(path: str, content: str | None) -> None:
     os.replace(beside, path)
 
 
+def proxy(url: str, dump: str, conf: str) -> str:
+    """Return the proxy for an address: of apt (``apt-config dump``), or of dnf (the text of its settings)."""
+    for scheme in (url.partition(":")[0], "http"):
+        match = re.search(r'(?m)^Acquire::{}::Proxy "([^"]+)";'.format(scheme), dump)
+        if match:
+            return "" if match.group(1) == "DIRECT" else match.group(1)
+    match = re.search(r"(?m)^proxy\s*=\s*(?!_none_)(\S+)", conf)
+    return match.group(1) if match else ""
+
+
+def use_proxy(module: AnsibleModule, url: str) -> None:
+    """Fetch as the package manager does, where the environment names no proxy."""
+    name = url.partition(":")[0] + "_proxy"
+    if name in os.environ or name.upper() in os.environ:
+        return
+    program, conf = module.get_bin_path("apt-config"), ""
+    dump = module.run_command([program, "dump"])[1] if program else ""
+    for path in ("/etc/dnf/dnf.conf", "/etc/yum.conf"):
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                conf += file.read()
+    if found := proxy(url, dump, conf):
+        os.environ[name] = found
+
+
 def fetch(url: str) -> str:
     """Return the content at an address, in base64."""
     with open_url(url, timeout=FETCH_SECONDS, http_agent="hvlab") as answer:
@@ -179,6 +204,7 @@ def main() -> None:
     if params["step"] == "apply":
         module.exit_json(**apply(module))
     url = params["url"]
+    use_proxy(module, url)
     try:
         module.exit_json(changed=False, content=fetch(url))
     except HTTPError as error:

@@ -80,6 +80,8 @@ def plan(
         "cuda": with_cuda,
         "ucx": with_ucx,
         "ucx_cuda": ucx_cuda,
+        # RDMA cards that are not used though nobody said so: messages between hosts go over TCP.
+        "unused_cards": list(rdma or ()) if built and ucx == "auto" and not with_ucx else [],
         "ucx_home": ucx_home,
         "ucx_there": bool(host_ucx),
         "ucx_headers": bool(host_ucx.get("headers")),
