@@ -1,10 +1,9 @@
 """How often `hvlab doctor --log` names the right cause in logs whose cause is known.
 
-Reads YAML files, or the `*.yml` of folders, in the form of `tests/data/doctor/threads.yml`: by address a
-`log` and `first`, the entries of which one has to come first, none where the log shows no fault. `right`,
-`wrong` and `silent` count the faults; `alarms` counts causes named where there is no fault. Precision is the
-right ones among all logs in which a cause is named, recall the right ones among the faults. Prints JSON
-lines.
+Reads YAML files, or the `*.yml` of folders, in the form of `tests/data/doctor/threads.yml`: by the entries
+of which one has to come first, `none` where there is no fault, logs by their address. `right`, `wrong` and
+`silent` count the faults; `alarms` counts causes named where there is no fault. Precision is the right ones
+among all logs in which a cause is named, recall the right ones among the faults. Prints JSON lines.
 
     python -m benchmarks.bench_doctor tests/data/doctor/threads.yml
     python -m benchmarks.bench_doctor --misses FOLDER
@@ -20,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
+from hvlab.base.yaml_files import read_shipped
 from hvlab.doctor.reading import diagnose
 
 
@@ -29,7 +28,9 @@ def threads(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each thread of files or folders: its address, its log and what has to come first."""
     for path in paths:
         for file in sorted(path.glob("*.yml")) if path.is_dir() else [path]:
-            yield from yaml.safe_load(file.read_text("utf-8")).items()
+            for first, logs in read_shipped(file).items():
+                wanted = [] if first == "none" else first.split(", ")
+                yield from ((address, {"first": wanted, "log": log}) for address, log in logs.items())
 
 
 def judge(named: Sequence[str], wanted: Sequence[str]) -> str:

@@ -6,14 +6,11 @@ from click.testing import CliRunner
 
 from benchmarks.bench_doctor import main
 
-FULL = {"log": "write: No space left on device"}
-CALM = {"log": "All is well."}
+FULL, CALM = "write: No space left on device", "All is well."
 THREADS = {
-    "https://a/right": FULL | {"first": ["quota", "disk-full"]},
-    "https://a/wrong": FULL | {"first": ["quota"]},
-    "https://a/silent": CALM | {"first": ["quota"]},
-    "https://a/quiet": CALM | {"first": []},
-    "https://a/alarm": FULL | {"first": []},
+    "quota, disk-full": {"https://a/right": FULL},
+    "quota": {"https://a/wrong": FULL, "https://a/silent": CALM},
+    "none": {"https://a/quiet": CALM, "https://a/alarm": FULL},
 }
 
 

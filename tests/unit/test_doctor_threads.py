@@ -4,10 +4,11 @@ import zlib
 
 import pytest
 
+from benchmarks.bench_doctor import threads
 from hvlab.doctor.reading import diagnose
-from tests.contract.tree import ROOT, load
+from tests.contract.tree import ROOT
 
-THREADS = load(ROOT / "tests/data/doctor/threads.yml") | load(ROOT / "tests/data/doctor/recorded.yml")
+THREADS = dict(threads(ROOT / f"tests/data/doctor/{name}.yml" for name in ("threads", "recorded")))
 
 
 def as_it_is(thread, lines):
