@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hvlab.base.errors import InventoryError, Problem, UnreachableError, UsageError, report
+from hvlab.base.errors import InventoryError, Problem, UnreachableError, UsageError, report, some
 from hvlab.base.paths import trust_dir
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
@@ -133,6 +133,8 @@ def _against(kept: Lock, result: Resolution | Infeasible, *, used: bool) -> Reso
 def _live(inventory: Path, limit: str | None) -> tuple[list[HostRequest], list[Problem]]:
     """Return the lab, and the hosts that provisioning will refuse because they are another's."""
     # They load slowly, and recorded facts do not need them.
+    from rich.console import Console  # noqa: PLC0415
+
     from hvlab.checks.before import PreflightHost  # noqa: PLC0415
     from hvlab.checks.ssh import check_owner  # noqa: PLC0415
     from hvlab.remote import gather  # noqa: PLC0415
@@ -140,7 +142,8 @@ def _live(inventory: Path, limit: str | None) -> tuple[list[HostRequest], list[P
 
     lab = inventories.load(inventory, limit=limit)
     try:
-        gathered = gather.facts(lab)
+        with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
+            gathered = gather.facts(lab)
     except UnreachableError as error:
         error.remedy = "correct that, leave hosts out with -l, or plan from recorded facts: --facts FILE"
         raise

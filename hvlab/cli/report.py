@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from hvlab.base.errors import UsageError, unknown
 from hvlab.base.files import write_file
@@ -98,7 +99,10 @@ def command(
     if output is None:
         output = store.run_folder(run_data.head.run_id) / f"report.{chosen}"
         output.parent.mkdir(parents=True, exist_ok=True)
-    written = write(run_data, output.absolute(), output_format=chosen, lang=lang or "en", signature=signature)
+    with Console(stderr=True).status(f"writing {output}"):
+        written = write(
+            run_data, output.absolute(), output_format=chosen, lang=lang or "en", signature=signature
+        )
     return _tell(written)
 
 

@@ -419,3 +419,9 @@ def test_the_drivers_switches_given_as_texts_are_not_turned_round():
     request = as_request({"method": "repo", "remove_old": "false", "fabric": "no", "imex": "False"}, {})
     assert (request.remove_old, request.fabric, request.imex) == (False, False, False)
     assert as_request({"method": "repo", "remove_old": "yes"}, {}).remove_old
+
+
+def test_a_folder_without_an_inventory_says_how_to_write_one(tmp_path):
+    with pytest.raises(InventoryError, match="Ansible cannot read the inventory") as refused:
+        load(tmp_path)
+    assert "hvlab init" in refused.value.remedy

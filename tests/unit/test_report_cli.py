@@ -4,10 +4,12 @@ import itertools
 import os
 import re
 import stat
+from contextlib import nullcontext
 from dataclasses import replace
 from urllib.parse import unquote
 
 import pytest
+from rich.console import Console
 
 from hvlab.cli import run
 from hvlab.report import write
@@ -32,6 +34,13 @@ def small(results):
 
 def report(*arguments):
     return run(["report", *map(str, arguments)])
+
+
+def test_a_terminal_shows_which_file_is_being_written(small, monkeypatch):
+    shown = []
+    monkeypatch.setattr(Console, "status", lambda _, text: shown.append(text) or nullcontext())
+    assert report("--output", "page.md") == 0
+    assert shown == ["writing page.md"]
 
 
 def test_the_page_goes_into_the_run_s_folder_and_its_path_is_printed(small, capsys):

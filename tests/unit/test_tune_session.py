@@ -176,6 +176,7 @@ def test_search_and_proof_end_within_the_budget(
     assert hosts.limit >= 120  # six repeats of each side
     # A budget that is too short holds one round and the proof, and that is said.
     assert result.seconds + hosts.limit <= max(budget, (7 + 15) * 10)
+    assert lines[0] == f"time limit {budget / 60:.2g} min; the proof, 15 launches, may end after it"
     assert any("more than the budget" in line for line in lines) == (budget < 220)
 
 

@@ -24,7 +24,7 @@ from hvlab.searches.tune.confirmation import Confirmation, confirm
 from hvlab.searches.tune.result import TuneResult, importance
 from hvlab.searches.tune.search import SearchResult, search
 from hvlab.searches.tune.space import Candidate, Space, including
-from hvlab.searches.tune.trials import Launches, Trials
+from hvlab.searches.tune.trials import PROOF_LAUNCHES, Launches, Trials
 from hvlab.workloads import launchers
 from hvlab.workloads.parameters import OPTIONAL, TUNING
 
@@ -113,6 +113,7 @@ def proved(trials: Trials, best: Candidate | None, prove: Prove, *, note: Note) 
 
 def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> TuneResult:
     """Search, prove, and write the result into ``folder``. The proof is a run of ``store``."""
+    note(f"time limit {request.budget / 60:.2g} min; the proof, {PROOF_LAUNCHES} launches, may end after it")
     with begun(request, store, folder) as launches:
         spec, trained = lengthened(request, launches)
         chosen = autotune.choice(request.spec, launches, request.space, trained, request.budget * _AUTOTUNE)

@@ -27,7 +27,7 @@ from hvlab.searches.tune.space import Candidate, Space
 from hvlab.workloads.metrics import METRICS
 
 # What the last race takes, and the proof: six repeats of each side, and a quarter more, since times vary.
-_LAST_LAUNCHES, _PROOF_LAUNCHES = 12, 15
+_LAST_LAUNCHES, PROOF_LAUNCHES = 12, 15
 # A setting may take this many times as long as a launch of the first round, and at least this many seconds.
 _LONGER, _LEAST_S = 6, 60
 
@@ -114,7 +114,7 @@ class Trials:
     @property
     def proof_s(self) -> float:
         """Return the minimum duration of the proof, in seconds."""
-        return _PROOF_LAUNCHES * self.launch_s
+        return PROOF_LAUNCHES * self.launch_s
 
     @property
     def rest_s(self) -> float:
