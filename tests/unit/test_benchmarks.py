@@ -22,7 +22,7 @@ SMALL = {
     "looks": "--scenario log-normal --runs 2 --comparisons 2",
     "model": "--scenario ring --runs 1",
     "report": "--records 100",
-    "store": "--records 500",
+    "store": "--records 2000",
     "tune": "--searches 1 --launches 12 --search coordinate",
     "verdicts": "--scenario log-normal --runs 2 --comparisons 2",
 }
