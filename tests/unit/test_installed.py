@@ -57,7 +57,9 @@ def away(tmp_path_factory):
     python = folder / "venv/bin/python"
     [wheel] = folder.glob("*.whl")
     subprocess.run(
-        [*pip, "--python", python, "install", "--no-deps", "--no-index", wheel], check=True, env=environment
+        [*pip, "--python", python, "install", "--no-compile", "--no-deps", "--no-index", wheel],
+        check=True,
+        env=environment,
     )
     [packages] = folder.glob("venv/lib/python3*/site-packages")
     (packages / "lent.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))

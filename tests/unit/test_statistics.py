@@ -432,6 +432,12 @@ def test_sizes_of_a_launch_count_once_in_its_round():
     assert welch.shared(a, b, launches).tolist() == [0.0] * 3
 
 
+def test_a_launch_of_two_sizes_counts_by_the_middle_between_them():
+    a = np.zeros((3, 16))
+    a[1] = [1, 3] * 8
+    assert welch.shared(a, a, np.arange(32).reshape(2, 16) // 2).tolist() == [0, 2, 0]
+
+
 @pytest.mark.parametrize(
     ("repeats", "count", "power"), [(5, 1, 0.97), (5, 8, 0.8), (7, 8, 0.93), (8, 30, 0.9)]
 )
