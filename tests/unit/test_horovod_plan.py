@@ -55,7 +55,7 @@ def test_the_default_variant() -> None:
     assert cpu["asked"]["operations"] == ["MPI", "Gloo", "CCL"]
     # Another key, and everybody compiles again. Patches that change may change it.
     inputs = {**cpu["inputs"], "patches": [], "needs": []}
-    assert pack_key("horovod-cpu", inputs) == "5b7fe50ca4194a55"
+    assert pack_key("horovod-cpu", inputs) == "0bf0f7236092df2a"
     assert plan["oneccl"]["needed"]
 
 
@@ -96,14 +96,19 @@ def test_the_variant_and_another_compiler_have_the_last_word() -> None:
     [
         ("0", "12.2.0", set(), ""),
         ("2.12.1", "13.1.0", {"cxx17.patch", "gcc13-headers.patch"}, ""),
-        ("2.13.0", "15.1.0", {"cxx20.patch", "gcc13-headers.patch"}, "-include cstdint"),
+        (
+            "2.13.0",
+            "15.1.0",
+            {"cxx20.patch", "gcc13-headers.patch", "torch-headers.patch"},
+            "-include cstdint",
+        ),
     ],
 )
 def test_patches_follow_torch_and_the_compiler(torch: str, gcc: str, only: set[str], flags: str) -> None:
     found = horovod.patches(torch=torch, gcc=gcc)
     rules, texts = horovod._patches()
     assert {rule["file"] for rule in rules} == set(texts)
-    limited = {"cxx17.patch", "cxx20.patch", "gcc13-headers.patch"}
+    limited = {"cxx17.patch", "cxx20.patch", "gcc13-headers.patch", "torch-headers.patch"}
     assert {name for name in limited if texts[name] in found["patch"]} == only
     assert all(text in found["patch"] for name, text in texts.items() if name not in limited)
     assert found["flags"] == flags
