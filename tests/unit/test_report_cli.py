@@ -36,8 +36,9 @@ def report(*arguments):
     return run(["report", *map(str, arguments)])
 
 
-def test_a_terminal_shows_which_file_is_being_written(small, monkeypatch):
+def test_a_terminal_shows_which_file_is_being_written(small, monkeypatch, tmp_path):
     shown = []
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Console, "status", lambda _, text: shown.append(text) or nullcontext())
     assert report("--output", "page.md") == 0
     assert shown == ["writing page.md"]
