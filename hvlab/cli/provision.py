@@ -53,7 +53,7 @@ def command(
 ) -> int:
     """\b
     hvlab provision
-    hvlab provision --dry-run                   # packages, files, users and services that would change
+    hvlab provision --dry-run                   # what would change
     hvlab provision -l n3 -t openmpi,horovod
 
     Install the stack that the inventory asks for on every host (runs site.yml).

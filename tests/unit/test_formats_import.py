@@ -394,7 +394,7 @@ def test_on_the_command_line(tmp_path, capsys):
     results = ["--results", str(tmp_path / "results")]
     assert hvlab(["results", "import", str(NCCL), "--lab", "rack", *results]) == 0
     told = capsys.readouterr().out
-    assert "2 cases" in told
+    assert "cases 2, " in told
     assert "96 wrong values" in told
     assert hvlab(["results", "list", *results]) == 0
     assert "rack" in capsys.readouterr().out

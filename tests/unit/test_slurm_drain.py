@@ -155,7 +155,7 @@ def stack(tmp_path, recorded, *words, slurm=True, slurmd=False, state="idle|none
     first = {"hosts": "localhost", "gather_facts": False, "tasks": [known]}
     (tmp_path / "stack.yml").write_text(json.dumps([first, change | {"hosts": "localhost", "become": False}]))
     wiring = load(ROOT / "group_vars/all.yml")
-    names = ("__slurm_there", "__stack_changes", "__libraries")
+    names = ("__slurm_there", "__slurm_ours", "__stack_changes", "__libraries")
     versions = {"cuda_version": "13.0.3", "cudnn_version": "", "nccl_version": "2.28.3"}
     play(
         tmp_path / "stack.yml",

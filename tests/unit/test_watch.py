@@ -65,7 +65,7 @@ def test_a_run_that_goes_on_is_shown(results, capsys):
     assert "elapsed 0:01:" in text
     assert re.search(r"about 0:00:(20|1\d) left", text)
     assert "now: c2 on n1,n2" in text
-    assert "1K: 1.5 us, busbw 2.500 GB/s" in text
+    assert "1K: 1.5 us, busbw 2.5 GB/s" in text
 
 
 @pytest.mark.parametrize(("width", "bar"), [(34, False), (40, False), (80, True)])

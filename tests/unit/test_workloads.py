@@ -298,7 +298,7 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             None,
             {"stderr": f"Host key verification failed.\n{NO_DAEMONS}"},
             f"{HOST_KEY.title} (Host key verification failed.); what to do: run `hvlab keys issue`: it signs "
-            "every host anew, and writes what each trusts; where that does not help, compare the clocks of "
+            "every host again, and writes what each trusts; where that does not help, compare the clocks of "
             "the hosts and of this machine; mpirun ended with exit status 1",
         ),
         (
@@ -313,7 +313,7 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             None,
             {"stderr": "ValueError: No interface is found for address 127.0.0.1.\n"},
             f"{HOST_KEY.title} (Host key verification failed.); what to do: run `hvlab keys issue`: it signs "
-            "every host anew, and writes what each trusts; where that does not help, compare the clocks of "
+            "every host again, and writes what each trusts; where that does not help, compare the clocks of "
             "the hosts and of this machine; mpirun ended with exit status 1: "
             "ValueError: No interface is found for address 127.0.0.1.",
         ),
