@@ -30,17 +30,17 @@ def main() -> None:
         # The import itself is the test.
         from hvlab.cli import cli, completion, run  # noqa: PLC0415
 
-        code = completion.answer(cli) if completion.asked() else run(sys.argv[1:])
+        code = completion.answer(cli) if completion.is_requested() else run(sys.argv[1:])
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module in ("", "hvlab"):
             raise
-        print(lacking(module), file=sys.stderr)
+        print(missing_extra(module), file=sys.stderr)
         code = 2
     sys.exit(code)
 
 
-def lacking(module: str) -> str:
+def missing_extra(module: str) -> str:
     """Return the missing package, and the command that installs it."""
     from importlib.util import find_spec  # noqa: PLC0415 - most calls have no use for it
 

@@ -57,7 +57,7 @@ def fingerprints(folder: Path, _: int) -> None:
     trusted = host_keys.read_fingerprints(file)
     for one in shown:
         assert host_keys.select_trusted(one, trusted).new  # noqa: S101 - what is timed is right
-    host_keys.shared(shown)
+    host_keys.find_shared_keys(shown)
 
 
 def _shown(folder: Path, host: Host) -> host_keys.ShownKeys:

@@ -81,7 +81,7 @@ def limit() -> int:
         raise UsageError(f"{LIMIT}: {error}", remedy=error.remedy) from None
 
 
-def kept() -> list[Kept]:
+def entries() -> list[Kept]:
     """Return all that lies in the cache, and the virtual hosts' images."""
     cache = cache_dir()
     each = [one for kind, name in _FOLDERS.items() for one in _in_folder(kind, cache / name)]
@@ -91,18 +91,18 @@ def kept() -> list[Kept]:
 def _in_folder(kind: str, folder: Path) -> Iterator[Kept]:
     for path in _entries(folder):
         if path.name.startswith(_HALF):
-            yield _kept("leftover", path)
+            yield _entry("leftover", path)
         elif not path.name.startswith(".") and not path.name.endswith(_NOTES):
-            yield _kept(kind, path)
+            yield _entry(kind, path)
 
 
 def _images(folder: Path) -> Iterator[Kept]:
     mounts = _lower_folders()
     for path in _entries(folder):
         if path.name.startswith(_HALF):
-            yield _kept("leftover", path, busy=str(path) in mounts)
+            yield _entry("leftover", path, busy=str(path) in mounts)
         elif path.is_dir() and not path.name.startswith("."):
-            yield _kept("image", path, busy=str(path) in mounts)
+            yield _entry("image", path, busy=str(path) in mounts)
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -112,7 +112,7 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _kept(kind: str, path: Path, *, busy: bool = False) -> Kept:
+def _entry(kind: str, path: Path, *, busy: bool = False) -> Kept:
     beside = (path.with_name(f"{path.name}.sha256"), _stamp(path))
     paths = tuple(each for each in (path, *beside) if os.path.lexists(each))
     return Kept(kind, path.name, paths, sum(map(_size, paths)), _last_used(paths), busy)
@@ -206,7 +206,7 @@ def remove(one: Kept) -> bool:
 
 def keep_limit(say: Callable[[str], None]) -> None:
     """Remove from the cache, but not of the images, what exceeds its limit; ``say`` gets a line for each."""
-    each = [one for one in kept() if one.kind not in ("image", "leftover")]
+    each = [one for one in entries() if one.kind not in ("image", "leftover")]
     for one in beyond(each, limit(), now=time.time()):
         with suppress(OSError):
             if remove(one):

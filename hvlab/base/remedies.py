@@ -19,7 +19,7 @@ def family(name: str) -> list[dict[str, str]]:
     return rows
 
 
-def shown(name: str, text: str, **values: Any) -> dict[str, str]:
+def find_remedy(name: str, text: str, **values: Any) -> dict[str, str]:
     """Return the first row of a family whose sign a text shows, with ``values`` filled in; empty if none."""
     for row in family(name):
         if re.search(row["sign"], text, re.IGNORECASE):
@@ -29,4 +29,4 @@ def shown(name: str, text: str, **values: Any) -> dict[str, str]:
 
 def remedy(name: str, text: str, otherwise: str = "", **values: Any) -> str:
     """Return what to do about a text."""
-    return shown(name, text, **values).get("remedy", otherwise.format(**values))
+    return find_remedy(name, text, **values).get("remedy", otherwise.format(**values))

@@ -214,7 +214,7 @@ class _Request:
 
     def _look(self) -> None:
         """Show why the request waits. Raises HvlabError where it would wait for ever, or has for too long."""
-        done = _asked(self.shell, slurm.queue(self.run_id))
+        done = _run(self.shell, slurm.queue(self.run_id))
         job = slurm_queue.waiting(done.stdout) if done else None
         seconds = time.monotonic() - self.started
         absent = job is None and done is not None and done.returncode == 0
@@ -248,11 +248,11 @@ class _Request:
 
 
 def _answer(shell: Shell, words: Sequence[str]) -> str:
-    done = _asked(shell, words)
+    done = _run(shell, words)
     return done.stdout + done.stderr if done else ""
 
 
-def _asked(shell: Shell, words: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
+def _run(shell: Shell, words: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
     """Return the exit status of a command; None where the host does not answer."""
     try:
         return shell.run(words, seconds=ANSWER_S)

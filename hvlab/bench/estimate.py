@@ -30,7 +30,7 @@ class Estimate:
     @property
     def time(self) -> str:
         """Return the time as text."""
-        return f"about {shown(self.seconds)}"
+        return f"about {format_duration(self.seconds)}"
 
     @property
     def text(self) -> str:
@@ -93,7 +93,7 @@ def _named(own: tuple[Any, ...], params: Mapping[str, Any], sizes: Sequence[int]
     return json.dumps([own, params, sizes], sort_keys=True)
 
 
-def shown(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time as text."""
     if seconds < _MINUTE_S:
         return f"{max(10, round(seconds, -1)):.0f} s"

@@ -247,7 +247,7 @@ def _non_defaults(known: Sequence[Parameter], values: Mapping[str, Value]) -> li
     """Return the parameters that a case's id names: those not at their default, except long ones."""
     named = [item for item in known if item.kind not in ("sizes", "files", "note") and item.name in values]
     changed = [item for item in named if values[item.name] != item.default]
-    return [masked(f"{item.name}={item.shown(values[item.name])}") for item in changed]
+    return [masked(f"{item.name}={item.format_value(values[item.name])}") for item in changed]
 
 
 def _id(case: Case, hosts: HostSet, lab: Lab, settings: Sequence[str], *, chosen: str | None) -> str:

@@ -17,7 +17,7 @@ from hvlab.base.errors import HvlabError, InterruptedRunError, UsageError
 from hvlab.base.files import make_folder, write_file
 from hvlab.bench import allocation, containers, looks
 from hvlab.bench.allocation import Allocation, Losses
-from hvlab.bench.estimate import estimate, shown
+from hvlab.bench.estimate import estimate, format_duration
 from hvlab.bench.progress import Display
 from hvlab.bench.schedule import Schedule
 from hvlab.remote import probe
@@ -91,7 +91,7 @@ def expected(schedule: Schedule, cases: Sequence[Case], store: Store) -> str:
     every = estimate(schedule.cases, store)
     limit = schedule.spec.time_limit
     most = f"; at most {every.cases} cases, {every.time}, if its questions stay open"
-    return text + most + (f"; time limit {shown(limit)}" if limit else "")
+    return text + most + (f"; time limit {format_duration(limit)}" if limit else "")
 
 
 def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
@@ -103,7 +103,7 @@ def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
     return {
         **{name: prepare(name) for name in names},
         **{text: Dataset(text, folder, key) for text in tables for key, folder in [rules.placed(text)]},
-        **{line: Dataset(line, folder, key) for line in lines for key, folder in [own_files.packed(line)]},
+        **{line: Dataset(line, folder, key) for line in lines for key, folder in [own_files.pack(line)]},
     }
 
 

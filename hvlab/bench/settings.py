@@ -101,7 +101,7 @@ def load(path: Path) -> SettingsFile:
     return settings
 
 
-def changed(block: Block, settings: SettingsFile) -> Block:
+def with_settings(block: Block, settings: SettingsFile) -> Block:
     """Return a block whose cases run with these settings."""
     known = parameters(block.workload)
     axes = dict(block.axes)
@@ -113,7 +113,7 @@ def changed(block: Block, settings: SettingsFile) -> Block:
 
 def misfit(spec: Spec, settings: SettingsFile, lab: Lab) -> str:
     """Return why what is measured cannot run with settings; empty where it can."""
-    blocks = tuple(changed(block, settings) for block in spec.blocks)
+    blocks = tuple(with_settings(block, settings) for block in spec.blocks)
     _, infeasible = expand(replace(spec, blocks=blocks), lab)
     return infeasible[0].reason if infeasible else ""
 

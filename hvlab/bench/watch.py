@@ -180,7 +180,7 @@ def current(results: Store) -> Watch:
     )
 
 
-def named(results: Store, run_id: str) -> Watch:
+def open_watch(results: Store, run_id: str) -> Watch:
     """Return a watch of one run, of the results or of a search. Raises UsageError where there is none."""
     for store in (results, *map(Store, searches.folders(results.folder))):
         with suppress(UsageError):

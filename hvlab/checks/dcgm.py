@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hvlab.checks.provisioned import HELD, Question, Role, RoleHost, held, run
+from hvlab.checks.provisioned import HELD, Question, Role, RoleHost, package_holds, run
 
 
 def asks(node: RoleHost) -> dict[str, Question]:
@@ -46,6 +46,6 @@ def service_runs(node: RoleHost, fact: Mapping[str, Any]) -> None:
 def packages_are_held(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if not node.variables["dcgm_hold"]:
         return
-    output = held(node)
+    output = package_holds(node)
     loose = [name for name in fact["packages"] if name not in output]
     node.expect(not loose, f"not held at their version: {', '.join(loose)}")

@@ -73,7 +73,7 @@ def asks_after(node: RoleHost, nodes: Mapping[str, RoleHost]) -> dict[str, Quest
             [f"{prefix(node, variant)}/bin/horovodrun", "--check-build"], **limits(node, nodes)
         )
         for variant in variants(node)
-        if f"{variant} build" not in node.answers and not reported(node, nodes, variant)
+        if f"{variant} build" not in node.answers and not rank_report(node, nodes, variant)
     }
 
 
@@ -122,7 +122,7 @@ def built(output: str) -> dict[str, set[str]]:
     return sections
 
 
-def reported(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> dict[str, Any] | None:
+def rank_report(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> dict[str, Any] | None:
     """What a rank reported of a variant, if that is all there is to know: a rank loads one framework."""
     alone = len(variants(node)[variant]["frameworks"]) == 1
     return ranks.report_of(node, nodes, variant) if alone else None
@@ -130,7 +130,7 @@ def reported(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> dic
 
 def build(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> tuple[str, dict[str, set[str]]]:
     """The version of a variant, and what it was built with by section: a rank's report, or horovodrun's."""
-    report = reported(node, nodes, variant)
+    report = rank_report(node, nodes, variant)
     if report:
         (framework,) = variants(node)[variant]["frameworks"]
         planes = {plane for plane in ("mpi", "gloo") if plane in report["built"]}
@@ -191,7 +191,7 @@ def libraries_are_found(node: RoleHost) -> None:
         if options.get("mpi"):
             mpi = re.search(r"libmpi\.so\S* => (\S+)", output)
             node.expect(
-                mpi and node.packed(mpi[1], "openmpi"),
+                mpi and node.is_packed(mpi[1], "openmpi"),
                 f"variant {variant} loads MPI from {mpi[1] if mpi else 'nowhere'}",
                 "remove the other MPI from the loader's path, and run role horovod",
             )

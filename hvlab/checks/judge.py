@@ -56,7 +56,7 @@ def judge(
             checks.append(_unanswered(host.name, answered))
             continue
         readings = answered.readings[host.name]
-        should = given(host, lab, answered)
+        should = expectations(host, lab, answered)
         if types is not None:
             should |= machine.expected(types, readings, host.text("lab_machine_type"))
         findings = subjects.findings(chosen, readings, should)
@@ -72,7 +72,7 @@ def _unanswered(host: str, answered: Answered) -> HealthCheck:
     return HealthCheck(host=host, check="host answers", outcome=outcome, observed=observed, remedy=remedy)
 
 
-def given(host: Host, lab: Lab, answered: Answered) -> dict[str, Any]:
+def expectations(host: Host, lab: Lab, answered: Answered) -> dict[str, Any]:
     """Return what is expected of a host besides what its type has; a type may say otherwise."""
     interface = host.text("lab_interface") or lab.interface
     return {"network_interfaces": [interface], "controller_clock": answered.asked}

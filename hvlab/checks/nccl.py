@@ -12,7 +12,7 @@ from hvlab.checks.provisioned import (
     Role,
     RoleHost,
     expect_request,
-    held,
+    package_holds,
     read,
     run,
 )
@@ -51,7 +51,7 @@ def library_is_installed(node: RoleHost, fact: Mapping[str, Any]) -> None:
 def packages_are_held(node: RoleHost, fact: Mapping[str, Any]) -> None:
     if fact["method"] != "repo" or not node.variables["nccl_hold"]:
         return
-    output = held(node)
+    output = package_holds(node)
     node.expect(
         "libnccl" in output,
         f"NCCL's packages are not held at their version: {output.strip() or 'nothing is held'}",

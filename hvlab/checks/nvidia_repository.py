@@ -11,14 +11,14 @@ APT, RPM = "/etc/apt/sources.list.d/nvidia-cuda.sources", "/etc/yum.repos.d/nvid
 
 def asks(node: RoleHost) -> dict[str, Question]:
     return {
-        "nvidia source": read(recorded(node).get("file") or APT),
+        "nvidia source": read(read_record(node).get("file") or APT),
         "nvidia repo": read(RPM),
         "nvidia known": run(["apt-cache", "policy"]),
         "nvidia rpm keys": run(["rpm", "-qa", "gpg-pubkey*"]),
     }
 
 
-def recorded(node: RoleHost) -> dict[str, str]:
+def read_record(node: RoleHost) -> dict[str, str]:
     """What the role recorded; empty where the host has no such repository."""
     enabled = "gpu" in node.variables["group_names"] and node.variables["nvidia_repository_enabled"]
     return node.fact("nvidia_repository") if enabled else {}
@@ -34,7 +34,7 @@ ROLE = Role("nvidia_repository", asks)
 
 @ROLE.check
 def the_source_is_the_recorded_one(node: RoleHost) -> None:
-    fact = recorded(node)
+    fact = read_record(node)
     if not fact:
         return
     text = source(node)
@@ -45,7 +45,7 @@ def the_source_is_the_recorded_one(node: RoleHost) -> None:
 
 @ROLE.check
 def signatures_are_checked(node: RoleHost) -> None:
-    if not recorded(node):
+    if not read_record(node):
         return
     text = source(node)
     checked = re.search(r"(?i)signed-by(: |=)/", text) or "gpgcheck=1" in text.splitlines()
@@ -54,7 +54,7 @@ def signatures_are_checked(node: RoleHost) -> None:
 
 @ROLE.check
 def the_package_manager_knows_it(node: RoleHost) -> None:
-    fact = recorded(node)
+    fact = read_record(node)
     if not fact:
         return
     if node["nvidia source"]:

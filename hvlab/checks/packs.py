@@ -20,13 +20,13 @@ def question(node: RoleHost, *words: str) -> Question:
     return run(argv, timeout=DEEP_S if node.deep else QUICK_S)
 
 
-def shared(node: RoleHost) -> str:
+def shared_folder(node: RoleHost) -> str:
     """The folder of packs that this host shares with others; empty where it has its own."""
     return str(node.variables.get("lab_shared_packs") or "")
 
 
 def asks(node: RoleHost) -> dict[str, Question]:
-    return {"packs": question(node, *(["--others-read", shared(node)] if shared(node) else []))}
+    return {"packs": question(node, *(["--others-read", shared_folder(node)] if shared_folder(node) else []))}
 
 
 def left_to_others(node: RoleHost) -> set[str]:

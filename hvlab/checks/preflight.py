@@ -47,7 +47,7 @@ def check(
     return (errors + skew, warnings) if limits.gcc_skew == "error" else (errors, warnings + skew)
 
 
-def missing(names: list[str], present: list[str]) -> list[Problem]:
+def report_missing(names: list[str], present: list[str]) -> list[Problem]:
     """Return a problem that names the hosts that did not get as far as their facts."""
     absent = [name for name in names if name not in present]
     if not absent:

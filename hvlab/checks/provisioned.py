@@ -128,7 +128,7 @@ class RoleHost:
         )
         return dict(recorded)
 
-    def packed(self, path: str, pack: str = "") -> bool:
+    def is_packed(self, path: str, pack: str = "") -> bool:
         """Return whether a file is in a pack, on the host or in the folder that all hosts share."""
         shared = self.variables.get("lab_shared_packs") or "/opt/hvlab"
         places = (f"/opt/hvlab/{pack}/", f"{shared}/{pack}-") if pack else ("/opt/hvlab/", f"{shared}/")
@@ -247,7 +247,7 @@ HELD = {
 }
 
 
-def held(node: RoleHost) -> str:
+def package_holds(node: RoleHost) -> str:
     """Return what the host's package manager holds at its version; :data:`HELD` asks."""
     return node.output("held by apt" if node["held by apt"]["rc"] == 0 else "held by dnf")
 

@@ -318,7 +318,7 @@ def command(
         run, schedule = None, Schedule.of(specify(request, lab, store), lab)
     else:
         run, schedule = resumed(store, resume, lab)
-    held = limits.held(lab.name) if any(host.virtual for host in lab.hosts) else {}
+    held = limits.host_cores(lab.name) if any(host.virtual for host in lab.hosts) else {}
     bench_output.infeasible(schedule.infeasible, whole=verbose)
     bench_output.oversubscribed(schedule, held)
     bench_output.tag(schedule)
@@ -366,7 +366,7 @@ def _planned(request: BenchRequest, python: str | None) -> Lab:
     hosts, slots = (max(map(int, numbers)) for numbers in counts)
     kind = "without GPUs" if request.no_cuda else f"with {slots} GPUs each (--no-cuda: without)"
     click.echo(f"planned for a Slurm job of {hosts} hosts {kind}", err=True)
-    return slurm_job.planned(hosts, slots, gpu=not request.no_cuda, python=python)
+    return slurm_job.plan_lab(hosts, slots, gpu=not request.no_cuda, python=python)
 
 
 def _lab(inventory: Path, limit: str | None, *, prefetch: bool) -> Lab:

@@ -14,7 +14,7 @@ from hvlab.base.errors import HvlabError, UsageError
 from hvlab.base.files import write_file
 from hvlab.base.masking import masked, masked_argv
 from hvlab.bench import manifests
-from hvlab.bench.estimate import estimates, shown
+from hvlab.bench.estimate import estimates, format_duration
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import ceilings
 from hvlab.cli.options import Rows
@@ -96,7 +96,7 @@ def plan(schedule: Schedule, store: Store) -> None:
             "settings": " ".join(_settings(cases)),
             "repeats": max(case.repeat for case in cases),
             "cases": len(cases),
-            "time": shown(expected.seconds),
+            "time": format_duration(expected.seconds),
         }
         for (own, cases), expected in zip(
             sorted(groups.items()), estimates([groups[own] for own in sorted(groups)], store), strict=True
@@ -111,13 +111,13 @@ def _settings(cases: Sequence[Case]) -> Iterator[str]:
             values = {case.params.get(item.name, item.default) for case in cases}
             if values != {item.default}:
                 order = sorted(values, key=item.choices.index if item.choices else None)
-                yield masked(f"{item.name}={','.join(map(item.shown, order))}")
+                yield masked(f"{item.name}={','.join(map(item.format_value, order))}")
 
 
 def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
     """Print every command line of a schedule that is estimated to take so many seconds."""
     starts = list(schedule.containers().items())
-    commands = [(case, _shown(schedule.command(case))) for case in schedule.cases]
+    commands = [(case, _mask(schedule.command(case))) for case in schedule.cases]
     if output_format == "table":
         if request := schedule.allocation(schedule.cases, seconds=seconds):
             starts.append((schedule.allocated(schedule.cases)[0], request))
@@ -133,7 +133,7 @@ def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
     click.echo(tables.render(rows, ("case_id", "argv", "env"), output_format))
 
 
-def _shown(command: Command) -> Command:
+def _mask(command: Command) -> Command:
     """Return a command without what is secret of its environment."""
     return replace(command, argv=masked_argv(command.argv), env=masked(command.env))
 
@@ -193,8 +193,8 @@ def common_rows() -> Rows:
 
 def _parameter_row(item: Parameter, whose: str) -> tuple[str, str]:
     choices = f" [{', '.join(item.choices)}]" if item.choices else ""
-    smaller = f" On hosts without GPUs: {item.shown(item.cpu)}." if item.cpu is not None else ""
-    return f"{item.name}={item.shown(item.default)}", f"{whose}{item.help}{choices}{smaller}"
+    smaller = f" On hosts without GPUs: {item.format_value(item.cpu)}." if item.cpu is not None else ""
+    return f"{item.name}={item.format_value(item.default)}", f"{whose}{item.help}{choices}{smaller}"
 
 
 def export(schedule: Schedule, folder: Path) -> None:

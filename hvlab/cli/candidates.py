@@ -98,7 +98,7 @@ def cases(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[s
     store = Store(_results(context))
     # While an option lacks its value, click has the arguments unparsed.
     named = next(iter(context.args), None)
-    return _plain(sorted(store.done(store.run(named).run_id)))
+    return _plain(sorted(store.finished_cases(store.run(named).run_id)))
 
 
 @_offered
@@ -149,6 +149,6 @@ def _results(context: click.Context) -> Path:
 
 
 def _hosts_and_groups(context: click.Context) -> tuple[list[str], list[str]]:
-    from hvlab.lab.inventory_files import listed  # noqa: PLC0415 - as above
+    from hvlab.lab.inventory_files import list_names  # noqa: PLC0415 - as above
 
-    return listed(context.params.get("inventory") or default_inventory())
+    return list_names(context.params.get("inventory") or default_inventory())

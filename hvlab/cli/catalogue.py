@@ -89,7 +89,7 @@ def _write(changes: Sequence[Difference]) -> list[Path]:
 
 def _write_own(changes: Sequence[Difference]) -> Path:
     path = own_catalogue()
-    text = update.own(path.read_text(encoding="utf-8") if path.is_file() else "", changes)
+    text = update.apply_changes(path.read_text(encoding="utf-8") if path.is_file() else "", changes)
     build(own.merged(files(), yaml.safe_load(text), path))
     path.parent.mkdir(parents=True, exist_ok=True)
     _save(path, text)

@@ -122,7 +122,7 @@ class _ThisMachine:
         """Return all of it; an open search is resumed from the files of its runs, so these are not in it."""
         ended = [search for search in searches.folders(self._results) if searches.ended(search)]
         run_files = (one for folder in [self._results, *ended] for one in cache.run_files(folder))
-        return [*cache.kept(), *run_files]
+        return [*cache.entries(), *run_files]
 
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
         """Remove what is chosen; return what went."""
@@ -183,7 +183,7 @@ class _OnHosts:
         """Ask the hosts; who does not answer is the ``problem``."""
         from hvlab.remote import unused  # noqa: PLC0415 - it loads slowly, and this machine needs none of it
 
-        return self._answered(unused.listed(self._lab))
+        return self._answered(unused.list_unused(self._lab))
 
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
         """Remove what is chosen while nothing else measures the lab; return what went."""

@@ -75,7 +75,7 @@ def command(context: click.Context, shell: str) -> None:
     click.echo(_completion(shell, context.find_root().command).source(), nl=False)
 
 
-def asked() -> bool:
+def is_requested() -> bool:
     """Return whether a shell asks for candidates."""
     return os.environ.get(_VARIABLE, "").endswith("_complete")
 

@@ -114,7 +114,7 @@ def _print(result: SlowSearch, names: list[str], measure: HostProbe, *, matrix: 
     if result.groups:
         click.echo(f"\n{advice.far(result, names)}")
     elif result.together:
-        click.echo(f"\n{advice.shared(result)}")
+        click.echo(f"\n{advice.explain_shared_links(result)}")
     for text in advice.not_again(result, names):
         click.echo(f"\n{text}")
     if result.untried:

@@ -112,7 +112,7 @@ def command(
     order = [host.name for host in hosts]
     left_out = sorted([*left_out, *refused, *silent], key=lambda one: order.index(one[0].name))
     logins = [login for login in logins if login.host.name in facts]
-    problems = [*host_keys.shared(shown), *_problems(logins, facts)]
+    problems = [*host_keys.find_shared_keys(shown), *_problems(logins, facts)]
     network = rank_network.choose(facts, {login.host.name: login.host.address for login in logins})
     if not logins:
         raise UnreachableError(f"no host can be used; {folder} was not written:\n{_text(left_out, problems)}")

@@ -16,7 +16,7 @@ from hvlab.base.paths import trust_dir
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Host, Lab
-from hvlab.stack.provision.fetching import missing
+from hvlab.stack.provision.fetching import find_missing
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
 from hvlab.stack.resolver import facts as resolver_facts
 from hvlab.stack.resolver.facts import HostFacts
@@ -103,7 +103,7 @@ def command(
     result = plan(lab, added)
     if isinstance(result, Resolution):
         result = replace(result, refused=[*refused, *result.refused])
-    if not recorded and isinstance(result, Resolution) and (absent := missing(result.hosts.values())):
+    if not recorded and isinstance(result, Resolution) and (absent := find_missing(result.hosts.values())):
         text = f"not on this machine yet: {', '.join(absent)}; `hvlab fetch` gets it, or says why it cannot"
         result = replace(result, notes=[*result.notes, text])
     if kept:

@@ -48,7 +48,7 @@ def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_
     Without --yes it asks first; where there is no terminal, it only shows.
     """
     lab = load(inventory, limit=limit)
-    found, failures = _asked(lab, look=True)
+    found, failures = _ask_hosts(lab, look=True)
     if output_format == "json":
         click.echo(json.dumps(found, indent=1))
     else:
@@ -58,7 +58,7 @@ def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_
         click.echo(f"nothing to remove from {some(found) if found else 'any host that answers'}", err=True)
     elif yes or (sys.stdin.isatty() and click.confirm(f"Remove this from {some(hosts)}?", err=True)):
         with measuring(store.folder.resolve(), lab.name):
-            done, failures = _asked(load(inventory, limit=",".join(hosts)), look=False)
+            done, failures = _ask_hosts(load(inventory, limit=",".join(hosts)), look=False)
         for host, one in done.items():
             for words in one["stays"]:
                 click.echo(f"{host}: stays: {words}", err=True)
@@ -69,7 +69,7 @@ def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_
         raise _problem(failures, len(lab.hosts))
 
 
-def _asked(lab: Lab, *, look: bool) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
+def _ask_hosts(lab: Lab, *, look: bool) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
     found, failures = collect(lab, "remove.yml", {"hvlab_look": look}, shape=Removed)
     return {host: {name: one[name] for name in Removed.model_fields} for host, one in found.items()}, failures
 

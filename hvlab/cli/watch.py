@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from hvlab.bench.watch import View, Watch, current, named
+from hvlab.bench.watch import View, Watch, current, open_watch
 from hvlab.cli import candidates, options
 from hvlab.results import searches
 from hvlab.results.store import Record, Store
@@ -48,7 +48,7 @@ def command(*, run: str | None, once: bool, store: Store) -> int:
     run: exit code 0 if the run finished, 1 if cases failed or it did not finish, 130 after Ctrl-C. A search
     gives 0 if it came to its result, else 1.
     """
-    watch = named(store, run) if run else current(store)
+    watch = open_watch(store, run) if run else current(store)
     console = Console(highlight=False)
     try:
         view = watch.look()
@@ -87,11 +87,11 @@ def _print(view: View) -> None:
 
 def _live(watch: Watch, view: View, console: Console) -> View:
     page = _Page(console)
-    with Live(page.shown(view), console=console, auto_refresh=False) as live:
+    with Live(page.render(view), console=console, auto_refresh=False) as live:
         while not view.ended:
             time.sleep(_EVERY_S)
             view = watch.look()
-            live.update(page.shown(view), refresh=True)
+            live.update(page.render(view), refresh=True)
     return view
 
 
@@ -129,7 +129,7 @@ class _Page:
         self._judged: tuple[Record, ...] | None = None
         self._verdicts: list[RenderableType] = []
 
-    def shown(self, view: View) -> RenderableType:
+    def render(self, view: View) -> RenderableType:
         """Return the page; verdicts are reckoned only after a look, since that takes a second."""
         room = max(2 * _FEWEST, self.console.height - _REST)
         verdicts = room // 2 if view.judged else 0
@@ -238,11 +238,11 @@ def _verdicts(view: View, most: int) -> Iterator[RenderableType]:
     for name in names:
         table.add_column(name, no_wrap=True, overflow="ellipsis")
     for row in rows[:most]:
-        table.add_row(*(Text(_shown(row.get(name))) for name in names))
+        table.add_row(*(Text(_format(row.get(name))) for name in names))
     yield table
     if len(rows) > most:
         yield Text(f"and {len(rows) - most} more: `hvlab compare {view.run.run_id}`")
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

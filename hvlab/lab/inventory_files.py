@@ -97,7 +97,7 @@ def _check_range(path: Path, pattern: str) -> None:
         )
 
 
-def listed(source: Path) -> tuple[list[str], list[str]]:
+def list_names(source: Path) -> tuple[list[str], list[str]]:
     """Return the hosts and the groups that the files at ``source`` list, without asking Ansible.
 
     Those of scripts and plugins are left out. Raises OSError, ValueError (no text, no YAML).

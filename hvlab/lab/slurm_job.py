@@ -229,7 +229,7 @@ def inventory(
     return {"all": {"hosts": hosts, "vars": common, "children": {"gpu": {"hosts": with_gpu}}}}
 
 
-def planned(hosts: int, slots: int, *, gpu: bool, python: str | None) -> Lab:
+def plan_lab(hosts: int, slots: int, *, gpu: bool, python: str | None) -> Lab:
     """Return the lab of a job yet to be submitted: with MPI and Gloo, and NCCL on GPUs."""
     variant = _variant(("MPI", "Gloo", *(("NCCL",) if gpu else ())))
     job = SlurmJob("JOB", "slurm", "NODES", (), (), slots if gpu else 0, "node1")

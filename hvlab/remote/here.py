@@ -124,10 +124,10 @@ def _command() -> str:
 
 def _answer(argv: Sequence[str]) -> str:
     """Return the output of one of Slurm's commands, without its warnings."""
-    return _done(argv).stdout
+    return _run(argv).stdout
 
 
-def _done(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     done = process.run(
         argv, seconds=_ANSWER_S, remedy="put Slurm's commands into PATH: hvlab starts ranks by srun"
     )
@@ -140,7 +140,7 @@ def _done(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 def _mpi() -> str:
     """Return srun's plugin that connects MPI's ranks: PMIx where the cluster has it."""
-    done = _done(("srun", "--mpi=list"))
+    done = _run(("srun", "--mpi=list"))
     # In this order: pmix before one of its versions.
     listed = sorted(_PMI.findall(done.stdout + done.stderr), key=lambda name: (name == "pmi2", name))
     return listed[0] if listed else "pmix"

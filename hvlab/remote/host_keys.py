@@ -113,7 +113,7 @@ def select_trusted(shown: ShownKeys, trusted: TrustedFingerprints) -> ShownKeys:
     return ShownKeys(shown.host, problem=Problem(shown.host.name, observed, remedy), refused=True)
 
 
-def shared(all_shown: Iterable[ShownKeys]) -> list[Problem]:
+def find_shared_keys(all_shown: Iterable[ShownKeys]) -> list[Problem]:
     """Return the problems of hosts that show one key: with it, one could pass for the other."""
     hosts: dict[str, list[str]] = {}
     for shown in all_shown:

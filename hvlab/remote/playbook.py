@@ -316,13 +316,13 @@ class Play:
             failed = event.get("event") in ("runner_on_failed", "runner_item_on_failed")
             if not (unreachable or failed) or data.get("ignore_errors") or not isinstance(result, dict):
                 continue
-            message = _SAYS_LITTLE.sub("", clean(_said(result)))[-_MESSAGE:]
+            message = _SAYS_LITTLE.sub("", clean(_failure_text(result)))[-_MESSAGE:]
             if not (result.get("results") and self.failures):
                 lost = unreachable or bool(result.get("lost"))
                 self.failures.append(HostFailure(str(data.get("host")), message, lost))
 
 
-def _said(result: Mapping[str, Any]) -> str:
+def _failure_text(result: Mapping[str, Any]) -> str:
     """Return a failed task's message; for a program that could not start, its name and why.
 
     For modules without an answer, the last line that each printed.

@@ -42,9 +42,9 @@ class HostsAnswer:
     failures: tuple[HostFailure, ...]
 
 
-def listed(lab: Lab) -> HostsAnswer:
+def list_unused(lab: Lab) -> HostsAnswer:
     """Return the removable folders of the hosts. Raises CheckError where Ansible itself fails."""
-    on_hosts = _asked(lab, None)
+    on_hosts = _ask_hosts(lab, None)
     # A run in progress may have no process on one of its hosts, and hosts may share the folder of its files.
     busy = {one.name for one in on_hosts.kept if one.kind == "run files" and one.busy}
     kept = (replace(one, busy=one.busy or one.name in busy) for one in on_hosts.kept)
@@ -61,13 +61,13 @@ def remove(lab: Lab, chosen: Sequence[Kept]) -> HostsAnswer:
         paths: dict[str, list[str]] = {}
         for name, path in places[begin : begin + _AT_ONCE]:
             paths.setdefault(name, []).append(path)
-        done = _asked(replace(lab, hosts=tuple(lab.host(name) for name in paths)), paths)
+        done = _ask_hosts(replace(lab, hosts=tuple(lab.host(name) for name in paths)), paths)
         gone += done.kept
         failures += done.failures
     return HostsAnswer(tuple(gone), tuple(failures))
 
 
-def _asked(lab: Lab, remove: Mapping[str, Sequence[str]] | None) -> HostsAnswer:
+def _ask_hosts(lab: Lab, remove: Mapping[str, Sequence[str]] | None) -> HostsAnswer:
     """Return the removable folders; with paths by host, those of them that were removed."""
     request = {
         "host": "@HOST@",

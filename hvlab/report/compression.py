@@ -165,7 +165,9 @@ def middle(repeats: Repeats, metric: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def changed(configuration: Configuration, repeats: Repeats, one: CompressionStudy, words: Words) -> str:
+def accuracy_change(
+    configuration: Configuration, repeats: Repeats, one: CompressionStudy, words: Words
+) -> str:
     """Return the change of accuracy."""
     found = change(configuration, repeats, one)
     return words.signed(found.mid if found else None, "", 2)

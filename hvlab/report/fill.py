@@ -17,7 +17,7 @@ from hvlab.report.page import escaped, in_markdown, picture
 from hvlab.report.report import Report
 from hvlab.report.sheet import Content, Figure, Filled, SheetTraining, Values, fill_in, unit_of
 from hvlab.report.trainings import Study, StudyRow
-from hvlab.report.words import Words, load, shown
+from hvlab.report.words import Words, format_number, load
 from hvlab.results.configurations import Configuration
 
 # The training of lab sheets; if it was not measured, another one is taken.
@@ -103,7 +103,7 @@ def _template(lang: str) -> Any:
     )
     jinja.globals |= {"_": words.say, "title": words.backend}
     jinja.filters |= {
-        "number": shown,
+        "number": format_number,
         "escaped": escaped,
         "percent": lambda share: f"{100 * share:.0f}%",
         "time": lambda seconds: words.number(seconds, "s"),
@@ -121,7 +121,9 @@ def _figure(value: float, unit: str, words: Words, text: str = "") -> Figure:
     """Return a figure with its unit or as ``text`` says it, and as a bare number in the units of heads."""
     # A column's head may call the samples of a user's own command images.
     per = _PER.get(unit) or {unit_of(f"({unit})") or unit: 1}
-    plain = {name: f"{value:.2f}" if unit == "%" else shown(value * factor) for name, factor in per.items()}
+    plain = {
+        name: f"{value:.2f}" if unit == "%" else format_number(value * factor) for name, factor in per.items()
+    }
     return {**plain, "": text or words.number(value, unit)}
 
 

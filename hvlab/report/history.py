@@ -133,7 +133,7 @@ def _plots(history: History, words: Words) -> Iterator[Plot]:
     ticks = tuple((float(place), runs[place - 1].date[5:]) for place in range(1, len(runs) + 1, step))
     lines = tuple(place + 0.5 for place in history.changes(words))
     axis = Axis(words.say("history.axis"), ticks=ticks, lines=lines)
-    for number, key in enumerate(_shown(groups), 1):
+    for number, key in enumerate(_thin_out(groups), 1):
         series = tuple(_series(groups[key], words))
         if series:
             name, size = names.name(key[0], _unsized(key[1])), dict(key[1]).get("size_bytes")
@@ -144,7 +144,7 @@ def _plots(history: History, words: Words) -> Iterator[Plot]:
             yield Plot(f"history-{number}", title, axis, Axis(words.join((metric, unit))), series)
 
 
-def _shown(groups: Mapping[tuple[str, labels.Params], Any]) -> list[tuple[str, labels.Params]]:
+def _thin_out(groups: Mapping[tuple[str, labels.Params], Any]) -> list[tuple[str, labels.Params]]:
     """Return the groups without the sizes between the smallest and the largest of a collective."""
     sizes: dict[tuple[str, labels.Params], list[int]] = {}
     for workload, params in groups:

@@ -114,7 +114,7 @@ class _Row:
         """Return whether the row stands for further ones."""
         return bool(_DOTS.fullmatch(next(filter(None, self.words), "")))
 
-    def shown(self, column: int) -> str:
+    def cell_text(self, column: int) -> str:
         return self.cells[column].strip() if 0 <= column < len(self.cells) else ""
 
     def put(self, values: Mapping[int, str]) -> _Row:
@@ -154,7 +154,7 @@ class _Heads:
 
 
 @cache
-def known() -> dict[str, Any]:
+def vocabulary() -> dict[str, Any]:
     """Return the words that sheets are recognised by."""
     return dict(read_shipped(project_dir() / "templates/sheet/headings.yml"))
 
@@ -223,7 +223,7 @@ def unit_of(head: str) -> str | None:
     """Return the unit that a head names in brackets or at its end."""
     text = _folded(re.sub(r"<[^<>]*>|[*_`\\$]", " ", head))
     words = ["".join(word.split()) for pattern in _UNIT for word in re.findall(pattern, text)]
-    return next((name for word in words if (name := _first(known()["units"], word, re.fullmatch))), None)
+    return next((name for word in words if (name := _first(vocabulary()["units"], word, re.fullmatch))), None)
 
 
 def _folded(text: str) -> str:
@@ -290,7 +290,7 @@ def _code(page: Sequence[str]) -> set[int]:
 
 
 def _find_heads(rows: Sequence[_Row]) -> _Heads | None:
-    for (name, layout), (number, row) in itertools.product(known()["tables"].items(), enumerate(rows)):
+    for (name, layout), (number, row) in itertools.product(vocabulary()["tables"].items(), enumerate(rows)):
         named = [(_first(layout["heads"], word), place) for place, word in enumerate(row.words)]
         columns = {head: place for head, place in reversed(named) if head}
         if columns.keys() >= {*layout["needed"]}:
@@ -298,14 +298,14 @@ def _find_heads(rows: Sequence[_Row]) -> _Heads | None:
             # A column of devices may have no head.
             if columns[group] + 1 not in columns.values():
                 columns.setdefault(place[0], columns[group] + 1)
-            units = {head: unit for head, at in columns.items() if (unit := unit_of(row.shown(at)))}
+            units = {head: unit for head, at in columns.items() if (unit := unit_of(row.cell_text(at)))}
             return _Heads(name, number, columns, units, group, place)
     return None
 
 
 def _asked(row: _Row) -> tuple[str | None, int]:
     """Return the key of a row of the environment table, and the place of its name."""
-    names = ((_first(known()["environment"], word), place) for place, word in enumerate(row.words[:-1]))
+    names = ((_first(vocabulary()["environment"], word), place) for place, word in enumerate(row.words[:-1]))
     return next((each for each in names if each[0]), (None, 0))
 
 
@@ -355,8 +355,8 @@ def _kind(table: _Table, before: Sequence[str]) -> str | None:
         return "environment" if len(keys) >= _ENVIRONMENT_ROWS else None
     if heads.name == "compression":
         return heads.name
-    title = next((_first(known()["where"], plain(line)) for line in table.above[:1]), None)
-    over = (_first(known()["where"], plain(line)) for line in table.headings)
+    title = next((_first(vocabulary()["where"], plain(line)) for line in table.above[:1]), None)
+    over = (_first(vocabulary()["where"], plain(line)) for line in table.headings)
     guess = "across" if "inside" in before else "inside"
     return title or next((kind for kind in over if kind and kind not in before), guess)
 
@@ -376,7 +376,7 @@ class _Filling:
             return
         self.heads, self.name = heads, heads.columns[heads.group]
         self.figures = {
-            column: table.rows[heads.row].shown(column)
+            column: table.rows[heads.row].cell_text(column)
             for head, column in heads.columns.items()
             if head not in (heads.group, *heads.place)
         }
@@ -391,7 +391,7 @@ class _Filling:
         for row in self.old:
             name, place = _asked(row)
             cells = {place + 1: self.content.environment.get(name, "")} if name else {}
-            self._add(row, row.put(cells), {place + 1: row.shown(place)} if name else {})
+            self._add(row, row.put(cells), {place + 1: row.cell_text(place)} if name else {})
 
     def _fill(self, measured: Sequence[Values], others: Sequence[Values]) -> None:
         """Put each measured row where it was asked for, else into an open row, else below its group.
@@ -437,23 +437,23 @@ class _Filling:
     def _groups(self) -> dict[int, str | None]:
         """Return the group of each row; dots and rows without a name belong to the one above."""
         written = {plain(label): name for name, label in self.content.names.items()}
-        patterns = known()["tables"][self.heads.name]["groups"]
+        patterns = vocabulary()["tables"][self.heads.name]["groups"]
         groups: dict[int, str | None] = {}
         self.labels: dict[str, str] = {}
         name: str | None = None
         for number, row in enumerate(self.old):
-            word = plain(row.shown(self.name))
+            word = plain(row.cell_text(self.name))
             if number <= self.heads.row or not any(row.words):
                 continue
             if word and not row.dots:
                 name = written.get(word) or _first(patterns, word)
-                self.labels.setdefault(name or "", row.shown(self.name))
+                self.labels.setdefault(name or "", row.cell_text(self.name))
             groups[number] = name
         return groups
 
     def _given(self, row: _Row) -> dict[str, str]:
         given = {
-            name: _number(plain(row.shown(self.heads.columns.get(name, -1)))) for name in self.heads.place
+            name: _number(plain(row.cell_text(self.heads.columns.get(name, -1)))) for name in self.heads.place
         }
         return {name: number for name, number in given.items() if number}
 
@@ -461,7 +461,7 @@ class _Filling:
         self, row: _Row, name: str | None, values: Values | None, above: str | None, *, new: bool = False
     ) -> None:
         """Add a row with its figures, or without any and with the reason."""
-        given, bare = self._given(row), not row.shown(self.name)
+        given, bare = self._given(row), not row.cell_text(self.name)
         below = bool(self.rows) and len(self.rows) > self.heads.row
         cells = dict.fromkeys(self.figures, "") if below and not row.dots else {}
         label = self.labels.get(name or "") or self.content.names.get(name or "", name or "")
@@ -476,7 +476,9 @@ class _Filling:
                     cells[self.heads.columns[head]] = text
         elif below and not row.dots and (name or not bare):
             place = "".join(f" {key} {value}" for key, value in given.items())
-            self._note(f"{row.shown(self.name) or label}{place}: {self.content.why(self.kind, name, given)}")
+            self._note(
+                f"{row.cell_text(self.name) or label}{place}: {self.content.why(self.kind, name, given)}"
+            )
         if name and bare and (above != name or (new and self.heads.name == "speedup")):
             cells[self.name] = label
         self._add(row, row.put(cells), {} if new else self.figures if below else {})
@@ -495,7 +497,7 @@ class _Filling:
     def _tell(self, old: _Row, new: _Row, heads: Mapping[int, str]) -> None:
         """Say which figures stood in a row and do so no longer."""
         for column, head in heads.items():
-            before, after = old.shown(column), new.shown(column)
+            before, after = old.cell_text(column), new.cell_text(column)
             if plain(before).strip(_NO_FIGURE) and plain(before) != plain(after):
                 self._note(f"{head}: {before} -> {after or 'nothing, this run has no such figure'}")
 
@@ -536,7 +538,7 @@ def _tasks(page: Sequence[str], epochs: str) -> dict[int, tuple[int, str]]:
 
     A task stands below the first table of figures. Another number of epochs than the run's counts as one.
     """
-    tables, words = [*_tables(page)], known()
+    tables, words = [*_tables(page)], vocabulary()
     below = next((table.end for table in tables if _find_heads(table.rows)), len(page))
     inside = {number for table in tables for number in range(table.start, table.end)} | _code(page)
     start = rf"[\W_]*(?:\([^)]*\)\s*)?(?:[^:]{{1,16}}:\s*)?(?:please\s+|请)?(?:{words['asks']})"
@@ -569,7 +571,7 @@ def _paragraphs(page: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[i
 
 def _sign(text: str, content: Content, end: str) -> str:
     """Return a sheet with the signature in its blanks; what has none stands below the title."""
-    labels = known()["signature"]
+    labels = vocabulary()["signature"]
     following = rf"[ \t]*(?:\||\r?\n|\Z|(?:{'|'.join(labels.values())})\s*[:\uff1a|])"
     left: list[str] = []
     text, *code = re.split(r"(?=^[ \t]*(?:```|~~~))", text, maxsplit=1, flags=re.M)

@@ -93,13 +93,14 @@ class Words:
             return self._with(f"{value:.2f}", "%")
         factor, called = scaled(value, unit)
         count = value / factor
-        return self._with(f"{count:.3g}" if unit == "B" else shown(count, digits), called)
+        return self._with(f"{count:.3g}" if unit == "B" else format_number(count, digits), called)
 
     def span(self, low: float, high: float, unit: str = "", digits: int = 3) -> str:
         """Return from low to high."""
         factor, called = scaled(max(abs(low), abs(high)), unit)
         first, last = (
-            f"{end:.2f}" if unit == "%" else shown(end, digits) for end in (low / factor, high / factor)
+            f"{end:.2f}" if unit == "%" else format_number(end, digits)
+            for end in (low / factor, high / factor)
         )
         return self._with(f"{first} \N{EN DASH} {last}", called)
 
@@ -226,7 +227,7 @@ def scaled(value: float, unit: str) -> tuple[float, str]:
     return factor, name
 
 
-def shown(value: float, digits: int = 3) -> str:
+def format_number(value: float, digits: int = 3) -> str:
     """Return a number with this many significant digits and no exponent."""
     if value == 0:
         return "0"

@@ -147,7 +147,7 @@ class Store:
         records, unread = self._ask(lambda database: database.execute(query).fetchone())
         return records, unread
 
-    def done(self, run_id: str) -> set[str]:
+    def finished_cases(self, run_id: str) -> set[str]:
         """Return the ids of the cases that have records."""
         query = "SELECT DISTINCT case_id FROM figures WHERE run_id = ?"
         return self._ask(lambda database: {row[0] for row in database.execute(query, (run_id,))})

@@ -69,7 +69,7 @@ def figures(records: Sequence[Record]) -> str:
     row = _training(values) if any(map(_trains, records)) else _collective(values)
     unit = next((record.unit for record in records if record.metric == "throughput"), None)
     words = [template.format(row[name], unit or _RATE) for name, template in _SHORT.items() if name in row]
-    return (f"{sizes.shown(largest)}: " if largest and words else "") + ", ".join(words)
+    return (f"{sizes.format_size(largest)}: " if largest and words else "") + ", ".join(words)
 
 
 def _trains(record: Record) -> bool:
@@ -148,7 +148,7 @@ def _place(first: Record, varied: Sequence[str]) -> dict[str, Any]:
         "hosts": len(first.hosts),
         "slots": first.slots_per_host,
         **{name: first.params[name] for name in varied if name in first.params},
-        **({"size": sizes.shown(size)} if size else {}),
+        **({"size": sizes.format_size(size)} if size else {}),
     }
 
 

@@ -59,7 +59,7 @@ def at_look(
     if before is None:
         return judged
     return [
-        _kept(old, new, pair, before) if decided(old) else new if more else old
+        _keep(old, new, pair, before) if decided(old) else new if more else old
         for old, new, more, pair in zip(verdicts, judged, fresh, pairs, strict=True)
     ]
 
@@ -91,7 +91,7 @@ def holds(verdict: Verdict, better: Better = "low") -> bool:
     return ratio.high < 1 if (verdict.kind == "faster") == (better == "low") else ratio.low > 1
 
 
-def _kept(old: Verdict, new: Verdict, pair: Pair, before: Look) -> Verdict:
+def _keep(old: Verdict, new: Verdict, pair: Pair, before: Look) -> Verdict:
     """Keep an earlier decision, with the ratio of a later look if that has new repeats."""
     if new.ratio is None or max(*pair.a, *pair.b) <= before.repeats:
         return old

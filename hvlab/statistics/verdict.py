@@ -104,7 +104,7 @@ def _without_rounds(pairs: Sequence[Pair]) -> list[Pair]:
         return []
     numbers = sorted({number for pair in pairs for side in (pair.a, pair.b) for number in side})
     a, b = (_table(side, numbers) for side in _sides(pairs))
-    effects = welch.shared(a, b, _launches(pairs))
+    effects = welch.round_effects(a, b, _launches(pairs))
     usual = dict(zip(numbers, np.exp(effects).tolist(), strict=True))
     return [
         dataclasses.replace(

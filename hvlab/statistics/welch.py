@@ -124,7 +124,7 @@ def trigamma_inverse(value: float) -> float:
 ENOUGH = 16
 
 
-def shared(a: Floats, b: Floats, launches: NDArray[np.int_]) -> Floats:
+def round_effects(a: Floats, b: Floats, launches: NDArray[np.int_]) -> Floats:
     """Return for each round how far its logarithms lie from the usual; 0 where that is not known.
 
     ``a`` and ``b`` hold a row for each round and a column for each comparison; NaN is a launch without a

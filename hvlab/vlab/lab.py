@@ -131,7 +131,7 @@ def status(plan: LabPlan) -> list[NodeStatus]:
     settings = boot.recorded_settings(plan.runtime)
     with ThreadPoolExecutor(max_workers=32) as pool:
         rows = list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
-    cores_of = {host: held.cpus for host, held in limits.held(plan.lab).items()}
+    cores_of = {host: held.cpus for host, held in limits.host_cores(plan.lab).items()}
     return [_with_limits(row, cores_of, settings.get(row.host, {})) for row in rows]
 
 

@@ -57,7 +57,7 @@ def _place(cpu: int) -> tuple[int, int, int]:
     return package, core, cpu
 
 
-def held(lab: str) -> dict[str, HostCores]:
+def host_cores(lab: str) -> dict[str, HostCores]:
     """Return the cores of each node of a lab that runs, as the kernel has them; it needs no root."""
     cores_of = {}
     for name, pids in reality.supervisors(lab_runtime_dir(lab) / "nodes").items():

@@ -55,7 +55,7 @@ def with_contention(case: Case, outcome: Outcome, folder: Path) -> Outcome:
     counters = _gathered(case, folder) or _printed(case, folder)
     if not counters:
         return outcome
-    worst = max((one.total for one in taken(counters)), default=0.0)
+    worst = max((one.total for one in stolen_time(counters)), default=0.0)
     params = {tuple(one.params.items()): one.params for one in outcome.figures if "host" not in one.params}
     figures: list[Figure] = [figure(METRIC, worst, **own) for own in params.values()]
     hosts = {
@@ -74,7 +74,7 @@ def _sharing(case: Case, hosts: Mapping[str, HostCores]) -> dict[str, str]:
     return {name: text for name, text in marks.items() if text}
 
 
-def taken(counters: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
+def stolen_time(counters: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
     """Yield the time others took on each machine; ``counters`` by host are from the program ``stolen``."""
     machines: dict[str, list[str]] = {}
     for host, counted in counters.items():

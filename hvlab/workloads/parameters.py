@@ -14,7 +14,7 @@ from hvlab.base.errors import UsageError, unknown
 from hvlab.base.masking import masked
 from hvlab.lab.backends import BACKENDS, HOROVOD, Backend
 from hvlab.workloads.metrics import TABLES
-from hvlab.workloads.sizes import parse_size, parse_sizes, shown
+from hvlab.workloads.sizes import format_size, parse_size, parse_sizes
 
 Kind = Literal[
     "int", "float", "text", "flag", "bytes", "sizes", "data", "seed", "env", "line", "files", "note", "stack"
@@ -98,9 +98,9 @@ class Parameter:
         parts = given if isinstance(given, list | tuple) else str(given).split(",")
         return tuple(dict.fromkeys(self.read(part) for part in parts))
 
-    def shown(self, value: Value) -> str:
+    def format_value(self, value: Value) -> str:
         """Return a value as people write it."""
-        return shown(value) if self.kind == "bytes" and isinstance(value, int) else word(value)
+        return format_size(value) if self.kind == "bytes" and isinstance(value, int) else word(value)
 
     def _chosen(self, text: str) -> str:
         if not text:

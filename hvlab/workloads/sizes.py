@@ -51,7 +51,7 @@ def whole(sizes: tuple[int, ...], step: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(size - size % step for size in sizes))
 
 
-def shown(size: int) -> str:
+def format_size(size: int) -> str:
     """Return a size as people write it: 4K, 16M, or the plain number."""
     for unit, factor in (("G", 2**30), ("M", 2**20), ("K", 2**10)):
         if size >= factor and size % factor == 0:

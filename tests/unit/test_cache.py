@@ -57,14 +57,14 @@ def test_a_wrong_limit_is_named(folder, monkeypatch):
 
 
 def test_what_is_old_goes_and_what_was_killed(folder):
-    assert names(cache.older(cache.kept(), 30 * DAY, now=NOW)) == [
+    assert names(cache.older(cache.entries(), 30 * DAY, now=NOW)) == [
         ".incoming-killed", "bookworm-1", "k1", "old-k.tar.gz",
     ]  # fmt: skip
     assert "--yes removes 4 of these" in hvlab().stderr
-    assert len(cache.kept()) == 6, "it only shows where there is no terminal"
+    assert len(cache.entries()) == 6, "it only shows where there is no terminal"
     done = hvlab("--yes")
     assert (done.exit_code, "removed 4" in done.stderr) == (0, True)
-    assert names(cache.kept()) == ["middle-k.tar.gz", "new-k.tar.gz"]
+    assert names(cache.entries()) == ["middle-k.tar.gz", "new-k.tar.gz"]
     assert not (folder / "cache/packs/old-k.tar.gz.sha256").exists()
     assert list((folder / "images").iterdir()) == []
     assert "nothing is old" in hvlab("--yes").stderr
@@ -75,19 +75,19 @@ def test_use_keeps_it(folder):
     cache.use(archive)
     cache.use(folder / "cache/datasets/k1")
     cache.use(folder / "images/bookworm-1")
-    assert names(cache.older(cache.kept(), 30 * DAY, now=NOW)) == [".incoming-killed"]
+    assert names(cache.older(cache.entries(), 30 * DAY, now=NOW)) == [".incoming-killed"]
     assert archive.stat().st_size == 80
 
 
 def test_what_was_used_since_it_was_looked_at_stays(folder):
-    (old,) = (one for one in cache.kept() if one.name == "old-k.tar.gz")
+    (old,) = (one for one in cache.entries() if one.name == "old-k.tar.gz")
     cache.use(folder / "cache/packs/old-k.tar.gz.sha256")
     assert not cache.remove(old)
     assert (folder / "cache/packs/old-k.tar.gz").exists()
 
 
 def test_a_size_takes_the_longest_unused_first_but_nothing_of_today(folder):
-    packs = [one for one in cache.kept() if one.kind == "pack"]
+    packs = [one for one in cache.entries() if one.kind == "pack"]
     assert names(cache.beyond(packs, 30_000, now=NOW)) == ["old-k.tar.gz"]
     assert names(cache.beyond(packs, 0, now=NOW)) == ["middle-k.tar.gz", "old-k.tar.gz"]
     assert cache.beyond(packs, 1 << 30, now=NOW) == []
@@ -107,9 +107,9 @@ def test_a_new_pack_keeps_the_cache_below_its_limit(folder, monkeypatch):
 
 def test_an_image_of_a_lab_that_is_up_stays(folder, monkeypatch):
     monkeypatch.setattr(cache, "_lower_folders", lambda: {str(folder / "images/bookworm-1")})
-    (image,) = (one for one in cache.kept() if one.kind == "image")
+    (image,) = (one for one in cache.entries() if one.kind == "image")
     assert image.busy
-    assert "bookworm-1" not in names(cache.older(cache.kept(), DAY, now=NOW))
+    assert "bookworm-1" not in names(cache.older(cache.entries(), DAY, now=NOW))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user")

@@ -230,12 +230,12 @@ def test_a_users_file_gets_the_same(tmp_path: Path) -> None:
     path = tmp_path / "catalogue.yml"
     comment = '# ours\ngpus:\n  - {match: "H900", capability: "9.0"}\n'
     changes = changed(cuda_toolkit=["13.9.1"], torch=["2.99.0"])
-    path.write_text(update.own(comment, changes), encoding="utf-8")
+    path.write_text(update.apply_changes(comment, changes), encoding="utf-8")
     assert path.read_text(encoding="utf-8").startswith(comment)
     known = catalogue.build(own.merged(FILES, own.read(path), path))
     assert known.torch["2.99.0"].python == ("3.11", "3.15")
     assert known.cuda["13.9"].driver is None
-    twice = update.own(path.read_text(encoding="utf-8"), changes)
+    twice = update.apply_changes(path.read_text(encoding="utf-8"), changes)
     assert twice == path.read_text(encoding="utf-8")
 
 
@@ -269,7 +269,7 @@ def test_a_users_file_gets_the_same(tmp_path: Path) -> None:
 def test_a_release_in_a_users_file_keeps_its_other_fields(before: str, after: str, tmp_path: Path) -> None:
     path = tmp_path / "catalogue.yml"
     change = differences.Difference("nccl", "2.99.1", {"wheels": ["cu12", "cu13"]}, {"wheels": ["cu13"]})
-    assert update.own(before, [change]) == after
+    assert update.apply_changes(before, [change]) == after
     path.write_text(after, encoding="utf-8")
     assert catalogue.build(own.merged(FILES, own.read(path), path)).nccl["2.99.1"].wheels == (12, 13)
 
@@ -279,17 +279,19 @@ def test_a_release_with_an_alias_in_a_users_file_is_named(release: str) -> None:
     text = 'nccl:\n  "2.99.1": &one {like: "2.32.3"}\n  "2.99.2": *one\n'
     change = differences.Difference("nccl", release, {"wheels": ["cu13"]}, {"wheels": []})
     with pytest.raises(HvlabError, match=f"nccl, {release} of your own file .* alias") as refused:
-        update.own(text, [change])
+        update.apply_changes(text, [change])
     assert "{wheels: [cu13]}" in str(refused.value.remedy)
     other = differences.Difference("cuda", "13.9", {"driver": None}, like="13.1")
-    assert update.own(text, [other]).startswith(text)
+    assert update.apply_changes(text, [other]).startswith(text)
 
 
 def test_a_shipped_release_in_a_users_file_is_like_itself() -> None:
     change = differences.Difference(
         "nccl", "2.32.3", {"wheels": ["cu13"]}, FILES["nccl"]["releases"]["2.32.3"]
     )
-    assert update.own("nccl:\n", [change]) == 'nccl:\n  "2.32.3": {like: "2.32.3", wheels: [cu13]}\n'
+    assert (
+        update.apply_changes("nccl:\n", [change]) == 'nccl:\n  "2.32.3": {like: "2.32.3", wheels: [cu13]}\n'
+    )
 
 
 def test_each_release_of_the_index_can_be_added_to_a_users_file(

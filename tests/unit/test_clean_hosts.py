@@ -206,7 +206,7 @@ def shown(capsys, *words: str) -> tuple[int, str, str]:
 
 
 def test_a_run_that_one_host_is_at_goes_nowhere(hosts):
-    kept = unused.listed(labs.lab(2)).kept
+    kept = unused.list_unused(labs.lab(2)).kept
     assert [(one.host, one.busy) for one in kept if one.kind == "run files"] == [("n1", True), ("n2", True)]
 
 
@@ -249,7 +249,7 @@ def test_hosts_remove_at_the_same_time_and_long_lists_are_divided(hosts, monkeyp
     rows = [{**RUN, "busy": False, "path": f"/home/hvlab/.hvlab/runs/r{number}"} for number in range(7)]
     hosts.answers = {"n1": rows, "n2": rows}
     monkeypatch.setattr(unused, "_AT_ONCE", 10)
-    kept = unused.listed(labs.lab(2)).kept
+    kept = unused.list_unused(labs.lab(2)).kept
     gone = unused.remove(labs.lab(2), kept).kept
     assert [(one.host, one.paths) for one in gone] == [(one.host, one.paths) for one in kept]
     assert hosts.removed == [(name, row["path"]) for name in ("n1", "n2") for row in rows]

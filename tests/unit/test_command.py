@@ -96,7 +96,7 @@ def started(tmp_path):
 
     def start(*words, rank=0, hosts=2, before=(), **more):
         line = own_files.chosen(words, ["."], project)
-        _, copied = own_files.packed(line, cache=tmp_path / "cache")
+        _, copied = own_files.pack(line, cache=tmp_path / "cache")
         command = " ".join(f"'{word}'" for word in words)
         options = ["--workload", "command", "--world-size", "2", "--hosts", str(hosts), "--command", command]
         options += ["--copy", str(copied), "--output", str(tmp_path / "case/result.json")]

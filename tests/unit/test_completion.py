@@ -12,7 +12,7 @@ from hvlab import cli
 from hvlab.base.paths import project_dir
 from hvlab.cli import completion
 from hvlab.cli.completion import SHELLS
-from hvlab.lab.inventory_files import listed
+from hvlab.lab.inventory_files import list_names
 from hvlab.results.store import Store
 from tests.unit.test_results import RECORD
 
@@ -53,7 +53,7 @@ def offered(line: str, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("_HVLAB_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
-    assert completion.asked()
+    assert completion.is_requested()
     assert completion.answer(cli.cli) == 0
     out, err = capfd.readouterr()
     assert err == ""
@@ -127,7 +127,7 @@ def test_no_script_of_an_inventory_is_run_and_no_ansible_loaded(here):
 
 def test_an_ini_inventory_lists_hosts_and_groups(tmp_path):
     (tmp_path / "hosts").write_text(INI)
-    assert listed(tmp_path) == (["gpu01", "gpu02", "gpu03", "n7"], ["all", "gpu", "cpu"])
+    assert list_names(tmp_path) == (["gpu01", "gpu02", "gpu03", "n7"], ["all", "gpu", "cpu"])
 
 
 @pytest.mark.parametrize("shell", SHELLS)

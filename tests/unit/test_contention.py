@@ -67,7 +67,7 @@ def counters(own, cpus, *, seconds=10.0, throttled=0.0, name="m"):
 
 def test_the_load_of_others_is_what_the_ranks_of_all_hosts_did_not_compute():
     """Two hosts with a core each; on one of them somebody else takes 2 s of 10."""
-    (one,) = contention.taken(
+    (one,) = contention.stolen_time(
         {"n1": counters(8.0, {"0": [10.0, 0.0]}), "n2": counters(9.0, {"1": [9.0, 1.0]})}
     )
     assert (one.hosts, one.steal, one.throttled, one.outside) == (("n1", "n2"), 5.0, 0.0, 10.0)
@@ -75,12 +75,12 @@ def test_the_load_of_others_is_what_the_ranks_of_all_hosts_did_not_compute():
 
 def test_hosts_that_share_cores_are_not_each_others_outside_load():
     both = {"0": [10.0, 0.0], "1": [10.0, 0.0]}
-    (one,) = contention.taken({"n1": counters(10.0, both), "n2": counters(10.0, both)})
+    (one,) = contention.stolen_time({"n1": counters(10.0, both), "n2": counters(10.0, both)})
     assert one.total == 0.0
 
 
 def test_machines_are_judged_by_themselves():
-    first, second = contention.taken(
+    first, second = contention.stolen_time(
         {
             "a": counters(5.0, {"0": [5.0, 0.0]}),
             "b": counters(5.0, {"0": [7.5, 0.0]}, throttled=1.0, name="o"),

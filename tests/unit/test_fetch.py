@@ -148,11 +148,11 @@ def test_only_hosts_with_gpus_need_wheels_of_nvidia(fetch):
 
 def test_a_plan_names_what_is_missing(fetch):
     stacks = list(fetch.stacks.values())
-    assert [name.split()[0] for name in fetching.missing(stacks)] == ["openmpi", "torch", "horovod"]
+    assert [name.split()[0] for name in fetching.find_missing(stacks)] == ["openmpi", "torch", "horovod"]
     fetch.run(None, fetch.variables)
-    assert fetching.missing(stacks) == []
+    assert fetching.find_missing(stacks) == []
     fetching.cache_dir().joinpath("sources/openmpi").unlink()
-    assert fetching.missing(stacks) == [f"openmpi {fetch.stacks['n1']['versions']['openmpi']}"]
+    assert fetching.find_missing(stacks) == [f"openmpi {fetch.stacks['n1']['versions']['openmpi']}"]
 
 
 def test_a_folder_to_be_carried_is_a_cache(fetch, monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from paramiko.hostkeys import HostKeyEntry
 
 from hvlab.base.errors import HvlabError, UsageError
-from hvlab.remote.host_keys import ShownKeys, compare, read_fingerprints, select_trusted, shared
+from hvlab.remote.host_keys import ShownKeys, compare, find_shared_keys, read_fingerprints, select_trusted
 from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, record
 from tests.unit.labs import lab
 
@@ -152,7 +152,7 @@ def test_a_fingerprint_may_name_the_host_with_its_port(tmp_path):
 
 def test_a_key_of_two_hosts_is_named():
     other = ShownKeys(replace(N2, name="n3"), new=(key(TWO),))
-    [problem] = shared([ShownKeys(N1, new=(key(ONE),)), ShownKeys(N2, new=(key(ONE),)), other])
+    [problem] = find_shared_keys([ShownKeys(N1, new=(key(ONE),)), ShownKeys(N2, new=(key(ONE),)), other])
     assert problem.host == "n1, n2"
     assert ONE_PRINT in problem.observed
 

@@ -102,14 +102,14 @@ def test_what_a_rank_does_besides_compute_stays():
     found = predicted(steps(RING, local=0.02))
     assert found.basis.compute_s == pytest.approx(0.1)
     assert found.basis.local_s == pytest.approx(0.02)
-    assert found.basis.own(np.array([16])) == pytest.approx(0.12)
+    assert found.basis.own_time(np.array([16])) == pytest.approx(0.12)
     assert found.hidden == pytest.approx(0, abs=1e-6)
 
 
 def test_compute_that_grows_with_ranks_is_seen():
     found = predicted(steps(RING, growth=1.3))
     assert found.basis.growth == pytest.approx(1.3)
-    assert found.basis.own(np.array([16])) == pytest.approx(0.13)
+    assert found.basis.own_time(np.array([16])) == pytest.approx(0.13)
     assert found.steps[0].efficiency.mid < 1 / 1.3
 
 

@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 def names(line, cache):
     """Return the modes of an archive's files."""
-    _, place = own_files.packed(line, cache=cache)
+    _, place = own_files.pack(line, cache=cache)
     with tarfile.open(place / own_files.ARCHIVE) as tar:
         return {member.name: member.mode for member in tar}
 
@@ -80,7 +80,7 @@ def test_files_that_changed_do_not_continue_a_run(folder, tmp_path):
     line = own_files.chosen(["python", "train.py"], [], folder)
     (folder / "train.py").write_text("other")
     with pytest.raises(UsageError, match="no longer what this run was started with"):
-        own_files.packed(line, cache=tmp_path / "cache")
+        own_files.pack(line, cache=tmp_path / "cache")
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_only_the_newest_archives_are_kept(folder, tmp_path):
     for number in range(own_files.KEPT + 2):
         (folder / "train.py").write_text(str(number))
         lines.append(own_files.chosen(["python", "train.py"], [], folder))
-        _, place = own_files.packed(lines[-1], cache=cache)
+        _, place = own_files.pack(lines[-1], cache=cache)
         archive(place)
         # What is used again counts as new.
-        _, used = own_files.packed(first, cache=cache)
+        _, used = own_files.pack(first, cache=cache)
         for age, path in enumerate((used, place)):
             os.utime(path, (number * 2 + age, number * 2 + age))
     kept = {path.name for path in place.parent.iterdir() if path.is_dir()}

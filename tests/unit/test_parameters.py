@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hvlab.base.errors import UsageError
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import COMMON, Parameter, environment, word
-from hvlab.workloads.sizes import parse_size, parse_sizes, shown, whole
+from hvlab.workloads.sizes import format_size, parse_size, parse_sizes, whole
 
 BATCH = Parameter("batch", "int", 32, "Samples.")
 LR = Parameter("lr", "float", 0.05, "Rate.", least=0)
@@ -54,7 +54,7 @@ def test_sizes_grow_by_the_factor_up_to_the_greatest(low, high, factor, step):
 
 @given(st.integers(1, 2**40))
 def test_a_size_is_read_as_it_is_shown(size):
-    assert parse_size(shown(size)) == size
+    assert parse_size(format_size(size)) == size
 
 
 @pytest.mark.parametrize(

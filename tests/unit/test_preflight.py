@@ -18,7 +18,7 @@ from hvlab.checks import preflight
 from hvlab.checks.before import HostLimits, PreflightHost, lab_hosts
 from hvlab.checks.folders import check_tmp
 from hvlab.checks.machine import check_system
-from hvlab.checks.preflight import check, missing
+from hvlab.checks.preflight import check, report_missing
 from hvlab.checks.python import check_pythons
 from hvlab.checks.ssh import check_owner
 from hvlab.lab.facts_shape import Facts
@@ -239,7 +239,7 @@ def test_ranks_use_the_address_of_the_labs_network():
 
 
 def test_one_report_names_what_hosts_share_once():
-    wrong = missing(["n1", "n2", "n3", "n4"], ["n3", "n4"])
+    wrong = report_missing(["n1", "n2", "n3", "n4"], ["n3", "n4"])
     wrong += check_tmp([make(3, tmp=None), make(4, tmp=None)])
     lines = report(wrong).splitlines()
     assert [line.split(":")[0] for line in lines] == ["n1, n2", "  what to do", "n3, n4", "  what to do"]

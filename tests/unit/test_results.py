@@ -52,7 +52,7 @@ def test_a_record_comes_back_as_it_was(store):
     store.add([RECORD, replace(RECORD, metric=None, value=None, unit=None, status="failed", error="x")])
     assert store.records("r1")[0] == RECORD
     assert store.records("r1")[1].error == "x"
-    assert store.done("r1") == {"c1"}
+    assert store.finished_cases("r1") == {"c1"}
 
 
 def test_records_are_added_all_or_none(store):

@@ -163,7 +163,7 @@ def test_a_journal_that_was_cut_off_loses_that_case_alone(store, capsys):
     half = next(number for number, line in enumerate(lines) if line.startswith('{"records"'))
     file.write_text("\n".join([*lines[:half], lines[half][:50]]))
     store.enter("r1", "interrupted")
-    assert store.done("r1") == set()
+    assert store.finished_cases("r1") == set()
     assert store.unfinished("k").run_id == "r1"
     assert cli.run(["results", "rebuild", "--results", str(store.folder)]) == 1
     said = capsys.readouterr()
@@ -190,7 +190,7 @@ FOREIGN = {
 def test_a_foreign_journal_has_no_such_records(store, change):
     row = to_row(replace(RECORD, case_id="c2", **change))
     journal.write(store.run_folder("r1"), [("records", [row])])
-    assert store.done("r1") == {"c1"}
+    assert store.finished_cases("r1") == {"c1"}
     assert not list(store.folder.parent.glob("evil*"))
 
 
@@ -239,7 +239,7 @@ def test_what_a_damaged_earlier_store_still_says_is_taken_over(tmp_path):
     file.write_bytes(whole[: len(whole) // 2].ljust(len(whole), b"\x7f"))
     made = Store(tmp_path)
     assert [run.run_id for run in made.runs()] == ["r0"]
-    assert 0 < len(made.done("r0")) < 2000
+    assert 0 < len(made.finished_cases("r0")) < 2000
 
 
 def test_a_clock_that_steps_back_keeps_the_order(tmp_path, monkeypatch):

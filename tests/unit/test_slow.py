@@ -135,7 +135,7 @@ def test_an_uplink_that_racks_share_hides_nothing(slow):
     # That of the links alone, of which each is said to take so many times as long.
     assert result.median_rate == pytest.approx(1e6, rel=0.02)
     assert found(result) == set(slow)
-    assert "share something" in advice.shared(result)
+    assert "share something" in advice.explain_shared_links(result)
 
 
 def test_two_hosts_cannot_be_told_apart():

@@ -418,10 +418,10 @@ def test_a_round_is_known_from_launches_not_from_their_sizes():
     rounds_by = 0.5 * draw.normal(size=(5, 1))
     a, b = (rounds_by + 0.01 * draw.normal(size=(5, 8)) for _ in "ab")
     shared = np.array([[0] * 8, [1] * 8])
-    assert welch.shared(a, b, launched_alone(8)) == pytest.approx(
+    assert welch.round_effects(a, b, launched_alone(8)) == pytest.approx(
         (rounds_by - np.median(rounds_by)).ravel(), abs=0.03
     )
-    assert welch.shared(a, b, shared).tolist() == [0.0] * 5
+    assert welch.round_effects(a, b, shared).tolist() == [0.0] * 5
 
 
 def test_sizes_of_a_launch_count_once_in_its_round():
@@ -429,13 +429,13 @@ def test_sizes_of_a_launch_count_once_in_its_round():
     a, b = np.zeros((3, 8 + 39)), np.zeros((3, 8 + 39))
     a[1, 7:] = 1.0
     launches = np.array([[*range(7), *[7] * 40], [*range(8, 15), *[15] * 40]])
-    assert welch.shared(a, b, launches).tolist() == [0.0] * 3
+    assert welch.round_effects(a, b, launches).tolist() == [0.0] * 3
 
 
 def test_a_launch_of_two_sizes_counts_by_the_middle_between_them():
     a = np.zeros((3, 16))
     a[1] = [1, 3] * 8
-    assert welch.shared(a, a, np.arange(32).reshape(2, 16) // 2).tolist() == [0, 2, 0]
+    assert welch.round_effects(a, a, np.arange(32).reshape(2, 16) // 2).tolist() == [0, 2, 0]
 
 
 @pytest.mark.parametrize(
@@ -606,17 +606,17 @@ def test_what_a_round_does_to_all_is_known():
     a, b = np.split(0.01 * draw.normal(size=(10, 20)) + draw.normal(size=20), 2)
     a, b = a + effects[:, None], b + effects[:, None]
     b[:, :15] += 2  # how far the sides are apart does not matter
-    assert welch.shared(a, b, launched_alone(20)) == pytest.approx(effects, abs=0.02)
+    assert welch.round_effects(a, b, launched_alone(20)) == pytest.approx(effects, abs=0.02)
 
 
 def test_rounds_of_one_side_and_of_few_comparisons_are_left_alone():
     draw = np.random.default_rng(0)
     a, b = draw.normal(size=(2, 5, 10))
     a[0, :3] = b[1, :] = math.nan
-    effects = welch.shared(a, b, launched_alone(10))
+    effects = welch.round_effects(a, b, launched_alone(10))
     assert effects[:2].tolist() == [0, 0]
     assert effects[2:].any()
-    assert not welch.shared(a[:, 3:], b[:, 3:], launched_alone(7)).any()
+    assert not welch.round_effects(a[:, 3:], b[:, 3:], launched_alone(7)).any()
 
 
 def test_all_labellings_are_taken_while_they_are_few():

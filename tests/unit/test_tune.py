@@ -477,27 +477,31 @@ def _last(*losses: float) -> dict[int, tuple[float, ...]]:
 
 def test_loss_is_unchanged_within_the_spread_of_repeats() -> None:
     today = _last(0.30, 0.34, 0.31)
-    assert confirmation.changed(today, _last(0.31, 0.33, 0.30)) == ""
-    assert "the loss moved by 0.1" in confirmation.changed(today, _last(0.40, 0.44, 0.41))
-    assert confirmation.changed(_last(0.3, 0.3), _last(0.3, 0.3)) == ""
-    assert confirmation.changed(_last(0.3, 0.3), _last(0.3002, 0.3001)) == ""
-    assert "moved" in confirmation.changed(_last(0.3, 0.3), _last(0.31, 0.31))
-    assert confirmation.changed({}, {}) == ""
-    assert "no loss" in confirmation.changed(today, {})
+    assert confirmation.describe_loss_change(today, _last(0.31, 0.33, 0.30)) == ""
+    assert "the loss moved by 0.1" in confirmation.describe_loss_change(today, _last(0.40, 0.44, 0.41))
+    assert confirmation.describe_loss_change(_last(0.3, 0.3), _last(0.3, 0.3)) == ""
+    assert confirmation.describe_loss_change(_last(0.3, 0.3), _last(0.3002, 0.3001)) == ""
+    assert "moved" in confirmation.describe_loss_change(_last(0.3, 0.3), _last(0.31, 0.31))
+    assert confirmation.describe_loss_change({}, {}) == ""
+    assert "no loss" in confirmation.describe_loss_change(today, {})
 
 
 def test_the_loss_of_every_epoch_counts_against_the_spread_of_that_epoch() -> None:
     """Of repeats that lie far apart at first and near one another in the end."""
     today = {1: (2.0, 1.0, 0.30), 2: (2.6, 1.02, 0.31), 3: (2.3, 1.01, 0.30)}
     later = {repeat: (first, middle + 0.5, last) for repeat, (first, middle, last) in today.items()}
-    assert confirmation.changed(today, today) == ""
-    assert "the loss of epoch 2 moved by 0.5, and today's repeats lie within 0.02" in confirmation.changed(
-        today, later
+    assert confirmation.describe_loss_change(today, today) == ""
+    assert (
+        "the loss of epoch 2 moved by 0.5, and today's repeats lie within 0.02"
+        in confirmation.describe_loss_change(today, later)
     )
     other = {repeat: (first + 0.5, middle, last) for repeat, (first, middle, last) in today.items()}
-    assert confirmation.changed(today, other) == ""
+    assert confirmation.describe_loss_change(today, other) == ""
     # Where files are gone, the last loss of the records is compared.
-    assert confirmation.changed(today, {repeat: curve[-1:] for repeat, curve in later.items()}) == ""
+    assert (
+        confirmation.describe_loss_change(today, {repeat: curve[-1:] for repeat, curve in later.items()})
+        == ""
+    )
 
 
 def test_where_nothing_acts_hardly_any_search_ends_with_proved_settings() -> None:

@@ -75,7 +75,7 @@ def test_a_terminal_of_any_width_shows_each_case_and_how_it_ended(results, width
     with measuring(results.folder, "t"):
         view = Watch(results, "r1").look()
     console = Console(width=width, height=24, file=io.StringIO(), force_terminal=True)
-    console.print(_Page(console).shown(view))
+    console.print(_Page(console).render(view))
     lines = Text.from_ansi(console.file.getvalue()).plain.splitlines()
     assert all(len(line) <= width for line in lines)
     assert any(re.match(rf"{name} +(n1,n2 +)?failed", line) for line in lines)
@@ -222,7 +222,7 @@ def test_a_run_of_a_search_is_shown_by_its_name(trials, tmp_path, capsys):
     damaged = tmp_path / "results/bisect/k2"
     damaged.mkdir(parents=True)
     (damaged / "hvlab.db").write_text("no database")
-    assert watch.named(Store(tmp_path / "results"), "1").run_id == "r1"
+    assert watch.open_watch(Store(tmp_path / "results"), "1").run_id == "r1"
 
 
 def test_a_command_that_has_no_run_yet_is_named(tmp_path, capsys):

@@ -221,7 +221,9 @@ def _words(workload: str, settings: Mapping[str, Any], names: Sequence[str]) -> 
     for name in names:
         item = find(name, known)
         if name in settings and item is not None:
-            words.append(str(settings[name]) if item is ENV else f"{name}={item.shown(settings[name])}")
+            words.append(
+                str(settings[name]) if item is ENV else f"{name}={item.format_value(settings[name])}"
+            )
         elif name in settings:
             words.append(f"{name}={settings[name]}")
     return " ".join(words)

@@ -11,7 +11,7 @@ from hvlab.analysis.compare.matching import Measurements
 from hvlab.results.configurations import Configuration
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import PERHAPS, Kind
-from hvlab.workloads.sizes import shown
+from hvlab.workloads.sizes import format_size
 
 COLUMNS = (
     "workload",
@@ -182,7 +182,7 @@ def _names(configurations: Sequence[Configuration]) -> list[tuple[Configuration,
 
 def _parts(configuration: Configuration, varied: Sequence[str], *, several: bool) -> Iterator[str]:
     if configuration.get(_SIZE) is not None:
-        yield shown(configuration.get(_SIZE))
+        yield format_size(configuration.get(_SIZE))
     if several:
         yield "+".join(configuration.hosts)
     yield from (f"{name}={configuration.get(name)}" for name in varied if configuration.get(name) is not None)

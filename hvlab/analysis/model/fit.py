@@ -138,7 +138,7 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS) -> Fit | NoF
     reason = _unfit(sweep, problem)
     if reason:
         return NoFit(sweep, reason)
-    own = min(problem.own(problem.solve(name, rows)) for name in problem.columns)
+    own = min(problem.own_scatter(problem.solve(name, rows)) for name in problem.columns)
     whiten = problem.whitening(rows, own)
     costs = {name: problem.solve(name, rows, whiten=whiten) for name in problem.columns}
     start_known = problem.start_known(rows)

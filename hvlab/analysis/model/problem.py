@@ -191,7 +191,7 @@ class LinearProblem:
         values: Values = np.clip(logs, -5, 5)
         return values
 
-    def own(self, cost: Cost) -> float:
+    def own_scatter(self, cost: Cost) -> float:
         """Return the scatter of the points of one number of ranks about their common error."""
         left = self.residuals(cost)
         return pooled([left[group].tolist() for group in self.groups]).deviation

@@ -63,7 +63,7 @@ class Basis:
         """Return the compute of a step in seconds."""
         return self.compute_s * self.growth / self.divisor(ranks)
 
-    def own(self, ranks: Values) -> Values:
+    def own_time(self, ranks: Values) -> Values:
         """Return the time of a step without its allreduce, in seconds."""
         return self.compute(ranks) + self.local_s / self.divisor(ranks)
 
@@ -149,7 +149,7 @@ def exposure(
     """
     weights = seconds**-2 / (seconds**-2).sum(axis=1, keepdims=True)
     waiting = np.broadcast_to(own.waiting(ranks), seconds.shape)
-    missing = seconds - own.own(ranks)
+    missing = seconds - own.own_time(ranks)
     jitter = np.clip(_slope(weights, waiting, missing, np.ones(len(seconds))), 0, 1)
     missing = missing - jitter[:, None] * waiting
     modelled = own.communication(costs, ranks)
@@ -170,7 +170,7 @@ def exposed(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) 
 def totals(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) -> Values:
     """Return the whole step in seconds."""
     waiting = fitted.jitter[:, None] * own.waiting(ranks)
-    values: Values = own.own(ranks) + waiting + exposed(own, costs, ranks, fitted)[0]
+    values: Values = own.own_time(ranks) + waiting + exposed(own, costs, ranks, fitted)[0]
     return values
 
 

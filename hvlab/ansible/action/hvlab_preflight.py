@@ -13,7 +13,7 @@ from hvlab.base.answers import mismatch
 from hvlab.base.errors import Problem, report
 from hvlab.base.paths import trust_dir
 from hvlab.checks.before import HostLimits, PreflightHost, address_of, lab_hosts
-from hvlab.checks.preflight import check, missing
+from hvlab.checks.preflight import check, report_missing
 from hvlab.checks.ssh import check_owner, check_possession
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host
@@ -49,7 +49,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         lab = str(hostvars[present[0]].get("lab_name", "lab"))
         errors, warnings = check(checked, hosts, limits, reached)
         problems = [
-            *missing(variables["ansible_play_hosts_all"], present),
+            *report_missing(variables["ansible_play_hosts_all"], present),
             *(Problem(name, f"its facts: {wrong}", _REMEDY) for name, wrong in malformed.items() if wrong),
             *check_owner(checked, Trust(lab, trust_dir(lab))),
             *check_possession(stated(checked, hostvars)),

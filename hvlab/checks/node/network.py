@@ -123,7 +123,7 @@ def _rate(interfaces: Mapping[str, Mapping[str, Any]], expected: Mapping[str, An
     check = "network rate"
     cards = {name: interface for name, interface in interfaces.items() if interface["card"]}
     rate, count = expected.get("nic_rate_gbit"), expected.get("nic_count", 1)
-    shown = ", ".join(f"{name} {_shown(card)}" for name, card in cards.items()) or "no card"
+    shown = ", ".join(f"{name} {_describe(card)}" for name, card in cards.items()) or "no card"
     if rate is None:
         return passed(check, shown) if cards else skipped(check, "no interface is of a card")
     fast = [name for name, card in cards.items() if card.get("rate_gbit", 0) >= rate]
@@ -137,7 +137,7 @@ def _rate(interfaces: Mapping[str, Mapping[str, Any]], expected: Mapping[str, An
     return passed(check, shown)
 
 
-def _shown(card: Mapping[str, Any]) -> str:
+def _describe(card: Mapping[str, Any]) -> str:
     if not card["link"]:
         return "without link"
     return f"{card['rate_gbit']:g} Gbit/s" if "rate_gbit" in card else "up"

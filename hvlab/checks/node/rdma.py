@@ -93,7 +93,7 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
 
 def _devices(ports: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Any]) -> Finding:
     check, count, rate = "rdma devices", expected.get("rdma_device_count"), expected.get("rdma_rate_gbit", 0)
-    shown = ", ".join(_shown(name, port) for name, port in ports.items()) or "there is none"
+    shown = ", ".join(_describe(name, port) for name, port in ports.items()) or "there is none"
     if count is None or len(_fit(ports, rate)) >= count:
         return passed(check, shown)
     at = f" of {rate:g} Gbit/s" if rate else ""
@@ -108,7 +108,7 @@ def _devices(ports: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Any]
     )
 
 
-def _shown(name: str, port: Mapping[str, Any]) -> str:
+def _describe(name: str, port: Mapping[str, Any]) -> str:
     rate = f" {port['rate_gbit']:g} Gbit/s" if "rate_gbit" in port else ""
     return f"{name} {port['state']}{rate}"
 
@@ -118,7 +118,7 @@ def _state(ports: Mapping[str, Mapping[str, Any]]) -> Finding:
     check = "rdma ports"
     waiting = [name for name, port in ports.items() if port.get("physical") == "LinkUp" and not _active(port)]
     if waiting:
-        shown = ", ".join(_shown(name, ports[name]) for name in waiting)
+        shown = ", ".join(_describe(name, ports[name]) for name in waiting)
         observed = f"the link is up, but the port is not active: {shown}"
         return soft(
             check,
@@ -128,7 +128,8 @@ def _state(ports: Mapping[str, Mapping[str, Any]]) -> Finding:
     if not any(_active(port) for port in ports.values()):
         return soft(
             check,
-            f"no port is active: {', '.join(_shown(name, port) for name, port in ports.items()) or 'none'}",
+            "no port is active: "
+            + (", ".join(_describe(name, port) for name, port in ports.items()) or "none"),
             _CABLE,
         )
     return passed(check)

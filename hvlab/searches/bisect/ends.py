@@ -20,7 +20,7 @@ from hvlab.lab.environment import components
 from hvlab.lab.inventory import Lab
 from hvlab.lab.pin_variables import BUILD_ROLES, TITLES, builds, defaults, patches
 from hvlab.results.store import Store
-from hvlab.searches.bisect.stack import COMPONENTS, Stack, apart, from_settings
+from hvlab.searches.bisect.stack import COMPONENTS, Stack, from_settings, split_parameters
 from hvlab.stack.resolver import lock
 from hvlab.stack.resolver.pins import Pin, parse
 from hvlab.workloads.parameters import OWN_STACK
@@ -143,7 +143,7 @@ def with_defaults(*stacks: Stack) -> list[Stack]:
     """
     named = {name for stack in stacks for name in stack.items}
     known = {name: value for name, value in defaults().items() if name in named}
-    return [Stack(apart({**known, **stack.items})) for stack in stacks]
+    return [Stack(split_parameters({**known, **stack.items})) for stack in stacks]
 
 
 def _different(values: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.verdict import Kind
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.parameters import OWN_STACK, STACK
-from hvlab.workloads.sizes import shown
+from hvlab.workloads.sizes import format_size
 
 
 class StackFailsError(CheckError):
@@ -149,7 +149,7 @@ def _whole(decisions: Decisions) -> Effect:
 def _sizes(decisions: Decisions, kind: Kind) -> list[str]:
     """Return the sizes at which the verdict is of a kind, where there are several."""
     sizes = [each.a.get("size_bytes") for each in decisions.rows if each.row.verdict.kind == kind]
-    return [shown(size) for size in sizes if isinstance(size, int) and len(decisions.rows) > 1]
+    return [format_size(size) for size in sizes if isinstance(size, int) and len(decisions.rows) > 1]
 
 
 def _failed(records: Sequence[Record], side: str) -> str:

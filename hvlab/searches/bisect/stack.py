@@ -103,7 +103,7 @@ def _hash(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
 
 
-def apart(items: Items) -> dict[str, Any]:
+def split_parameters(items: Items) -> dict[str, Any]:
     """Return the items with each of Open MPI's parameters as one. Raises UsageError for no mapping."""
     others = {name: value for name, value in items.items() if name != PARAMETERS}
     given = items.get(PARAMETERS) or {}

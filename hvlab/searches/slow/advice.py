@@ -108,7 +108,7 @@ def effort(result: SlowSearch) -> str:
     )
 
 
-def shared(result: SlowSearch) -> str:
+def explain_shared_links(result: SlowSearch) -> str:
     """Explain links that were slow only while all hosts sent at once."""
     return (
         f"{result.together} suspects while all hosts sent at once, so each link was measured alone: hosts "

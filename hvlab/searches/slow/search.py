@@ -117,7 +117,7 @@ class _Launches:
     count: int = 0
     rounds: int = 0
 
-    def measured(self, planned: Sequence[ProbeStep]) -> Sequence[Rates]:
+    def launch(self, planned: Sequence[ProbeStep]) -> Sequence[Rates]:
         """Make one launch; return what was read in each step."""
         self.count += 1
         self.rounds += steps.rounds(planned)
@@ -144,7 +144,7 @@ class _Overview:
 def _at_once(count: int, launches: _Launches, draw: random.Random, *, ratio: float) -> _Overview:
     """Analyse a launch with all hosts at once. Raises CheckError where most links carry nothing."""
     planned = steps.all_hosts(count, draw)
-    readings = launches.measured(planned)
+    readings = launches.launch(planned)
     read = _by_link(planned, readings)
     rates = [rate for each in read.values() for rate in each]
     if statistics.median(rates) <= 0:
@@ -163,7 +163,7 @@ def _each_alone(
 ) -> _Overview:
     """Analyse a launch that measures each link alone, after one in which too much was shared."""
     planned = steps.each_link(count, draw)
-    readings = launches.measured(planned)
+    readings = launches.launch(planned)
     values = {**before.values, **suspects.relative_alone(readings)}
     far = suspects.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
     return _Overview(
@@ -195,7 +195,7 @@ def _judgements(
         if not pending:
             break
         planned, chosen = trials.plan(pending, avoided, count, draw)
-        for suspect, more in trials.outcomes(chosen, launches.measured(planned)).items():
+        for suspect, more in trials.outcomes(chosen, launches.launch(planned)).items():
             outcomes[suspect] += more
             judgements[suspect] = judge(suspect, outcomes[suspect], ratio=ratio, level=level)
     return judgements

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hvlab.base.errors import UsageError
 from hvlab.bench.matrix import Block, Spec
-from hvlab.bench.settings import SettingsFile, changed
+from hvlab.bench.settings import SettingsFile, with_settings
 from hvlab.lab.backends import BACKENDS, HOROVOD
 from hvlab.searches.tune.space import Space
 from hvlab.searches.tune.trials import Launches
@@ -114,7 +114,9 @@ def choice(
     }
     settings = today.model_copy(update={"env": free | tuning})
     lengthened = longer(block, for_each * _SCORED / trained.steps)
-    run = launches.measured(replace(spec, blocks=(changed(lengthened, settings),), suite="tune-autotune"))
+    run = launches.measure(
+        replace(spec, blocks=(with_settings(lengthened, settings),), suite="tune-autotune")
+    )
     for folder in launches.folders(run):
         log = folder / _LOG
         chosen = best_of(log.read_text("utf-8", errors="replace")) if log.is_file() else None

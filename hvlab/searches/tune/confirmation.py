@@ -95,7 +95,7 @@ def confirm(
         decisions.count("slower"),  # A is slower
         decisions.count("faster"),
         decisions,
-        changed(curves[A], curves[B]),
+        describe_loss_change(curves[A], curves[B]),
         len(failures(records)),
         bool(curves[A]) if trains else None,
     )
@@ -113,7 +113,7 @@ def losses(records: Iterable[Record], side: str, folder: Path) -> dict[int, tupl
     }
 
 
-def changed(today: Curves, best: Curves) -> str:
+def describe_loss_change(today: Curves, best: Curves) -> str:
     """Say how the second of two losses differs from the first; empty where they agree.
 
     Both sides train from the same seed in each repeat, so in each epoch the change is that of the median

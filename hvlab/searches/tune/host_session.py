@@ -224,7 +224,7 @@ def tune_hosts(request: TuneRequest, store: Store, folder: Path, *, note: Note) 
         trials = HostTrials(
             *(spec, launches, space, float(request.budget)), survey=known, states=states, refused={}
         )
-        with states.kept(folder, note):
+        with states.preserve(folder, note):
             outcome = searched(request, trials, note=note)
             proof = proved(trials, outcome.best, partial(confirm, trials), note=note)
         refused = tuple(f"{space.words(one)}: {why}" for one, why in trials.refused.items())

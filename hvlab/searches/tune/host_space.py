@@ -142,13 +142,13 @@ def survey(lab: Lab, settings: Sequence[HostSetting]) -> HostSurvey:
             remedy="--host-settings needs the rights that `hvlab provision` has: root, or sudo",
         )
     interfaces = {host.name: host.text("lab_interface") or lab.interface for host in lab.hosts}
-    return judged(
+    return select_supported(
         settings,
         {host: _reading(host, interfaces[host], patterns, answered.readings[host]) for host in interfaces},
     )
 
 
-def judged(settings: Sequence[HostSetting], readings: Mapping[str, HostReading]) -> HostSurvey:
+def select_supported(settings: Sequence[HostSetting], readings: Mapping[str, HostReading]) -> HostSurvey:
     """Return the settings that the hosts support. Pure."""
     left_out: list[str] = []
     possible = []

@@ -97,7 +97,7 @@ class HostStates:
         self.now = asked
 
     @contextmanager
-    def kept(self, folder: Path, note: Callable[[str], None]) -> Iterator[None]:
+    def preserve(self, folder: Path, note: Callable[[str], None]) -> Iterator[None]:
         """Keep what the hosts had in a file of the folder, and put it back at the end, whatever that is.
 
         Raises CheckError where an earlier search left such a file there.

@@ -13,7 +13,7 @@ from pathlib import Path
 from hvlab.base.errors import UsageError
 from hvlab.base.files import write_file
 from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.settings import SettingsFile, changed, check_one, misfit, save
+from hvlab.bench.settings import SettingsFile, check_one, misfit, save, with_settings
 from hvlab.lab.inventory import Lab
 from hvlab.results.lock import measuring
 from hvlab.results.searches import RESULT
@@ -93,7 +93,7 @@ def searched(
 ) -> SearchResult:
     """Search by trials, those of ``first`` at first."""
     return search(
-        *(trials.space, trials, trials.left),
+        *(trials.space, trials, trials.has_time),
         kind=request.kind,
         seed=request.seed,
         first=first,
@@ -157,7 +157,7 @@ def written(request: TuneRequest, result: TuneResult, output: Path) -> str:
 def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
     """Return the lines for a shell that start a job of one's own as tune measured it with ``settings``."""
     [block] = request.spec.blocks
-    [case], _ = expand(replace(request.spec, blocks=(changed(block, settings),)), request.lab)
+    [case], _ = expand(replace(request.spec, blocks=(with_settings(block, settings),)), request.lab)
     return launchers.recipe(case, request.lab)
 
 
@@ -173,8 +173,8 @@ def lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, Training
     [block] = request.spec.blocks
     if not trains(block):
         return request.spec, None
-    today = changed(block, request.space.today)
-    run = launches.measured(replace(request.spec, blocks=(today,), suite="tune-length"))
+    today = with_settings(block, request.space.today)
+    run = launches.measure(replace(request.spec, blocks=(today,), suite="tune-length"))
     trained = length_of(launches.folders(run))
     if trained is None:
         return request.spec, None

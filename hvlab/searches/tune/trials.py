@@ -19,7 +19,7 @@ from hvlab.base.files import write_file
 from hvlab.bench.matrix import Spec
 from hvlab.bench.measure import measure
 from hvlab.bench.schedule import Schedule
-from hvlab.bench.settings import changed
+from hvlab.bench.settings import with_settings
 from hvlab.lab.inventory import Lab
 from hvlab.results.configurations import gather
 from hvlab.results.store import Record, Store
@@ -50,7 +50,7 @@ class Launches:
         if self._file.is_file():
             self.seconds = json.loads(self._file.read_text("utf-8"))
 
-    def measured(self, spec: Spec, ready: Callable[[], None] = lambda: None) -> str:
+    def measure(self, spec: Spec, ready: Callable[[], None] = lambda: None) -> str:
         """Return the run of ``spec``, measured now where it was not before; ``ready`` is called before."""
         schedule = Schedule.of(spec, self.lab)
         key = schedule.spec.key(self.lab)
@@ -98,7 +98,7 @@ class Trials:
             self._launch = self.spent / max(1, self.count)
         return costs
 
-    def left(self) -> bool:
+    def has_time(self) -> bool:
         """Return whether there is time for another round, the last race and the proof."""
         return not self.count or self._after(self.spent / self.rounds + _LAST_LAUNCHES * self.launch_s) > 0
 
@@ -134,7 +134,7 @@ class Trials:
 
     def _records(self, spec: Spec, ready: Callable[[], None] = lambda: None) -> list[Record]:
         spent, count = self.launches.spent, self.launches.count
-        run_id = self.launches.measured(spec, ready)
+        run_id = self.launches.measure(spec, ready)
         self.spent += self.launches.spent - spent
         self.count += self.launches.count - count
         return self.launches.store.records(run_id)
@@ -145,7 +145,9 @@ class Trials:
             timeout = min(timeout, max(_LEAST_S, math.ceil(_LONGER * self._launch)))
         [block] = self.spec.blocks
         settings = [self.space.settings(candidate) for candidate in batch]
-        blocks = tuple(replace(changed(block, one), side=str(number)) for number, one in enumerate(settings))
+        blocks = tuple(
+            replace(with_settings(block, one), side=str(number)) for number, one in enumerate(settings)
+        )
         return replace(self.spec, blocks=blocks, suite=f"tune-{self.rounds}", timeout=timeout)
 
 

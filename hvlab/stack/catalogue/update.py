@@ -44,7 +44,7 @@ def updated(text: str, entries: Mapping[str, Mapping[str, Any]], changes: Iterab
     return "\n".join(lines) + "\n"
 
 
-def own(text: str, changes: Iterable[Difference]) -> str:
+def apply_changes(text: str, changes: Iterable[Difference]) -> str:
     """Return a user's file of releases with the changes.
 
     A release in the file keeps its other fields. A new one is like the release it takes the rest from, and

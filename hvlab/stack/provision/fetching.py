@@ -32,7 +32,7 @@ def note(stack: Mapping[str, Any], needed: Mapping[str, list[str]]) -> None:
     write_file(path, json.dumps(needed, indent=1) + "\n")
 
 
-def missing(stacks: Iterable[Mapping[str, Any]]) -> list[str]:
+def find_missing(stacks: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return what these stacks are built from and is not on the controller, as far as that is known."""
     absent: dict[str, None] = {}
     for stack in {stack_key(stack): stack for stack in stacks}.values():
@@ -43,17 +43,17 @@ def missing(stacks: Iterable[Mapping[str, Any]]) -> list[str]:
                 name: stack["versions"][name] for name in ("openmpi", "torch", "tensorflow", "horovod")
             }
             needed = {f"{name} {version}": [] for name, version in versions.items() if version}
-        absent |= {name: None for name, files in needed.items() if not _found(files)}
+        absent |= {name: None for name, files in needed.items() if not _glob(files)}
     return list(absent)
 
 
-def _found(patterns: Iterable[str]) -> list[Path]:
+def _glob(patterns: Iterable[str]) -> list[Path]:
     return [path for pattern in patterns for path in cache_dir().glob(pattern)]
 
 
 def carry(needed: Mapping[str, list[str]], folder: Path) -> None:
     """Copy what is needed to a folder that serves as a cache (``HVLAB_CACHE``) and may have some of it."""
-    for file in _found(pattern for patterns in needed.values() for pattern in patterns):
+    for file in _glob(pattern for patterns in needed.values() for pattern in patterns):
         copy = folder / file.relative_to(cache_dir())
         beside = [
             file.with_name(f"{file.name}.sha256"),

@@ -256,7 +256,7 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
         yield f"branch {branch.name} is the last one for {', '.join(gpu.name for gpu in ends)}"
     elif branch and branch.kind in ("legacy", "new-feature"):
         yield f"driver branch {branch.name} is a {branch.kind} branch"
-    if packages.kept(choice.group, driver, choice.catalogue):
+    if packages.keeps_driver(choice.group, driver, choice.catalogue):
         yield f"driver {driver} stays as it is: there are no packages of it for {choice.group.title} here"
     elif choice.group.methods["driver"] == "repo" and not packages.exact(choice.group, driver):
         yield (

@@ -53,7 +53,7 @@ def imex(group: HostGroup, catalogue: Catalogue) -> bool:
     return any(model is not None and model.imex for model in models)
 
 
-def kept(group: HostGroup, version: str, catalogue: Catalogue) -> bool:
+def keeps_driver(group: HostGroup, version: str, catalogue: Catalogue) -> bool:
     """Whether an installed driver stays that could not be had here by the method of its hosts."""
     branch, method = catalogue.branches.get(str(versions.major(version))), group.methods["driver"]
     return (

@@ -178,7 +178,7 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
     driver = chosen["driver"]
     exact = packages.exact(group, driver)
     opened = packages.open_modules(group, driver, catalogue)
-    kept = driver is not None and packages.kept(group, driver, catalogue)
+    kept = driver is not None and packages.keeps_driver(group, driver, catalogue)
     driver_packages = packages.DriverPackages()
     if driver and not kept:
         driver_packages = packages.driver(group, driver, exact=exact, opened=opened)

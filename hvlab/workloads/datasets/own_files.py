@@ -54,7 +54,7 @@ def chosen(words: Sequence[str], paths: Sequence[str], folder: Path) -> str:
     return shlex.join([_key(folder, names), str(folder), *names]) if names else ""
 
 
-def packed(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
+def pack(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
     """Return the key and the folder of the archive of ``line``, made unless the cache has it.
 
     Raises UsageError where the files are not what they were when ``line`` was written, CheckError where the

@@ -170,7 +170,7 @@ def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> 
     for line in lines:
         if remedy := slurm_queue.remedy(line):
             return UsageError(f"{host}: Slurm grants no hosts: {line}", remedy=remedy)
-    if row := remedies.shown("salloc", stderr, **slurm_queue.WORDS):
+    if row := remedies.find_remedy("salloc", stderr, **slurm_queue.WORDS):
         return _ERRORS[row["kind"]](f"{host}: Slurm grants no hosts: {lines[-1]}", remedy=row["remedy"])
     # What a site has rules of its own for stands before the error.
     return CheckError(f"{host}: Slurm grants no hosts: {'; '.join(lines[-_SHOWN:])}", remedy=SEE)

@@ -26,7 +26,7 @@ def wants_fabric_manager(host: DriverHost, request: DriverRequest) -> bool:
     """
     if request.fabric_manager == "auto":
         runs = host.state.get("services", {}).get("nvidia-fabricmanager", {}).get("active", False)
-        switches = request.fabric or int(host.own("nvswitches", 0)) > 0
+        switches = request.fabric or int(host.fact("nvswitches", 0)) > 0
         return request.method != "none" and (switches or runs)
     return request.fabric_manager == "true"
 

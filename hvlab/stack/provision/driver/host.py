@@ -73,7 +73,7 @@ class DriverHost:
     facts: Mapping[str, Any]
     state: Mapping[str, Any]
 
-    def own(self, key: str, default: Any = None) -> Any:
+    def fact(self, key: str, default: Any = None) -> Any:
         """Return one of hvlab's facts; the default where it is null or not there."""
         value = self.facts.get("hvlab", {}).get(key)
         return default if value is None else value
@@ -86,7 +86,7 @@ class DriverHost:
     @property
     def packages(self) -> Mapping[str, str]:
         """The installed packages with their versions."""
-        packages: Mapping[str, str] = self.own("packages", {})
+        packages: Mapping[str, str] = self.fact("packages", {})
         return packages
 
     @property

@@ -23,7 +23,7 @@ def interrupts(
     further ones of the loaded version, leave it in place.
     """
     loaded = host.state.get("loaded")
-    if not loaded or request.method == "none" or request.load == "never" or not host.own("gpus", []):
+    if not loaded or request.method == "none" or request.load == "never" or not host.fact("gpus", []):
         return False
     beside = {package["name"] for package in fabric_packages(host, request, "")}
     names = [package["name"] for package in install if package["name"] not in beside]
@@ -51,7 +51,7 @@ def in_use(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]
 
 def reboots(host: DriverHost, request: DriverRequest, *, installing: bool, interrupted: bool) -> bool:
     """Return whether the driver can come into use by a reboot alone, and one is allowed."""
-    loadable = request.load != "never" and host.own("gpus", []) and request.kernel == host.running
+    loadable = request.load != "never" and host.fact("gpus", []) and request.kernel == host.running
     if request.method == "none" or request.reboot == NEVER or not loadable:
         return False
     if host.state.get("nouveau") and not host.state.get("loaded"):

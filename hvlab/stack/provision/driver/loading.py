@@ -28,7 +28,7 @@ def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local:
     loaded, version = host.state.get("loaded"), installed_version(host, request.kernel)
     left_alone = {
         "nvidia_driver_load is never": request.load == "never",
-        "there is no NVIDIA GPU on the PCI bus": not host.own("gpus", []),
+        "there is no NVIDIA GPU on the PCI bus": not host.fact("gpus", []),
     }
     for reason, applies in left_alone.items():
         if applies:

@@ -45,7 +45,7 @@ def obstacles(
     if request.method == "none":
         yield from _missing_driver(host, request)
         return
-    if host.own("container", False) and request.load != "never":
+    if host.fact("container", False) and request.load != "never":
         yield (
             "it is a container, which runs its host's kernel and driver; "
             f"method {request.method} cannot work there",
@@ -66,17 +66,17 @@ def obstacles(
     yield from fabric_obstacles(host, request)
     if installing and not stays(host, request):
         yield from _in_the_way(host, request)
-    held = sorted((set(touched) & set(host.own("held", []))) - set(host.own("held_own", [])))
+    held = sorted((set(touched) & set(host.fact("held", []))) - set(host.fact("held_own", [])))
     if held:
         release = "apt-mark unhold" if host.facts.get("os_family") == "Debian" else "dnf versionlock delete"
         yield f"held at their version: {', '.join(held)}", f"release them there: {release} {' '.join(held)}"
 
 
 def _missing_driver(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
-    if request.load == "never" or not host.own("gpus", []) or host.state.get("loaded"):
+    if request.load == "never" or not host.fact("gpus", []) or host.state.get("loaded"):
         return
-    inside = host.own("container", False)
-    count = len(host.own("gpus", []))
+    inside = host.fact("container", False)
+    count = len(host.fact("gpus", []))
     yield (
         f"it has {count} NVIDIA GPU{'s' if count > 1 else ''} and no driver is loaded, "
         "but lab_driver_method is none",
@@ -133,7 +133,7 @@ def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     vendor = any(fnmatchcase(package["name"], SIGNED_BY_VENDOR) for package in request.packages)
     running = host.state.get("loaded") and within(str(host.state["loaded"]), request.version)
     if (
-        not host.own("secure_boot", False)
+        not host.fact("secure_boot", False)
         or request.secure_boot == "allow"
         or request.load == "never"
         or vendor

@@ -35,7 +35,7 @@ def signed(host: DriverHost, request: DriverRequest) -> DriverRequest:
 
     Source: https://ubuntu.com/server/docs/nvidia-drivers-installation
     """
-    if request.method != "distro" or not host.own("secure_boot", False) or request.secure_boot == "allow":
+    if request.method != "distro" or not host.fact("secure_boot", False) or request.secure_boot == "allow":
         return request
     headers = [package["name"] for package in request.headers_following]
     packages: list[Mapping[str, Any]] = []
@@ -107,8 +107,8 @@ def kernels_gcc(host: DriverHost, request: DriverRequest) -> str:
     know: 22.04 has gcc 11, its kernels from 5.19 on are built with gcc 12.
     Source: https://bugs.launchpad.net/ubuntu/+source/dkms/+bug/1991664
     """
-    running = host.own("kernel_gcc") if request.kernel == host.running else None
-    used, own = host.state.get("compiler") or running, str(host.own("gcc", "")).split(".")[0]
+    running = host.fact("kernel_gcc") if request.kernel == host.running else None
+    used, own = host.state.get("compiler") or running, str(host.fact("gcc", "")).split(".")[0]
     return str(used) if used and str(used) != own and builds_modules(host, request) else ""
 
 

@@ -129,7 +129,7 @@ def runfile_present(host: DriverHost, request: DriverRequest) -> bool:
 
 
 def _stream(host: DriverHost) -> str:
-    stream = host.own("module_streams", {}).get("nvidia-driver")
+    stream = host.fact("module_streams", {}).get("nvidia-driver")
     return f"nvidia-driver:{stream}" if stream else ""
 
 
@@ -153,7 +153,7 @@ def notes(host: DriverHost, request: DriverRequest) -> Iterator[str]:
             f"{host.name}: no repository has {', '.join(left)}: after the next kernel update the headers are "
             "missing, and with them the driver's modules; install the new kernel's headers with it"
         )
-    used, command, own = kernels_gcc(host, request), compiler(host, request), host.own("gcc")
+    used, command, own = kernels_gcc(host, request), compiler(host, request), host.fact("gcc")
     if used and (own or command):
         advice = (
             f"the modules are built with {command}"
