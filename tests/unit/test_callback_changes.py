@@ -74,6 +74,7 @@ def test_a_playbook_in_check_mode_prints_these_tables_alone(tmp_path):
         | {
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_STDOUT_CALLBACK": "hvlab_changes",
+            "COLUMNS": "200",
             "PYTHONPATH": str(ROOT),
         },
         capture_output=True,

@@ -101,6 +101,6 @@ def test_a_command_whose_extra_is_missing_names_it(base, words, extra):
 
 
 def test_a_missing_package_of_the_base_is_no_extra():
-    code = "from hvlab.__main__ import lacking; print(lacking('rich'))"
+    code = "from hvlab.__main__ import missing_extra; print(missing_extra('rich'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install --force-reinstall hvlab" in done.stdout
