@@ -1,4 +1,4 @@
-"""YAML files of hvlab's own, and those of people: what would take for ever to read is refused."""
+"""hvlab's own YAML files, and users': files that would take forever to read are refused."""
 
 from __future__ import annotations
 

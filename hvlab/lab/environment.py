@@ -1,4 +1,4 @@
-"""The environment table of a report: what the hosts are, from their facts. Pure."""
+"""The environment table of a report: the hosts as their facts describe them. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EnvironmentRow:
 
 
 def table(facts: Mapping[str, Facts]) -> tuple[EnvironmentRow, ...]:
-    """Return the rows, in the order of a report; what a host does not have is "none" there."""
+    """Return the rows, in the order of a report; a missing component is "none"."""
     rows = [EnvironmentRow("Servers", {str(len(facts)): tuple(facts)})]
     for name, cell in CELLS.items():
         values: dict[str, tuple[str, ...]] = {}

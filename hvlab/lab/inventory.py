@@ -1,4 +1,4 @@
-"""The inventory as frozen objects: what the user has. Raises one error with all problems."""
+"""The inventory as frozen objects. Raises one error with all problems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["LAB_VARIABLES", "Host", "Lab", "load", "problems"]
 
 # Plugins that ask a cloud take a minute.
 _SECONDS = 180.0
-# Characters of what a message shows of an inventory.
+# Maximum characters of an inventory shown in a message.
 _UNWRITABLE = re.compile(r"Unable to create local directories ([^\n]+)")
 _LONGEST = 300
 
@@ -175,7 +175,7 @@ def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
 
 def _listing(source: Path, limit: str | None) -> dict[str, Any]:
     """Have Ansible read the inventory, in a process of its own: its settings are per process."""
-    # Where it is missing, this says so.
+    # If it is missing, this says so.
     import ansible  # noqa: F401, PLC0415
 
     command = [sys.executable, "-m", "hvlab.lab.inventory_reader", "-i", str(source), "--list"]

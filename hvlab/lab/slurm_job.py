@@ -15,7 +15,7 @@ from hvlab.base.errors import CheckError, UsageError, report
 from hvlab.lab import rank_network
 from hvlab.lab.inventory import Host, Lab
 
-# A step beside those that run: it asks for no CPU of its own. Before 20.11 all steps were so.
+# A step beside running ones: it asks for no CPU of its own. Before 20.11 all steps behaved so.
 _OVERLAP_SINCE = (20, 11)
 # What a job script's environment tells srun would change the steps, and what a step's environment tells MPI
 # is not for other ranks. These stay; with PMIX in it, how a site has PMIx work (pmixp_common.h).
@@ -45,7 +45,7 @@ class SlurmJob:
     def gres(self) -> tuple[str, ...]:
         """Return the option by which a step gets the job's GPUs.
 
-        By itself it gets those that the job asked for, and none of those that came with --exclusive
+        By default it gets those that the job asked for, and none of those that came with --exclusive
         (srun's manual page, --gres).
         """
         return (f"--gres=gpu:{self.gpus}",) if self.gpus else ()

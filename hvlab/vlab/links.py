@@ -1,4 +1,4 @@
-"""What the links of a lab may carry: each host's, each rack's uplink, and what one host sends another.
+"""Limits of a lab's links: each host's, each rack's uplink, and traffic between pairs of hosts.
 
 Commands of tc are built by pure functions. To a host: the queue of this machine's end of its link. From a
 host: the queue of its own end, set from here.

@@ -23,7 +23,7 @@ _LINKS = Path("/sys/class/net")
 
 
 def ensure(lab: str, network: IPv4Network, *, routes: bool, racks: int = 0) -> None:
-    """Make the bridge, those of ``racks`` racks, and the firewall table, as far as missing.
+    """Make the bridge, those of ``racks`` racks, and the firewall table, if missing.
 
     ``routes`` says whether this machine is a router without labs, too.
     Raises UsageError when the network is in use on this machine already.

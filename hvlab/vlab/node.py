@@ -110,7 +110,7 @@ def assemble(node: Node, base: Path) -> None:
 
 
 def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: str) -> None:
-    """Write who the node is and where it is; at its first start also what it inherits from the controller.
+    """Write the node's identity and network; at its first start also what it inherits from the controller.
 
     Raises HvlabError where its tree has a link in the place of a folder: hvlab writes through none.
     """
@@ -147,7 +147,7 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
 
 
 def admit(node: Node, login: str) -> None:
-    """Let the lab's login key in; a former one, with the same comment, no longer."""
+    """Authorise the lab's login key, and no longer a former one with the same comment."""
     # What a link there points to is a path of the node, not of this machine.
     with suppress(NotADirectoryError), folder_within(node.root, "root/.ssh") as ssh:
         text = read_in(ssh, "authorized_keys")

@@ -22,7 +22,7 @@ DAEMONS = {
     "sbatchd": "LSF",
 }
 MACHINES = ("qemu-system", "qemu-kvm")
-# What a login leaves, and no work.
+# Processes that belong to a login and are no work.
 LOGIN = ("sshd", "sshd-session", "systemd", "(sd-pam)", "dbus-daemon", "dbus-broker", "dbus-broker-lau")
 CONTAINED = re.compile(r"docker|libpod|kubepods|containerd|crio|machine|slurm")
 # The processes of people, and not those of services and of systemd's dynamic users.

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from hvlab.base.errors import CheckError
 
-# What case.py sends of a file at most.
+# Maximum bytes that case.py sends of a file.
 LIMIT = 16 * 2**20
 DEPTH = 64
 _MIB = 2**20
@@ -39,7 +39,7 @@ _CONTROLS = re.compile(
 
 
 class AnswerError(CheckError):
-    """A host sent something that cannot be what it should be."""
+    """A host sent something invalid."""
 
     def __init__(self, where: str, observed: str, *, remedy: str = _REMEDY) -> None:
         super().__init__(f"{where}: {observed}", remedy=remedy)
@@ -85,7 +85,7 @@ def checked(value: Any, where: str, shape: Any = Any) -> Any:
 
 
 def mismatch(value: Any, shape: Any) -> str | None:
-    """Return where a value is not of a shape, and what stands there; None where it is."""
+    """Return where a value violates a shape, and the value there; None if it conforms."""
     try:
         _adapter(shape).validate_python(value)
     except ValidationError as error:
@@ -111,7 +111,7 @@ def read(path: Path, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any
 
 @cache
 def _adapter(shape: Any) -> TypeAdapter[Any]:
-    """Return what checks a shape; making it takes longer than using it."""
+    """Return the checker of a shape, cached: making it takes longer than using it."""
     own_config = isinstance(shape, type) and issubclass(shape, BaseModel)
     return TypeAdapter(shape, config=None if own_config else ConfigDict(strict=True))
 
