@@ -258,8 +258,7 @@ class Play:
                 event_handler=self._enqueue,
                 cancel_callback=lambda: self._cancelled,
             )
-        except Exception as error:  # includes errors of its libraries; check() raises it in the caller's
-        thread
+        except Exception as error:  # its libraries' too; check() raises it in the caller's thread
             self._error = error
         finally:
             self._ended.set()
