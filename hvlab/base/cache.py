@@ -28,7 +28,7 @@ _FOLDERS = {"pack": "packs", "wheels": "wheels", "source": "sources", "data set"
 _HALF = (".incoming-", ".new-", ".building-", ".removing-")
 # What is known of a file: its sum, beside it; of sources, where they are from. Too small to list.
 _NOTES = (".sha256", ".json")
-# Of a case, what a run no longer needs once its figures are in the store.
+# A case's files that are no longer needed once its figures are stored.
 _RUN_FILES = ("stdout", "stderr", "timeline.json")
 
 
@@ -74,7 +74,7 @@ def parse_size(text: str) -> int:
 
 
 def limit() -> int:
-    """Return how large the cache may grow, in bytes: ``HVLAB_CACHE_LIMIT``. Raises UsageError."""
+    """Return the maximum size of the cache in bytes: ``HVLAB_CACHE_LIMIT``. Raises UsageError."""
     try:
         return parse_size(os.environ.get(LIMIT) or _DEFAULT_LIMIT)
     except UsageError as error:
@@ -82,7 +82,7 @@ def limit() -> int:
 
 
 def entries() -> list[Kept]:
-    """Return all that lies in the cache, and the virtual hosts' images."""
+    """Return everything in the cache, and the virtual hosts' images."""
     cache = cache_dir()
     each = [one for kind, name in _FOLDERS.items() for one in _in_folder(kind, cache / name)]
     return [*each, *(one for folder in image_dirs() for one in _images(folder))]
@@ -176,7 +176,7 @@ def older(each: Iterable[Kept], seconds: float, *, now: float) -> list[Kept]:
 
 
 def beyond(each: Sequence[Kept], size: int, *, now: float) -> list[Kept]:
-    """Return what has to go so that the rest has at most ``size`` bytes: the longest unused first. Pure.
+    """Return the least recently used items to remove so that the rest fits ``size`` bytes. Pure.
 
     Items used within the last day stay, even if that exceeds the limit.
     """

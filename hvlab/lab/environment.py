@@ -91,7 +91,7 @@ def gpus(facts: Facts) -> str | None:
 
 
 def link(facts: Facts) -> str | None:
-    """Return how the GPUs of one host are connected; None for one GPU or none."""
+    """Return the links between one host's GPUs; None for one GPU or none."""
     return (_host_facts(facts).get("topology") or {}).get("link")
 
 
@@ -148,7 +148,7 @@ def horovod(facts: Facts) -> str | None:
 
 
 def gpudirect(facts: Facts) -> str | None:
-    """Return how GPU memory reaches the network without a copy; the reason where it does not."""
+    """Return the way GPU memory reaches the network without a copy, or the reason why it cannot."""
     rdma = _host_facts(facts).get("rdma") or {}
     reason = rdma.get("gdr_reason")
     return rdma.get("way") or (f"{NONE}: {reason}" if reason else None)

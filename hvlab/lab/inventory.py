@@ -106,11 +106,11 @@ class Lab:
 
     @property
     def shared_packs(self) -> str:
-        """The folder of packs that is the same on all hosts; empty where there is none."""
+        """The folder of packs shared by all hosts; empty without one."""
         return str(self.vars.get("lab_shared_packs") or "")
 
     def host(self, name: str) -> Host:
-        """Return the host of that name; KeyError where there is none."""
+        """Return the host of that name. Raises KeyError if unknown."""
         for host in self.hosts:
             if host.name == name:
                 return host
@@ -210,7 +210,7 @@ def _listing(source: Path, limit: str | None) -> dict[str, Any]:
 
 
 def _plain(read: dict[str, Any]) -> Any:
-    """Return the text that Ansible marks as one that is no template."""
+    """Return the plain text of a value that Ansible marks as no template."""
     return read["__ansible_unsafe"] if read.keys() == {"__ansible_unsafe"} else read
 
 

@@ -62,7 +62,7 @@ def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
-    """Return whether every file is as desired, as far as ``states`` (path: state) can show it."""
+    """Return whether ``states`` (path: state) shows every file as desired."""
     return all(
         item.get("path") in states and _right(item, states[item["path"]]) and _loaded(item, states)
         for item in files

@@ -11,7 +11,7 @@ from typing import Any, Iterator
 
 from ansible.module_utils.hvlab_probe import probe, read, run
 
-# Names of processes, of which the kernel keeps 15 letters.
+# Process names, which the kernel cuts to 15 letters.
 SHIM, CONMON, STEP = "containerd-shim", "conmon", "slurmstepd"
 DAEMONS = {
     "slurmd": "slurmd",

@@ -47,7 +47,7 @@ def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
 
 
 def way(rdma_facts: dict[str, Any]) -> str | None:
-    """Return how GPU memory can be registered: the kernel's DMA-BUF needs no module of its own."""
+    """Return the way to register GPU memory; the kernel's DMA-BUF needs no extra module."""
     if rdma_facts["dma_buf"]:
         return "dma_buf"
     return "peer_memory" if rdma_facts["peer_memory"] == "loaded" or _loadable(rdma_facts) else None

@@ -96,7 +96,7 @@ def read(path: str) -> str:
 
 
 def dkms(module: AnsibleModule) -> list[dict[str, str]]:
-    """Return what DKMS knows of NVIDIA's driver: name, version, kernel (empty: not built for any) and state.
+    """Return DKMS's entries of NVIDIA's driver: name, version, kernel (empty: not built for any) and state.
 
     If the library's version is among them, others are leftovers of earlier drivers: built, they would replace
     it.

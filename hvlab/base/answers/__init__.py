@@ -55,7 +55,7 @@ def clean(text: str) -> str:
 
 
 def load(content: bytes | str, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any:
-    """Return what JSON holds. ``where`` names host and file, ``limit`` is in bytes.
+    """Parse JSON. ``where`` names host and file, ``limit`` is in bytes.
 
     Raises AnswerError where it is too large, no UTF-8, no JSON, too deep, or not of the ``shape``.
     """
@@ -95,9 +95,9 @@ def mismatch(value: Any, shape: Any) -> str | None:
 
 
 def read(path: Path, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any:
-    """Return what a JSON file holds; only as much of it is read as counts.
+    """Parse a JSON file, reading no more than the limit.
 
-    Raises FileNotFoundError where there is none, else AnswerError.
+    Raises FileNotFoundError for a missing file, else AnswerError.
     """
     try:
         with path.open("rb") as file:

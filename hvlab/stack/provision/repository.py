@@ -14,7 +14,7 @@ from hvlab.base.errors import CheckError, UsageError
 
 SECONDS = 20
 MARK = "# switched off by hvlab: "
-# Of OpenPGP's versions 4 and 6.
+# OpenPGP versions 4 and 6.
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 _SCHEME = re.compile(r"^[a-z+]+://", re.IGNORECASE)
 TROUBLE = re.compile(

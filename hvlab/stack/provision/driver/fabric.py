@@ -42,7 +42,7 @@ def wants_imex(request: DriverRequest) -> bool:
 
 
 def fabric_packages(host: DriverHost, request: DriverRequest, version: str) -> list[Mapping[str, Any]]:
-    """Return what a host needs besides a driver of that version, which is as exact as known.
+    """Return the packages a host needs besides a driver of that version, given as exactly as known.
 
     The fabric manager and IMEX have the driver's version, the subnet manager has versions of its own.
     """

@@ -167,7 +167,7 @@ def _settings(host: SlurmHost, request: SlurmRequest, nodes: Mapping[str, Node])
         "TaskPlugin": tasks,
         "SelectType": "select/cons_tres",
         "MpiDefault": "pmix" if system.pmix else "none",
-        # A node that was down returns by itself once it answers.
+        # A node that was down returns automatically once it answers.
         "ReturnToService": "2",
         # Limits come from slurmd's unit, not from the shell that called srun.
         "PropagateResourceLimits": "NONE",
