@@ -54,7 +54,7 @@ def expand(text: str) -> list[ListedHost]:
 
 
 def matching(names: Iterable[str], limit: str) -> list[str]:
-    """Return the hosts that a pattern of Ansible's ``--limit`` means. Raises UsageError where it is none."""
+    """Return the hosts that match a pattern of Ansible's ``--limit``. Raises UsageError if it is invalid."""
     inventory = InventoryManager(DataLoader(), parse=False)
     for name in names:
         inventory.add_host(name)

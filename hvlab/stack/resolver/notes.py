@@ -357,7 +357,7 @@ def _nccl(choice: GroupChoice) -> Iterable[str]:
     release, driver = nccl.partition("-")[0], choice.versions["driver"]
     if build != versions.minor(cuda):
         yield (
-            f"NCCL {release} is taken in its build for CUDA {build}, for there is none for {cuda}: "
+            f"NCCL {release} is used in its build for CUDA {build}, because none exists for {cuda}: "
             "it works by minor-version compatibility"
         )
     if driver and rules.support(driver, build, choice.catalogue) == 1:
