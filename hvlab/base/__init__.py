@@ -1,1 +1,1 @@
-"""What every room stands on: errors, files, processes, paths, and the reading of what others send."""
+"""The foundation: errors, files, processes, paths, and validation of received data."""

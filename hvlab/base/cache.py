@@ -1,4 +1,4 @@
-"""What hvlab keeps on this machine and can make again: what it is, how large, when it was last used.
+"""Reproducible files that hvlab keeps on this machine: their kind, size and last use.
 
 Whoever uses a file of the cache calls ``use``. Nothing that was used within the last day is removed, so a
 playbook that runs keeps what it has looked at.
@@ -24,11 +24,11 @@ LIMIT = "HVLAB_CACHE_LIMIT"
 _DEFAULT_LIMIT = "20G"
 _SIZE = TypeAdapter(ByteSize)
 _FOLDERS = {"pack": "packs", "wheels": "wheels", "source": "sources", "data set": "datasets"}
-# What a process that was killed leaves where it makes something.
+# Leftovers of a killed process beside what it was making.
 _HALF = (".incoming-", ".new-", ".building-", ".removing-")
 # What is known of a file: its sum, beside it; of sources, where they are from. Too small to list.
 _NOTES = (".sha256", ".json")
-# Of a case, what a run no longer needs once its figures are in the store.
+# A case's files that are no longer needed once its figures are stored.
 _RUN_FILES = ("stdout", "stderr", "timeline.json")
 
 
@@ -74,7 +74,7 @@ def parse_size(text: str) -> int:
 
 
 def limit() -> int:
-    """Return how large the cache may grow, in bytes: ``HVLAB_CACHE_LIMIT``. Raises UsageError."""
+    """Return the maximum size of the cache in bytes: ``HVLAB_CACHE_LIMIT``. Raises UsageError."""
     try:
         return parse_size(os.environ.get(LIMIT) or _DEFAULT_LIMIT)
     except UsageError as error:
@@ -82,7 +82,7 @@ def limit() -> int:
 
 
 def entries() -> list[Kept]:
-    """Return all that lies in the cache, and the virtual hosts' images."""
+    """Return everything in the cache, and the virtual hosts' images."""
     cache = cache_dir()
     each = [one for kind, name in _FOLDERS.items() for one in _in_folder(kind, cache / name)]
     return [*each, *(one for folder in image_dirs() for one in _images(folder))]
@@ -157,7 +157,7 @@ def run_files(results: Path) -> Iterator[Kept]:
 
 
 def chosen(each: Sequence[Kept], *, seconds: float, size: int | None, now: float) -> list[Kept]:
-    """Return what was not used for so long, and then what exceeds ``size`` bytes, of each host. Pure."""
+    """Return each host's items unused for that long, then those that exceed ``size`` bytes. Pure."""
     old = older(each, seconds, now=now)
     if size is None:
         return old
@@ -169,16 +169,16 @@ def chosen(each: Sequence[Kept], *, seconds: float, size: int | None, now: float
 
 
 def older(each: Iterable[Kept], seconds: float, *, now: float) -> list[Kept]:
-    """Return what was not used for so long; leftovers count from a day on. Pure."""
+    """Return the items unused for that long; leftovers count after one day. Pure."""
     return [
         one for one in each if one.removable(now) and (one.kind == "leftover" or now - one.used_at > seconds)
     ]
 
 
 def beyond(each: Sequence[Kept], size: int, *, now: float) -> list[Kept]:
-    """Return what has to go so that the rest has at most ``size`` bytes: the longest unused first. Pure.
+    """Return the least recently used items to remove so that the rest fits ``size`` bytes. Pure.
 
-    What was used within the last day stays, though the rest be larger then.
+    Items used within the last day stay, even if that exceeds the limit.
     """
     excess, chosen = sum(one.size for one in each) - size, []
     for one in sorted(each, key=lambda one: one.used_at):
@@ -192,10 +192,10 @@ def remove(one: Kept) -> bool:
     """Remove it, unless it was used meanwhile; return whether it is gone. Raises OSError."""
     if _last_used(one.paths) != one.used_at:
         return False
-    # First what says that it is whole.
+    # First the file that marks it as whole.
     for path in reversed(one.paths):
         if path.is_dir() and not path.is_symlink():
-            # Half removed it must not lie where somebody takes it for whole.
+            # Half removed, it must not be taken for whole.
             doomed = path.with_name(f".removing-{path.name.lstrip('.')}")
             path.rename(doomed)
             shutil.rmtree(doomed)

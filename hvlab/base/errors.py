@@ -21,7 +21,7 @@ class HvlabError(Exception):
 
 
 class CheckError(HvlabError):
-    """Something that was measured or checked is wrong (exit code 1)."""
+    """A measurement or check failed (exit code 1)."""
 
 
 class UsageError(HvlabError):
@@ -87,7 +87,7 @@ def unusable(hosts: Collection[str], every: int) -> str:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error of a name that is not among those known, with the nearest one."""
+    """Return the error for an unknown name, suggesting the nearest known one."""
     names = list(known)
     remedy = f"{did_you_mean(name, names)}there are {', '.join(names) or 'none'}"
     return UsageError(f"unknown {what} {name!r}", remedy=remedy)

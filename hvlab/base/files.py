@@ -54,7 +54,7 @@ def write_file(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
 def append(path: Path, lines: str, *, mode: int = 0o666) -> None:
     """Add whole lines to a file in one write, and bring them to disk; others may add some meanwhile.
 
-    A new file gets ``mode``, as far as the umask lets it. A line before, which a full disk cut off, stays a
+    A new file gets ``mode``, limited by the umask. A line before, which a full disk cut off, stays a
     line of its own. Raises OSError.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)

@@ -1,6 +1,6 @@
-"""Values of environment variables that nobody else is to read: kept out of records, reports and output.
+"""Secret values of environment variables: kept out of records, reports and output.
 
-Which variables these are, their names say: HF_TOKEN, WANDB_API_KEY, AWS_SECRET_ACCESS_KEY. Pure.
+Names show which variables are secret: HF_TOKEN, WANDB_API_KEY, AWS_SECRET_ACCESS_KEY. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# What stands in the place of a value.
+# Replaces a value.
 HIDDEN = "***"
 _WORDS = (
     r"(?:TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|PGPASSWORD|SSHPASS|PAT|CREDENTIALS?"
@@ -34,7 +34,7 @@ _QUOTE = re.compile(r"""\\.|"(?:\\.|[^"\\])*(")?|'[^']*(')?""", re.DOTALL)
 
 
 def hides(name: str) -> bool:
-    """Return whether a variable of that name holds what is to be kept secret."""
+    """Return whether a variable of that name holds a secret."""
     return bool(re.fullmatch(_NAME, name))
 
 
@@ -57,7 +57,7 @@ def masked(value: Any) -> Any:
 
 
 def masked_json(text: str) -> Any:
-    """Return what a text of JSON holds, masked; one without such a name is not walked through."""
+    """Parse JSON and mask it; a text without such a name is not traversed."""
     value = json.loads(text)
     return masked(value) if _MAY_BE.search(text) else value
 

@@ -15,7 +15,7 @@ OWN_CATALOGUE = "HVLAB_CATALOGUE"
 
 
 def project_dir() -> Path:
-    """Return where playbooks, roles and templates lie: in the clone, or where hvlab was installed to."""
+    """Return the folder of playbooks, roles and templates: the clone, or hvlab's installation."""
     package = Path(__file__).resolve().parent.parent
     for root in (package / "_project", package.parent):
         if (root / "site.yml").is_file():
@@ -27,7 +27,7 @@ def project_dir() -> Path:
 
 
 def default_inventory() -> Path:
-    """Return the inventory that is meant where none is named (``ANSIBLE_INVENTORY``)."""
+    """Return the default inventory (``ANSIBLE_INVENTORY``)."""
     chosen = os.environ.get("ANSIBLE_INVENTORY")
     return Path(chosen) if chosen else _of_the_caller(Path("inventory/lab"), "-i or ANSIBLE_INVENTORY")
 
@@ -41,7 +41,7 @@ def _base(variable: str, xdg: str, default: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """Return what can be made again: sources, wheels, packs, data sets (``HVLAB_CACHE``)."""
+    """Return the folder of reproducible files: sources, wheels, packs, data sets (``HVLAB_CACHE``)."""
     return _base("HVLAB_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
@@ -55,7 +55,7 @@ def own_catalogue() -> Path:
 
 
 def images_dir() -> Path:
-    """Return where the virtual hosts' base images lie (``HVLAB_IMAGES``).
+    """Return the folder of the virtual hosts' base images (``HVLAB_IMAGES``).
 
     They are made of root's files, so under sudo they do not lie in the caller's cache.
     """
@@ -63,7 +63,7 @@ def images_dir() -> Path:
 
 
 def image_dirs() -> list[Path]:
-    """Return where base images may lie: first where they are made now, then where sudo makes or made them."""
+    """Return the folders that may have base images: the current one first, then sudo's."""
     chosen = os.environ.get("HVLAB_IMAGES")
     if chosen:
         return [Path(chosen).expanduser().resolve()]
@@ -72,12 +72,12 @@ def image_dirs() -> list[Path]:
 
 
 def trust_dir(lab: str) -> Path:
-    """Return where the CA keys and the rank keys of one lab lie, mode 0700 (``HVLAB_DATA``)."""
+    """Return the folder of one lab's CA and rank keys, mode 0700 (``HVLAB_DATA``)."""
     return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "trust" / lab
 
 
 def provisioning_dir(lab: str) -> Path:
-    """Return the folder that a call which changes a lab's hosts holds for itself (``HVLAB_DATA``)."""
+    """Return the folder locked by a call that changes a lab's hosts (``HVLAB_DATA``)."""
     return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "provisioning" / lab
 
 
@@ -136,5 +136,5 @@ def refuse_links(results: Path) -> None:
 
 
 def lab_runtime_dir(lab: str) -> Path:
-    """Return where a virtual lab keeps its machines while it is up; gone after ``lab down``."""
+    """Return the folder of a virtual lab's machines while it is up; gone after ``lab down``."""
     return Path("/var/lib/hvlab") / lab

@@ -62,7 +62,7 @@ def bound(argv: Sequence[str]) -> list[str]:
 
 
 def late(seconds: float) -> str:
-    """Return what to say of a program that did not end in time."""
+    """Return the message for a program that did not end in time."""
     return f"did not end within {seconds:g} s and was killed"
 
 
@@ -85,6 +85,6 @@ def _abandon(process: subprocess.Popen[str]) -> None:
         if stream:
             with suppress(OSError):
                 stream.close()
-    # What waits for a disk outlives even this.
+    # A process waiting for a disk survives even this.
     with suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_S)

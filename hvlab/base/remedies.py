@@ -1,4 +1,4 @@
-"""What to do about what another tool says: the table ``remedies.yml``."""
+"""Remedies for other tools' messages: the table ``remedies.yml``."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def find_remedy(name: str, text: str, **values: Any) -> dict[str, str]:
 
 
 def remedy(name: str, text: str, otherwise: str = "", **values: Any) -> str:
-    """Return what to do about a text."""
+    """Return the remedy for a text."""
     return find_remedy(name, text, **values).get("remedy", otherwise.format(**values))

@@ -1,4 +1,4 @@
-"""YAML files of hvlab's own, and those of people: what would take for ever to read is refused."""
+"""hvlab's own YAML files, and users': files that would take forever to read are refused."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_shipped(path: Path) -> Any:
-    """Return what a YAML file that comes with hvlab holds."""
+    """Load a YAML file shipped with hvlab."""
     return load_shipped(path.read_text("utf-8"))
 
 
 def load_shipped(text: str) -> Any:
-    """Return what the text of such a file holds."""
+    """Load the text of such a file."""
     return yaml.load(text, _LOADER)  # noqa: S506 - a safe loader
 
 
@@ -51,10 +51,10 @@ class _OnceLoader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path) -> Any:
-    """Return what a YAML file of a person holds. Raises ValueError with what is wrong.
+    """Load a user's YAML file. Raises ValueError naming the mistake.
 
-    Refused is a key that stands twice, of which YAML would take the last, and what would take for ever: a
-    file of over 1 MiB, deep nesting, aliases of aliases.
+    Refuses duplicate keys, of which YAML would keep the last, and files that would take forever: over 1 MiB,
+    deep nesting, aliases of aliases.
     """
     try:
         with path.open("rb") as file:
@@ -70,7 +70,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def written_out(load: Callable[[], Any]) -> Any:
-    """Return what ``load`` reads from YAML. Raises ValueError where its aliases or its depth have no end."""
+    """Return the result of ``load``. Raises ValueError if aliases or depth have no end."""
     try:
         value = load()
         size = _values(value, {})
@@ -90,7 +90,7 @@ def mistake(error: ValidationError) -> str:
 
 
 def _values(value: Any, known: dict[int, int]) -> int:
-    """Return how many values there are once each alias is written out."""
+    """Return the number of values with every alias expanded."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:

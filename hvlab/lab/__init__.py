@@ -1,4 +1,4 @@
-"""What the user has and wants, as objects.
+"""The user's machines and requests, as objects.
 
 In: an Ansible inventory, and the facts of its hosts. Out: a frozen ``Lab`` of ``Host`` objects, or one
 error with every problem. Read ``inventory`` first, then ``backends``, the table of data planes, and

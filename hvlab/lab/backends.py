@@ -1,4 +1,4 @@
-"""The table of backends, backends.yml: all that sets one data plane apart from another, and nowhere else.
+"""The table of backends, backends.yml: every difference between data planes is here, and nowhere else.
 
 Horovod and torch's own DistributedDataParallel (DDP) send the same bytes over the same libraries in different
 ways, so each of DDP's data planes is a backend beside Horovod's.

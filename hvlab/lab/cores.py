@@ -62,7 +62,7 @@ class HostCores:
 
 
 def crowding(hosts: Mapping[str, HostCores], slots: int) -> str | None:
-    """Return how the ranks of a case lack cores, such as ``3 ranks on 2 cores (n1, n2, n3)``; None if not.
+    """Return a case's shortage of cores, such as ``3 ranks on 2 cores (n1, n2, n3)``; None without one.
 
     ``hosts`` are those of the case, each with ``slots`` ranks. Cores may be short on one host alone, or on
     all hosts of one machine together.

@@ -1,4 +1,4 @@
-"""The environment table of a report: what the hosts are, from their facts. Pure."""
+"""The environment table of a report: the hosts as their facts describe them. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EnvironmentRow:
 
 
 def table(facts: Mapping[str, Facts]) -> tuple[EnvironmentRow, ...]:
-    """Return the rows, in the order of a report; what a host does not have is "none" there."""
+    """Return the rows, in the order of a report; a missing component is "none"."""
     rows = [EnvironmentRow("Servers", {str(len(facts)): tuple(facts)})]
     for name, cell in CELLS.items():
         values: dict[str, tuple[str, ...]] = {}
@@ -91,7 +91,7 @@ def gpus(facts: Facts) -> str | None:
 
 
 def link(facts: Facts) -> str | None:
-    """Return how the GPUs of one host are connected; None for one GPU or none."""
+    """Return the links between one host's GPUs; None for one GPU or none."""
     return (_host_facts(facts).get("topology") or {}).get("link")
 
 
@@ -148,7 +148,7 @@ def horovod(facts: Facts) -> str | None:
 
 
 def gpudirect(facts: Facts) -> str | None:
-    """Return how GPU memory reaches the network without a copy; the reason where it does not."""
+    """Return the way GPU memory reaches the network without a copy, or the reason why it cannot."""
     rdma = _host_facts(facts).get("rdma") or {}
     reason = rdma.get("gdr_reason")
     return rdma.get("way") or (f"{NONE}: {reason}" if reason else None)

@@ -1,4 +1,4 @@
-"""The shape of a host's facts, as far as hvlab reads them: Ansible's, ours, and what the roles recorded."""
+"""The shape of the facts that hvlab reads: Ansible's, its own, and the roles' records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _RdmaDevice(HostAnswer):
     rate: Scalar = None
 
 
-# How data gets from a GPU to the network.
+# The path of data from a GPU to the network.
 class _Rdma(HostAnswer):
     way: str | None = None
     gdr_reason: Scalar = None
@@ -59,14 +59,14 @@ class _Interface(HostAnswer):
     up: bool
 
 
-# What ranks may do in /tmp.
+# Permissions in /tmp.
 class _Tmp(HostAnswer):
     writable: bool
     noexec: bool = False
     mode: _OctalMode = "1777"
 
 
-# What our own module of facts gathers.
+# Gathered by module hvlab_facts.
 class _Own(HostAnswer):
     now: Number | None = None
     sent: Number | None = None
@@ -134,7 +134,7 @@ class _SshTrust(HostAnswer):
     authority: Fingerprint | None = None
 
 
-# What the roles recorded; a text is Ansible's words on a file of facts that it cannot read.
+# The roles' records; a text is Ansible's message about a facts file it cannot read.
 class _Recorded(HostAnswer):
     hvlab_common: _Common | Scalar = None
     hvlab_openmpi: _Openmpi | Scalar = None

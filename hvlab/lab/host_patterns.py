@@ -17,7 +17,7 @@ from ansible.plugins.inventory import detect_range, expand_hostname_range
 from hvlab.base.errors import UsageError
 from hvlab.lab.inventory_rules import is_address
 
-# More is a range with a zero too many: each host costs a program and a login.
+# More hosts mean a range with a zero too many; each costs a program and a login.
 _MOST = 4096
 _RANGE = re.compile(r"\[(\w{1,999}):(\w{1,999})(?::(\d{1,999}))?\]", re.ASCII)
 EXAMPLE = "gpu[01:16], or gpu[01:16]=10.0.0.[11:26], or login=10.0.0.5:2222"
@@ -54,7 +54,7 @@ def expand(text: str) -> list[ListedHost]:
 
 
 def matching(names: Iterable[str], limit: str) -> list[str]:
-    """Return the hosts that a pattern of Ansible's ``--limit`` means. Raises UsageError where it is none."""
+    """Return the hosts that match a pattern of Ansible's ``--limit``. Raises UsageError if it is invalid."""
     inventory = InventoryManager(DataLoader(), parse=False)
     for name in names:
         inventory.add_host(name)

@@ -1,4 +1,4 @@
-"""The inventory as frozen objects: what the user has. Raises one error with all problems."""
+"""The inventory as frozen objects. Raises one error with all problems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["LAB_VARIABLES", "Host", "Lab", "load", "problems"]
 
 # Plugins that ask a cloud take a minute.
 _SECONDS = 180.0
-# Characters of what a message shows of an inventory.
+# Maximum characters of an inventory shown in a message.
 _UNWRITABLE = re.compile(r"Unable to create local directories ([^\n]+)")
 _LONGEST = 300
 
@@ -106,11 +106,11 @@ class Lab:
 
     @property
     def shared_packs(self) -> str:
-        """The folder of packs that is the same on all hosts; empty where there is none."""
+        """The folder of packs shared by all hosts; empty without one."""
         return str(self.vars.get("lab_shared_packs") or "")
 
     def host(self, name: str) -> Host:
-        """Return the host of that name; KeyError where there is none."""
+        """Return the host of that name. Raises KeyError if unknown."""
         for host in self.hosts:
             if host.name == name:
                 return host
@@ -175,7 +175,7 @@ def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
 
 def _listing(source: Path, limit: str | None) -> dict[str, Any]:
     """Have Ansible read the inventory, in a process of its own: its settings are per process."""
-    # Where it is missing, this says so.
+    # If it is missing, this says so.
     import ansible  # noqa: F401, PLC0415
 
     command = [sys.executable, "-m", "hvlab.lab.inventory_reader", "-i", str(source), "--list"]
@@ -210,7 +210,7 @@ def _listing(source: Path, limit: str | None) -> dict[str, Any]:
 
 
 def _plain(read: dict[str, Any]) -> Any:
-    """Return the text that Ansible marks as one that is no template."""
+    """Return the plain text of a value that Ansible marks as no template."""
     return read["__ansible_unsafe"] if read.keys() == {"__ansible_unsafe"} else read
 
 

@@ -51,7 +51,7 @@ _Duplicates.add_multi_constructor("!", _tagged)
 def file_problems(source: Path) -> list[Problem]:
     """Return the mistakes in the files of the inventory at ``source`` (a file or a directory).
 
-    Raises InventoryError for what would keep Ansible busy for ever.
+    Raises InventoryError for input that would keep Ansible busy forever.
     """
     problems: list[Problem] = []
     addresses: dict[str, dict[str, str]] = {}

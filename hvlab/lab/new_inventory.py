@@ -35,7 +35,7 @@ _COMMENTS = {
 
 
 def check_free(folder: Path, *, force: bool) -> None:
-    """Raise UsageError where an inventory of this name is there already, and is not to be replaced."""
+    """Raise UsageError if an inventory of this name exists and must not be replaced."""
     if folder.is_dir() and (force or not any(folder.iterdir())):
         return
     if folder.exists() or folder.is_symlink():
@@ -46,7 +46,7 @@ def check_free(folder: Path, *, force: bool) -> None:
 
 
 def lab_name(folder: Path) -> str:
-    """Return a name for the lab: the folder's, as far as a host name could have it."""
+    """Return a name for the lab: the folder's, reduced to characters of a host name."""
     return re.sub(r"[^A-Za-z0-9]+", "-", folder.resolve().name).strip("-")[:63].strip("-") or "lab"
 
 

@@ -1,4 +1,4 @@
-"""The inventory's pins: which variable asks for which component, and what the chosen versions fill."""
+"""The inventory's pins: the variable of each component, and those filled by chosen versions."""
 
 from __future__ import annotations
 

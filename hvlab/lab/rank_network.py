@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from hvlab.base.errors import Problem
 
-# What a host calls its interface goes into the inventory, whose values are templates.
+# A host's interface name goes into the inventory, whose values are templates.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 Place = TypeVar("Place", bound=Hashable)
 
@@ -43,8 +43,8 @@ class RankNetwork:
 def choose(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> RankNetwork | None:
     """Return the network that all hosts have on an interface of one name; None where none has any address.
 
-    Of several: the fastest, where all speeds are known, else the one with the hosts' ``addresses``. If there
-    is none: what comes nearest, with its problems.
+    Among several: the fastest if all speeds are known, else the one with the hosts' ``addresses``. If there
+    is none: the nearest candidate, with its problems.
     """
     links = {host: list(_links(of_host.get("hvlab") or {})) for host, of_host in facts.items()}
     blind = tuple(
@@ -141,7 +141,7 @@ def _nearest(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) 
 def _preference(
     common: Collection[Mapping[str, Link]], addresses: Mapping[str, str]
 ) -> Callable[[Mapping[str, Link]], tuple[int, int, int]]:
-    """Return the key of the best: the fastest, where all speeds are known, else that with ``addresses``."""
+    """Return a key that sorts the best first: the fastest if all speeds are known, else by ``addresses``."""
     known = all(link.speed_mbit for chosen in common for link in chosen.values())
 
     def key(chosen: Mapping[str, Link]) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ from hvlab.base.errors import CheckError, UsageError, report
 from hvlab.lab import rank_network
 from hvlab.lab.inventory import Host, Lab
 
-# A step beside those that run: it asks for no CPU of its own. Before 20.11 all steps were so.
+# A step beside running ones: it asks for no CPU of its own. Before 20.11 all steps behaved so.
 _OVERLAP_SINCE = (20, 11)
 # What a job script's environment tells srun would change the steps, and what a step's environment tells MPI
 # is not for other ranks. These stay; with PMIX in it, how a site has PMIx work (pmixp_common.h).
@@ -45,7 +45,7 @@ class SlurmJob:
     def gres(self) -> tuple[str, ...]:
         """Return the option by which a step gets the job's GPUs.
 
-        By itself it gets those that the job asked for, and none of those that came with --exclusive
+        By default it gets those that the job asked for, and none of those that came with --exclusive
         (srun's manual page, --gres).
         """
         return (f"--gres=gpu:{self.gpus}",) if self.gpus else ()
@@ -53,7 +53,7 @@ class SlurmJob:
 
 @dataclass(frozen=True)
 class Installed:
-    """What the ranks' Python has on a host: its prefix, and what the roles would have recorded of it."""
+    """The ranks' Python on a host: its prefix, and the record that the roles would have made."""
 
     prefix: str
     recorded: Mapping[str, Mapping[str, Any]]
@@ -80,7 +80,7 @@ class Installed:
 def of_environment(environment: Mapping[str, str], hostname: str, command: str) -> SlurmJob:
     """Return the job that this process runs in; ``command`` is the line that started it.
 
-    Raises UsageError where it runs in none, or in one of several parts.
+    Raises UsageError outside of a job, or in one with several components.
     """
     number, nodes = environment.get("SLURM_JOB_ID"), environment.get("SLURM_JOB_NODELIST")
     if not number or not nodes:
@@ -139,7 +139,7 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 def to_drop(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables that describe this process's own place in the job, and not that of new steps."""
+    """Return the variables that describe this process's place in the job rather than that of new steps."""
     return [name for name in environment if _DROPPED.fullmatch(name) and not _KEPT.fullmatch(name)]
 
 

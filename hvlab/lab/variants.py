@@ -43,7 +43,7 @@ def device(
 
 
 def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str = "torch") -> bool:
-    """Return whether ``backend`` itself carries a collective there; where it does not, MPI would.
+    """Return whether ``backend`` itself carries a collective there; otherwise MPI would.
 
     horovod 0.28.1, CreateOperationManager in common/operations.cc.
     """
@@ -88,7 +88,7 @@ def _gpu_plane(variant: Mapping[str, Any], operation: str = "allreduce") -> str:
 
 
 def variant_for(backend: str, hosts: Iterable[Host], framework: str | None = "torch") -> str | None:
-    """Return the variant that has ``backend`` on every one of ``hosts``; None where there is none.
+    """Return the variant that has ``backend`` on every one of ``hosts``; None without one.
 
     Where several have it: one with which ``backend`` carries GPU memory, else the first. One process alone
     and DDP can use any, for torch is beside Horovod in it. The variant is one for ``framework``, unless that
@@ -222,7 +222,7 @@ def without_gpu(backend: str, slots: int, facts: Mapping[str, Mapping[str, Any]]
 
 
 def differing_ucx(facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
-    """Return which hosts' Open MPI is without UCX while that of others has it: such ranks never connect."""
+    """Return the hosts whose Open MPI lacks UCX while others' has it: such ranks never connect."""
     with_ucx = {
         host: bool(recorded_by_role(of_host, "openmpi").get("ucx")) for host, of_host in facts.items()
     }

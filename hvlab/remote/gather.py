@@ -1,4 +1,4 @@
-"""Gathers something from each host, its facts for one, into one file on the controller."""
+"""Gathers data from each host, such as its facts, into one file on the controller."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def collect(
 ) -> tuple[dict[str, Any], list[HostFailure]]:
     """Return the playbook's answers, by host in the lab's order, and the hosts without one, with why.
 
-    The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on what happened; ``at_once`` is
-    the minimum number of hosts served at the same time. An answer that lacks the ``shape``, a type that
-    pydantic checks, is a failure; with ``check`` it is raised.
+    The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on failures; ``at_once`` is the
+    minimum number of hosts served at the same time. An answer that lacks the ``shape``, a type that pydantic
+    checks, is a failure; with ``check`` it is raised.
     Raises CheckError where Ansible itself fails, AnswerError.
     """
     hosts = [host.name for host in lab.hosts]

@@ -28,10 +28,10 @@ from hvlab.remote.gather import first_facts
 from hvlab.workloads.launchers import srun
 
 _ANSWER_S = 30.0
-# Hosts start Python from a shared folder, which may be slow at the first time, or load an image first.
+# Hosts start Python from a shared folder, which may be slow at first, or load an image.
 _STEP_S, _IMAGE_S = 240.0, 1800.0
 _NO_PYXIS = re.compile(r"unrecognized option .*--container-image")
-# Slurm before 22.05 says it on the standard error, with its own name before each.
+# Slurm before 22.05 prints it to standard error, prefixed by its own name.
 _PMI = re.compile(r"^(?:srun:)?\s*(pmix|pmix_v\d+|pmi2)\s*$", re.MULTILINE)
 
 
@@ -44,7 +44,7 @@ class _Recorded(HostAnswer):
 
 
 class _Installed(HostAnswer):
-    """What programs/installed.py tells of a host."""
+    """The output of programs/installed.py on a host."""
 
     prefix: str
     recorded: _Recorded
@@ -61,9 +61,9 @@ def lab(
     """Have the hosts of this Slurm job as a lab while the block runs.
 
     ``python`` is that of the ranks, which has Horovod or torch: by default the one that runs hvlab, or inside
-    an ``image`` its python3; ``options`` are further ones of the image's steps. From the ``environment`` goes
-    what would change steps. Raises UsageError outside of a job, CheckError where hosts lack what the ranks
-    need.
+    an ``image`` its python3; ``options`` are further ones of the image's steps. Variables that would change
+    steps are removed from the ``environment``. Raises UsageError outside of a job, CheckError where hosts
+    lack what the ranks need.
     """
     job = slurm_job.of_environment(environment, socket.gethostname(), _command())
     nodes = _answer(("scontrol", "show", "hostnames", job.nodes)).split()
@@ -86,7 +86,7 @@ def lab(
                 "hvlab_prefix": []
                 if host == job.node
                 else [*slurm_job.step(job, version, options=job.gres), host],
-                # The one of the host may be too old.
+                # The host's own may be too old.
                 "ansible_python_interpreter": sys.executable,
             }
             for host in order
@@ -196,7 +196,7 @@ def _installed(
 
 
 def _reason(stderr: str) -> str:
-    """Return the line that says most of a step that failed: not how srun ended it."""
+    """Return the most informative line of a failed step, not srun's report of its end."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = (
         [line for line in lines if "execve" in line or "Errno" in line],

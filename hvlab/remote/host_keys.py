@@ -1,7 +1,7 @@
-"""The SSH host keys of hosts: what hosts show, compared with what is known or trusted.
+"""SSH host keys: those that hosts show, compared with known or trusted ones.
 
-A key is new until a person, or a file of fingerprints, has confirmed it. One that differs from what is
-known is never recorded.
+A key is new until a person, or a file of fingerprints, has confirmed it. One that differs from the known key
+is never recorded.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
 
 @dataclass(frozen=True)
 class ShownKeys:
-    """What a host showed: ``new`` holds keys that nobody has confirmed yet, the preferred one first.
+    """A host's shown keys: ``new`` holds those that nobody has confirmed yet, the preferred one first.
 
-    ``problem`` says why there is none, ``refused`` that it must not be used: its key has changed.
+    ``problem`` says why there is none; ``refused`` means it must not be used: its key has changed.
     """
 
     host: Host

@@ -1,4 +1,4 @@
-"""known_hosts files: which are in force for a host, what they say of it, and recording new keys."""
+"""known_hosts files: those in force for a host, their keys for it, and recording new ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FILES = (USER_FILE, Path("/etc/ssh/ssh_known_hosts"))
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """What known_hosts files say of a host."""
+    """A host's entries in known_hosts files."""
 
     keys: tuple[paramiko.PKey, ...] = ()
     revoked: tuple[paramiko.PKey, ...] = ()
@@ -66,10 +66,10 @@ def known_keys(names: Sequence[str], files: Iterable[Path]) -> KnownKeys:
 
 
 def unknown_keys(stated: Iterable[tuple[Host, str]]) -> Iterator[tuple[Host, str, list[str]]]:
-    """Yield the hosts that state an Ed25519 key other than those known_hosts has for them, and what it has.
+    """Yield the hosts that state an Ed25519 key unknown to known_hosts, with the known keys.
 
-    When ssh logs in, a host proves that it holds a key of known_hosts; that it holds another, it only says.
-    Where known_hosts has no such key of a host, nothing is compared.
+    At a login, a host proves that it holds a key of known_hosts; any other key it merely claims. If
+    known_hosts has no such key of a host, nothing is compared.
     """
     read: dict[Path, list[str]] = {}
     for host, key in stated:

@@ -29,7 +29,7 @@ from hvlab.lab.inventory import Lab, dropped_variables, folders
 from hvlab.remote.probe import probe
 from hvlab.remote.trust import USER_LIFE, Trust, check_keys, lab_trust
 
-# Whatever ~/.ssh/config says.
+# Regardless of ~/.ssh/config.
 SSH_OPTIONS = (
     *(
         "StrictHostKeyChecking=yes",
@@ -66,13 +66,13 @@ _RUNNERS = {
 _USERS_CALLBACK = "ORIGINAL_STDOUT_CALLBACK"
 _STOP_S = 10.0
 _TICK_S = 0.2
-# How long a host may take to end what a run left; its program needs 6 s at most.
+# Time limit for a host to end leftovers of a run; its program needs at most 6 s.
 _REAP_S = 60
 # Maximum length of a failure's message; its end is kept.
 _MESSAGE = 10_000
-# All that Ansible's `command` says of a program that cannot be started; its status is the error's number.
+# Ansible's `command` says only this of a program that cannot be started; its status is the errno.
 _NOT_STARTED = "Error executing command."
-# Causes by which one side refuses the other: such a host is up.
+# Errors by which one side refuses the other: such a host is up.
 _REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "host-certificate-time", "ssh-denied")
 # What Ansible puts before ssh's own words.
 _SAYS_LITTLE = re.compile(r"\A(Task failed: )?Failed to connect to the host via ssh: ")
@@ -156,7 +156,7 @@ class Owner:
     lab: Lab
 
     def variables(self) -> dict[str, Any]:
-        """Return no connection variables: the inventory's hold."""
+        """Return no connection variables: the inventory's apply."""
         return {}
 
 
@@ -164,8 +164,8 @@ class Play:
     """One run of a playbook, in the background; a context manager.
 
     ``failures`` grows as they happen; ``rc`` is None until the end. The private folder, which holds the whole
-    environment in clear, is gone afterwards. ``at_once`` hosts are served at the same time, where that is
-    more than Ansible's settings say.
+    environment in clear, is gone afterwards. ``at_once`` hosts are served at the same time if that is more
+    than Ansible's settings say.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Play:
         self._stack.close()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end, at most so long; return whether it has come."""
+        """Wait for the end, up to the given time; return whether it came."""
         ended = self._ended.wait(seconds)
         self._drain()
         return ended
@@ -258,7 +258,7 @@ class Play:
                 event_handler=self._enqueue,
                 cancel_callback=lambda: self._cancelled,
             )
-        except Exception as error:  # of its libraries, too; check() raises it in the caller's thread
+        except Exception as error:  # its libraries' too; check() raises it in the caller's thread
             self._error = error
         finally:
             self._ended.set()
@@ -348,7 +348,7 @@ def _unanswered(result: Mapping[str, Any]) -> str:
 
 
 def _end_workers(folder: Path) -> None:
-    """End what Ansible left of itself where it was killed: its workers are sessions of their own."""
+    """End Ansible's leftover workers after it was killed: they are sessions of their own."""
     mark = f"ANSIBLE_LOCAL_TEMP={folder}".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -359,7 +359,7 @@ def _end_workers(folder: Path) -> None:
 
 
 def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[HostFailure]:
-    """End what ``run_id`` left on these hosts; return what could not be done."""
+    """End the leftovers of ``run_id`` on these hosts; return what could not be done."""
     program = f"{folders(login.lab).workloads}/reap.py"
     variables = {
         "hvlab_run": run_id,

@@ -18,7 +18,7 @@ from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, k
 from hvlab.remote.ssh_client import detour, responds
 
 TIMEOUT_S = 8.0
-# What the options of a jump host have in them.
+# Parts of ssh options that set a jump host.
 _JUMP = re.compile("-J|proxy", re.IGNORECASE)
 
 
@@ -33,7 +33,7 @@ def probe(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> None:
 
 
 def problems(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> list[Problem]:
-    """Reach every host at once; return what is wrong with those that cannot be used."""
+    """Reach every host at once; return the problems of unusable ones."""
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     with ThreadPoolExecutor(max_workers=min(32, len(hosts))) as pool:
         answers = pool.map(lambda host: _ask(host, known_hosts), hosts)

@@ -1,4 +1,4 @@
-"""Commands on one host, as the user that runs the ranks: without Ansible, and so within 0.2 s."""
+"""Commands on one host, as the user that runs the ranks: without Ansible, so within 0.2 s."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hvlab.base.answers import clean
 from hvlab.lab.inventory import Host
 from hvlab.remote.playbook import SSH_OPTIONS, Login
 
-# What ssh itself ends with.
+# Exit code of ssh's own failures.
 SSH_FAILED = 255
 _OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "LogLevel=ERROR", *SSH_OPTIONS)
 
@@ -39,7 +39,7 @@ class Shell:
         ]
 
     def run(self, words: Sequence[str], *, seconds: float) -> subprocess.CompletedProcess[str]:
-        """Run a command there to its end; what it printed is cleaned.
+        """Run a command there to its end; its output is cleaned.
 
         Raises HvlabError, TimeLimitError after ``seconds``.
         """

@@ -27,7 +27,7 @@ _SETTINGS_S, _CONNECT_S, _LOGIN_S = 20.0, 10, 45.0
 _AT_ONCE = 32
 _REMEDY = "install openssh-client (Debian) or openssh-clients"
 _SSH_FAILED = 255
-# What ssh says where a sshd is there, and either side refuses the other.
+# ssh's messages if an sshd answers and either side refuses the other.
 _REFUSALS = ("Permission denied", "Host key verification failed", "Too many authentication failures")
 _MARK = "hvlab"
 _KEY = "ansible_ssh_private_key_file"
@@ -51,10 +51,10 @@ fi
 
 @dataclass(frozen=True)
 class FirstLogin:
-    """What a login showed: the host's clock, between two readings of ours, its Pythons and its sudo.
+    """The findings of a login: the host's clock, between two readings of ours, its Pythons and its sudo.
 
     ``pythons`` are (path, version) in the order in which Ansible looks for them; the version is empty for one
-    that does not run. ``sudo`` is empty where it works, else what it answered.
+    that does not run. ``sudo`` is empty if it works, else its answer.
     """
 
     host: Host
@@ -79,7 +79,7 @@ class FirstLogin:
 
     @property
     def chosen(self) -> str | None:
-        """Return the interpreter where Ansible has to be told of it: where it would take another."""
+        """Return the interpreter if Ansible must be told, because it would take another one."""
         return self.interpreter if self.pythons and self.pythons[0][0] != self.interpreter else None
 
 
@@ -88,7 +88,7 @@ def resolve(
 ) -> list[Host]:
     """Return hosts as ssh's configuration has them: address, port, user, jump host.
 
-    Raises UsageError where ssh cannot read its configuration.
+    Raises UsageError if ssh cannot read its configuration.
     """
     fixed: dict[str, Any] = {_KEY: key} if key else {}
 
@@ -125,7 +125,7 @@ def detour(address: str, port: int, options: str = "") -> bool:
 
 
 def responds(address: str, port: int, options: str, *, user: str | None, key: str | None) -> bool:
-    """Return whether ssh reaches a sshd there, which may let the user in or refuse."""
+    """Return whether ssh reaches an sshd there, which may accept or refuse the user."""
     try:
         argv = _argv(address, port, options, user=user, key=key, command="true")
         env = os.environ | {"LC_ALL": "C"}

@@ -33,7 +33,7 @@ class TrustError(HvlabError):
 
 @dataclass(frozen=True)
 class Certificate:
-    """What `ssh-keygen -L` says about a certificate; times are UTC."""
+    """A certificate as shown by `ssh-keygen -L`; times are UTC."""
 
     key: str
     authority: str
@@ -83,7 +83,7 @@ def public_file(private: Path) -> Path:
 
 
 def quoted(path: str | Path) -> str:
-    """Return a path as an option of ssh takes it, which else ends at a space."""
+    """Return a path quoted for an ssh option, which otherwise ends at a space."""
     return f'"{path}"' if " " in str(path) else str(path)
 
 
@@ -104,7 +104,7 @@ def keep_private(path: Path) -> None:
 
 
 def make_key(path: Path, comment: str, *, anew: bool = False) -> None:
-    """Make a key pair, where there is none; a public half that is lost or another's is made again.
+    """Make a missing key pair; remake a public half that is lost or belongs to another key.
 
     A private key that others may read gets mode 0600 again. Raises TrustError for a damaged one; with
     ``anew`` that is replaced.

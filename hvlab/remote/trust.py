@@ -44,7 +44,7 @@ SSH_PORT = 22
 _NAMES = 50
 _NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]*")
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
-# The endings of an authority that is to come into use, and of one that has been in use.
+# Suffixes of the next authority, and of the former one.
 NEXT, PREVIOUS, FORMER = "next", "previous", "former"
 
 
@@ -69,7 +69,7 @@ class Trust:
     user_ca = _File("user_ca")
     identity = _File("id_ed25519")
     certificate = _File("id_ed25519-cert.pub")
-    # What makes ssh trust the lab's hosts.
+    # Makes ssh trust the lab's hosts.
     known_hosts = _File("known_hosts")
     # Public keys that no host of the lab accepts any more.
     revoked = _File("revoked_keys")
@@ -285,7 +285,7 @@ def ensure_lab_trust(
 
 
 def damaged(trust: Trust) -> list[Path]:
-    """Return the private keys that are there, but of no use."""
+    """Return the private keys that exist but are unusable."""
     keys = (trust.host_ca, trust.user_ca, trust.identity)
     return [key for key in keys if key.is_file() and not key_whole(key)]
 
@@ -318,7 +318,7 @@ def revoke_former(trust: Trust, shown: Mapping[str, str]) -> list[str]:
 
 
 def take_over(trust: Trust, authority: str) -> None:
-    """Let the lab have hosts that trust this authority, given by its fingerprint. Raises UsageError."""
+    """Accept hosts that trust this authority, given by its fingerprint. Raises UsageError."""
     if not _FINGERPRINT.fullmatch(authority):
         raise UsageError(
             f"{authority!r} is no fingerprint", remedy="copy SHA256:... from what `hvlab provision` says"
@@ -353,7 +353,7 @@ def trusted(authority: Path) -> list[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let nobody else change a lab's keys meanwhile."""
+    """Lock a lab's keys against other changes."""
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -429,7 +429,7 @@ def replace(trust: Trust) -> None:
 
 
 def retire(trust: Trust) -> None:
-    """Trust the former authorities no longer, nor do hosts from their next provisioning on."""
+    """Stop trusting the former authorities; hosts do so from their next provisioning on."""
     with locked(trust.folder):
         for key in _authorities(trust):
             for path, former in zip(_pair(key, PREVIOUS), _pair(key, FORMER), strict=True):

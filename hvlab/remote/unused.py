@@ -1,4 +1,4 @@
-"""What may go on a lab's hosts: each is asked in one round trip, and removes it in another."""
+"""Removable folders on a lab's hosts: listed in one round trip, removed in another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UnusedFolder(HostAnswer):
 
 @dataclass(frozen=True)
 class HostsAnswer:
-    """What lies on the hosts, and why some of them did not say."""
+    """The hosts' removable folders, and why some hosts did not answer."""
 
     kept: tuple[Kept, ...]
     failures: tuple[HostFailure, ...]
@@ -52,7 +52,7 @@ def list_unused(lab: Lab) -> HostsAnswer:
 
 
 def remove(lab: Lab, chosen: Sequence[Kept]) -> HostsAnswer:
-    """Remove what is chosen, but what was used meanwhile; return what went, and what could not be asked."""
+    """Remove the chosen folders unless used meanwhile; return those removed, and hosts not reached."""
     gone: list[Kept] = []
     failures: list[HostFailure] = []
     names = [host.name for host in lab.hosts]

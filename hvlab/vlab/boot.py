@@ -25,11 +25,11 @@ from hvlab.vlab.topology import LinkLimits
 
 T = TypeVar("T")
 Report = Callable[[str, str], None]
-# A node needs two on a quiet machine, and far more where others build and boot beside it.
+# A node needs two on a quiet machine, and far more while others build and boot.
 BOOT_SECONDS = 120.0
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.05
-# What the last `up` set of each node and link, for `status`.
+# Settings of each node and link by the last `up`, for `status`.
 _SETTINGS = "settings.json"
 OF_LINK = ("up", "down", "delay", "loss", "rack")
 
@@ -46,7 +46,7 @@ class Boot:
         self.interrupted = threading.Event()
 
     def all(self) -> list[str]:
-        """Start what does not run or does not answer, and return which limits do not hold, a line each.
+        """Start nodes that do not run or answer; return the limits not in force, a line each.
 
         Raises UnreachableError for the hosts that fail.
         """
@@ -68,7 +68,7 @@ class Boot:
         return self._limit()
 
     def _close(self) -> None:
-        """Leave to root alone what has keys and set-uid programs of hosts; an earlier hvlab did not."""
+        """Close folders with hosts' keys and set-uid programs to all but root; an earlier hvlab did not."""
         image.close_all()
         for name in ("nodes", "shared"):
             close(self.plan.runtime / name)
@@ -252,7 +252,7 @@ def recorded_settings(runtime: Path) -> dict[str, dict[str, Any]]:
 
 
 def link_lost(settings: Mapping[str, Any]) -> bool:
-    """Return whether a host's link has no longer the limits and the rack that were kept of it.
+    """Return whether a host's link has lost its recorded limits or rack.
 
     Where systemd runs this machine, a host may reboot itself: it gets a new link, with another number, on the
     lab's bridge.

@@ -1,4 +1,4 @@
-"""Write a node's console to a file of limited size, of which the end is kept.
+"""Write a node's console to a file of limited size, keeping its end.
 
 ``python console.py FILE BYTES`` reads until systemd-nspawn ends. Runs as a script, without hvlab's packages.
 """

@@ -70,9 +70,9 @@ def write_in(folder: int, name: str, content: str | bytes, *, mode: int = 0o644)
 
 
 def read_in(folder: int, name: str) -> bytes | None:
-    """Return the content of a file in a folder: b"" where there is none, None for a link and the like.
+    """Return the content of a file in a folder: b"" if missing, None for a link and the like.
 
-    None for a file that is too long, too: in a node, its root decides.
+    Also None for a file that is too long: a node's root decides its size.
     """
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)

@@ -77,7 +77,7 @@ def close_all() -> None:
     """Leave each image to root alone, those of an earlier hvlab, too; their folder is the user's."""
     for folder in image_dirs():
         for image in folder.glob("*-" + "[0-9a-f]" * 16):
-            # On a read-only file system they stay as they are.
+            # On a read-only file system they stay unchanged.
             with suppress(OSError):
                 if not image.is_symlink():
                     image.chmod(0o700)
@@ -107,7 +107,7 @@ def _build(config: ImageConfig, work: Path, image: Path, say: Callable[[str], No
 def _argv(config: ImageConfig, work: Path, tree: Path) -> list[str]:
     """Return the command that builds; it and all it starts end when hvlab ends, however that happens."""
     contained = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--pid", "--fork"]
-    # What mmdebstrap keeps for a while goes with the half of an image, too.
+    # mmdebstrap's temporary files are removed with an unfinished image.
     contained += ["--kill-child=KILL", "--mount-proc", "--", "env", f"TMPDIR={work}"]
     top = " ".join(shlex.quote(str(entry)) for entry in sorted((work / "config").iterdir()))
     hooks = [f"--setup-hook=copy-in {top} /"]

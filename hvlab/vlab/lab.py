@@ -30,7 +30,7 @@ class NodeStatus:
     """The state of a node: up, down or half. ``since`` is in seconds since the epoch.
 
     ``cores`` are those that its processes may use, read from its PID 1, and ``shared_with`` the other nodes
-    that may use some of them. ``memory`` is in bytes. What is not limited is None. ``link_lost``: the link
+    that may use some of them. ``memory`` is in bytes. None means unlimited. ``link_lost``: the link
     lost its limits or its rack since ``up``, as when the host rebooted itself; they are None then.
     """
 
@@ -72,7 +72,7 @@ def up(plan: LabPlan, *, report: Report) -> list[str]:
 
 
 def down(lab: Lab, plan: LabPlan, *, report: Report) -> bool:
-    """Remove all that ``up`` made, also what a killed call left; return whether there was anything."""
+    """Remove everything ``up`` made, even by a killed call; return whether there was anything."""
     check_machine()
     existed = plan.runtime.exists() or network.present(plan.lab)
     with _disk_errors(), _alone(plan, report):
@@ -98,7 +98,7 @@ def forget(lab: str) -> None:
 
 
 def _existing_nodes(plan: LabPlan) -> list[Node]:
-    """Return the nodes of which anything is left, whatever the inventory says now."""
+    """Return the nodes with anything left, whatever the inventory says now."""
     nodes = plan.runtime / "nodes"
     names = {*reality.supervisors(nodes), *reality.members(nodes), *(path.name for path in nodes.glob("*"))}
     return [Node(plan.lab, name, "", 0, nodes / name) for name in sorted(names)]

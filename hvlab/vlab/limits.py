@@ -1,4 +1,4 @@
-"""What a node may use of this machine: cores, memory, CPU weight. Control groups of version 1 and 2.
+"""A node's share of this machine: cores, memory, CPU weight. Control groups of version 1 and 2.
 
 Where systemd runs this machine, the node is a unit of it, and systemd sets the limits.
 """
@@ -170,7 +170,7 @@ def apply(name: str, group: str, leader: int, limits: NodeLimits, *, unit: bool)
 
     ``leader`` is the pid of its PID 1; ``unit``: systemd runs this machine. The kernel has the last word:
     whether the cores hold is read back from the node.
-    Raises HvlabError where memory cannot be limited, for a host that was promised less might take all.
+    Raises HvlabError if memory cannot be limited: a host promised less might take all.
     """
     known: Mapping[str, Controller] = {}
     if unit:

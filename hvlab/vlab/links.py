@@ -1,4 +1,4 @@
-"""What the links of a lab may carry: each host's, each rack's uplink, and what one host sends another.
+"""Limits of a lab's links: each host's, each rack's uplink, and traffic between pairs of hosts.
 
 Commands of tc are built by pure functions. To a host: the queue of this machine's end of its link. From a
 host: the queue of its own end, set from here.
@@ -22,9 +22,9 @@ _QUEUE_SECONDS = 0.05
 _BURST_SECONDS = 0.002
 _BURST_LEAST = 128 * 1024
 _UNLIMITED = "100gbit"
-# Packets that wait for their delay. The default of 1000 would drop some at 1 Gbit/s and 20 ms.
+# Maximum delayed packets. The default of 1000 would drop some at 1 Gbit/s and 20 ms.
 _NETEM_PACKETS = "10000"
-# What the kernel needs for each kind, and commands that show whether it has it.
+# Kernel features by kind, and commands that test for them.
 _TBF = "qdisc add dev lo root tbf rate 1mbit burst 10kb limit 10kb\n"
 _HTB = "qdisc add dev lo root handle 1: htb\n"
 FEATURES: Mapping[str, tuple[str, str]] = {
@@ -149,7 +149,7 @@ def bucket(rate: str) -> list[str]:
 
 
 def _burst(rate: str) -> int:
-    """Return the bytes that may be sent at once; a segment that the kernel has not cut yet has 64 KiB."""
+    """Return the bytes that may be sent at once; a segment before segmentation has 64 KiB."""
     return max(_BURST_LEAST, int(names.rate(rate) / 8 * _BURST_SECONDS))
 
 

@@ -1,4 +1,4 @@
-"""Names of what a virtual lab makes on this machine. Pure."""
+"""Names of a virtual lab's objects on this machine. Pure."""
 
 from __future__ import annotations
 

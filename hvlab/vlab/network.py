@@ -23,7 +23,7 @@ _LINKS = Path("/sys/class/net")
 
 
 def ensure(lab: str, network: IPv4Network, *, routes: bool, racks: int = 0) -> None:
-    """Make the bridge, those of ``racks`` racks, and the firewall table, as far as missing.
+    """Make the bridge, those of ``racks`` racks, and the firewall table, if missing.
 
     ``routes`` says whether this machine is a router without labs, too.
     Raises UsageError when the network is in use on this machine already.
@@ -67,7 +67,7 @@ def bridge_of(lab: str, rack: int | None) -> str:
 
 
 def remove(lab: str) -> None:
-    """Remove the bridges, their ports and the firewall table; what is not there is fine."""
+    """Remove the bridges, their ports and the firewall table; missing ones are fine."""
     numbers = range(1, MAX_RACKS + 1)
     bridges = [*(names.rack_bridge(lab, number) for number in numbers), names.bridge(lab)]
     for bridge in bridges:
@@ -129,7 +129,7 @@ def conflict(
 def ruleset(lab: str, network: IPv4Network, *, routes: bool) -> str:
     """Return the firewall table as nft reads it; it replaces an older one in one step. Pure.
 
-    Into the lab only answers are let. A machine that is no router itself forwards for labs alone: the names
+    Only answers may enter the lab. A machine that is no router itself forwards for labs alone: the names
     of their bridges, and of those of their racks, begin with ``hv``.
     """
     table, bridge = names.table(lab), names.bridge(lab)

@@ -110,7 +110,7 @@ def assemble(node: Node, base: Path) -> None:
 
 
 def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: str) -> None:
-    """Write who the node is and where it is; at its first start also what it inherits from the controller.
+    """Write the node's identity and network; at its first start also what it inherits from the controller.
 
     Raises HvlabError where its tree has a link in the place of a folder: hvlab writes through none.
     """
@@ -147,7 +147,7 @@ def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: st
 
 
 def admit(node: Node, login: str) -> None:
-    """Let the lab's login key in; a former one, with the same comment, no longer."""
+    """Authorise the lab's login key, and no longer a former one with the same comment."""
     # What a link there points to is a path of the node, not of this machine.
     with suppress(NotADirectoryError), folder_within(node.root, "root/.ssh") as ssh:
         text = read_in(ssh, "authorized_keys")
@@ -162,7 +162,7 @@ def admit(node: Node, login: str) -> None:
 
 
 def recover_host_key(node: Node) -> None:
-    """Take the key that the node has: the one here was lost, or somebody gave the node another."""
+    """Adopt the node's own key: the one here was lost, or somebody gave the node another."""
     absent = suppress(FileNotFoundError, NotADirectoryError)
     with absent, folder_within(node.root, "etc/ssh", make=False) as ssh:
         key = read_in(ssh, "ssh_host_ed25519_key") or b""
@@ -213,7 +213,7 @@ def start(node: Node, config: NodeConfig) -> tuple[subprocess.Popen[bytes], subp
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            # Debian 13 has no cgroup v1 any more; the others take what there is.
+            # Debian 13 no longer supports cgroup v1; the others use the machine's version.
             env=environment(SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="1", SYSTEMD_NSPAWN_TMPFS_TMP="0"),
         )
     return child, reader
@@ -263,7 +263,7 @@ def unmount(directory: Path) -> None:
 def tail(node: Node, lines: int = 15) -> str:
     """Return the end of the node's console, without its control characters."""
     try:
-        # Its host decides how long it is.
+        # The node decides its length.
         with node.console.open("rb") as console:
             console.seek(max(0, console.seek(0, os.SEEK_END) - _TAIL))
             text = console.read(_TAIL).decode("utf-8", "replace")

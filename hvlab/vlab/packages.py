@@ -1,4 +1,4 @@
-"""The package configuration that nodes inherit: what this machine has, as texts for a node."""
+"""The package configuration that nodes inherit from this machine, as texts for a node."""
 
 from __future__ import annotations
 

@@ -31,13 +31,13 @@ from hvlab.stack.provision.arguments import arguments
 from hvlab.vlab import boot
 from hvlab.workloads.answered import Ended
 
-# For one case; case.py sends at most answers.LIMIT of each file.
+# Per case; case.py sends at most answers.LIMIT of each file.
 _MOST_FILES, _MOST_BYTES = 1000, 256 * 2**20
 _ANSWER_S = 8.0
 _RESULTS = "see that the folder is there, can be written and has space, or name another with --results"
-# What POSIX has in the first block of a tar, and where.
+# The magic of a POSIX tar's first block, and its offset.
 _MAGIC, _MAGIC_AT = b"ustar", 257
-# No path; the controller's own begin with a dot, and those that NFS makes.
+# No paths, and no leading dot: the controller's own files and those of NFS begin with one.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,199}")
 
 
@@ -137,7 +137,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         except AnswerError as error:
             return {"failed": True, "stop": True, "msg": f"{error}; what to do: {error.remedy}"}
         step = ended.get("step", {})
-        # Slurm says itself who is lost.
+        # Slurm itself reports lost nodes.
         gone = {} if case["step"] else _gone(_silent(ended), case["ssh_port"], task_vars["hostvars"])
         lost = bool(gone) or step.get("state", "RUNNING") != "RUNNING"
         if lost:
@@ -164,19 +164,19 @@ def _head(plan: Mapping[str, Any], case: Mapping[str, Any]) -> str:
 
 
 def _facts(hostvars: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a host's facts; what the roles did not record there, the inventory may have."""
+    """Return a host's facts; the inventory may supply records that the roles lack."""
     facts = dict(hostvars.get("ansible_facts", {}))
     recorded = hostvars.get("hvlab_recorded")
     return facts | {"ansible_local": recorded} if recorded else facts
 
 
 def _silent(ended: Mapping[str, Any]) -> list[str]:
-    """Return the hosts where the one that started the case could not end what was left."""
+    """Return the hosts where the launching host could not end leftover processes."""
     return [host for host, left in (ended.get("reaped") or {}).items() if isinstance(left, str)]
 
 
 def _gone(hosts: Iterable[str], port: int, hostvars: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of the hosts that this machine cannot reach either, each with what was seen."""
+    """Return the hosts that this machine cannot reach either, each with the error seen."""
     gone = {}
     for host in hosts:
         own = hostvars[host]
@@ -204,9 +204,9 @@ def _port(number: int) -> list[str]:
 
 
 def _files(data: bytes, host: str) -> dict[str, bytes]:
-    """Return the files of a flat tar by name. Raises AnswerError where it is none, or too much.
+    """Return the files of a flat tar by name. Raises AnswerError if it is no tar or too large.
 
-    What ~/.bashrc prints at each login may stand before it.
+    Output of ~/.bashrc may precede it.
     """
     if len(data) > _MOST_BYTES:
         raise AnswerError(host, f"it sent {len(data) // 2**20} MiB of files: no case has that many")
@@ -234,7 +234,7 @@ def _files(data: bytes, host: str) -> dict[str, bytes]:
 
 
 def _keep(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write files into ``folder``, which is whole or not there, and on disk before a record refers to it."""
+    """Write ``folder`` completely or not at all, and to disk before a record refers to it."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     write_files(part, files)

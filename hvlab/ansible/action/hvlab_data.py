@@ -57,7 +57,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise CheckError(f"{place} needs {space}", remedy="free space there")
 
     def _put(self, place: str, key: str, packed: Path) -> None:
-        # Without pipelining the module made one already, and Ansible removes one only.
+        # Without pipelining the module already made one, and Ansible removes only one.
         remote = self._connection._shell.tmpdir or self._make_tmp_path()
         try:
             copy = self._connection._shell.join_path(remote, packed.name)

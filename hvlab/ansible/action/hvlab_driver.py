@@ -30,7 +30,7 @@ from hvlab.stack.provision.names import signers
 
 TEXTS = ("method", "version", "kernel", "load", "reboot", "in_use", "secure_boot")
 SWITCHES = ("remove_old", "fabric", "imex", "drains", "opened")
-# What the user may name otherwise than the system does.
+# Names that the user may override.
 PACKAGES = ("packages", "headers_packages")
 OWN = ("components", "fabric_manager_package", "stream")
 
@@ -41,7 +41,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the plan, or what the host is like now."""
+        """Return the plan, or the host's present state."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars = task_vars or {}
         self.args = arguments(self, DOCUMENTATION)
@@ -178,7 +178,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def as_request(options: dict[str, Any], facts: dict[str, Any]) -> DriverRequest:
-    """Return the role's options as a request, with the names of the system where they name nothing.
+    """Return the role's options as a request; empty ones take the system's names.
 
     A package may be a name alone.
     """
@@ -210,7 +210,7 @@ def as_request(options: dict[str, Any], facts: dict[str, Any]) -> DriverRequest:
 
 
 def as_dict(plan: DriverPlan, request: DriverRequest) -> dict[str, Any]:
-    """Return what the tasks use of a plan."""
+    """Return the parts of a plan that the tasks use."""
     return {
         "changed": False,
         "changes": plan.changes,

@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Gather facts, and hold the host meanwhile where the task asks for it."""
+"""Gather facts, and hold the host if the task asks for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the facts; and, where the host was taken, the command that holds it."""
+        """Return the facts and, if the host was taken, the command that holds it."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         args = arguments(self, documentation("hvlab_facts"))
         if self._connection.transport not in ("ssh", "local"):

@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Fetch what roles will build from, side by side, by the actions that they fetch it with themselves."""
+"""Fetch everything roles will build from, in parallel, by the actions that the roles use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ACTIONS: dict[str, type[ActionBase]] = {
 
 
 class Item(NamedTuple):
-    """Something to be fetched for hosts like ``host``: by which action, and what is built from it."""
+    """Something to fetch for hosts like ``host``: the action to use, and what is built from it."""
 
     host: str
     kind: str
@@ -74,7 +74,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return result | {"changed": False, "fetched": needed, "new": new}
 
     def _hosts(self) -> dict[str, Mapping[str, Any]]:
-        """Return the stacks of the play's hosts, one host for all that get the same."""
+        """Return the stacks of the play's hosts, one host per distinct stack."""
         alike: dict[str, str] = {}
         hostvars = self.vars["hostvars"]
         for host in self.vars["ansible_play_hosts"]:
@@ -120,7 +120,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         ] or [{}]
 
     def _fetch(self, item: Item) -> tuple[str, list[str]]:
-        """Return the problem, and the files of the cache of which one will do."""
+        """Return the problem, and the alternative files in the cache."""
         pack, inputs = item.pack, item.pack.get("inputs")
         there = [f"packs/{pack['name']}-*.tar.gz"] if pack else []
         if inputs is not None:
@@ -157,7 +157,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return any(cache_dir().glob(f"packs/{name}-*.tar.gz")) or self._installed(path)
 
     def _installed(self, path: str | None, key: str = "") -> bool:
-        """Whether a host of the play has that pack, whole; with any key where none is given."""
+        """Whether a host of the play has that pack, whole; with any key if none is given."""
         for host in self.vars["ansible_play_hosts"]:
             managed = self.vars["hostvars"][host].get("ansible_facts", {}).get("hvlab_managed", {})
             pack = managed.get("packs", {}).get(path)

@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Write small files, folders and links; no round trip where the host's facts show that they are right."""
+"""Write small files, folders and links; no round trip if the host's facts show that they are right."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def bring(action: ActionBase, files: list[dict[str, Any]], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-    """Have the module hvlab_files bring ``files`` into their desired state, unless the facts show them so."""
+    """Let module hvlab_files bring ``files`` into their desired state, unless the facts show it already."""
     files = [_with_text(action, item) for item in files]
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed") or {}
     if all_right(files, managed.get("files", {})):
@@ -62,7 +62,7 @@ def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
-    """Return whether every file is as desired, as far as ``states`` (path: state) can show it."""
+    """Return whether ``states`` (path: state) shows every file as desired."""
     return all(
         item.get("path") in states and _right(item, states[item["path"]]) and _loaded(item, states)
         for item in files
@@ -70,7 +70,7 @@ def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> 
 
 
 def _loaded(item: Mapping[str, Any], states: Mapping[str, Any]) -> bool:
-    """Return whether what is written when a file is loaded is the younger of the two, or not there."""
+    """Return whether the path written at each load of a file is newer than the file, or missing."""
     path = item.get("loaded")
     if not path:
         return True

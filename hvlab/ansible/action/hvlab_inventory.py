@@ -47,7 +47,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def wiring_problems(variables: dict[str, Any], precedence: list[str]) -> list[Problem]:
-    """Return a problem where the project's wiring is not in force, or would outrank the inventory."""
+    """Return a problem if the project's wiring is not in force, or would outrank the inventory."""
     config = f"set ANSIBLE_CONFIG={project_dir() / 'ansible.cfg'}"
     if "__stack" not in variables:
         reason = f"{WIRING} of the project is not read, because the playbook lies in another folder"

@@ -71,7 +71,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
 
     def _request(self, needs: list[str]) -> None:
-        """Note which pack is requested, of all keys that go into its own."""
+        """Note the requested pack, and all keys that go into its own."""
         self.inputs = {**self.args["inputs"], "needs": needs}
         if self.args["shared"] and needs:
             # Linkers write down where the links to those packs lead.
@@ -90,7 +90,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return [keys[path] or "absent" for path in self.args["needs"]]
 
     def _known(self) -> dict[str, Any] | None:
-        """Return the pack that the facts show, if it is whole, with the keys of all it is built on.
+        """Return the pack shown by the facts, if whole, with the keys of all packs it is built on.
 
         It may be another pack than the requested one: then `_present` looks again.
         """
@@ -170,7 +170,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": True, "status": "unpacked", "ansible_facts": outdated(self.vars), **brought}
 
     def _installed(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Leave a pack alone; what a run that was killed left beside it goes."""
+        """Keep a pack; remove leftovers of killed runs beside it."""
         built = self.archive.cached() and self.work in state["building"]
         left = bool(state["leftovers"]) or built
         if left and not self._task.check_mode:
@@ -178,9 +178,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": left, "status": "installed"}
 
     def _cached(self) -> dict[str, Any] | None:
-        """Return the marker of the pack in the cache; None without one. A damaged pack is thrown away.
+        """Return the marker of the pack in the cache; None without one. A damaged pack is discarded.
 
-        One process of the run sums the archive; hosts that get it check the sum again.
+        One process of the run sums the archive; the receiving hosts check the sum again.
         """
         name, check = self.archive.path.name, self._task.check_mode
         once = contextlib.nullcontext(True) if check else first_of_the_run(_run_folder(f"{name}.sum"))
@@ -214,7 +214,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
 
     def _linked(self) -> bool:
-        """Link to the pack in the folder that all hosts share; return whether it is there, whole."""
+        """Link to the pack in the folder that all hosts share; return whether it is complete there."""
         return bool(self._step("link", shared=self.place)["linked"])
 
     def _share(self, free: int, unpacked: int) -> dict[str, Any]:
@@ -311,9 +311,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return received
 
     def _receive(self, **source: Any) -> tuple[str, dict[str, Any]]:
-        """Have the host's root read the archive from a source, and keep it where it has the right sum.
+        """Let the host's root read the archive from a source, and keep it if its sum is right.
 
-        Returns where the host has it now, empty where it failed, and the module's result.
+        Returns its path on the host (empty on failure), and the module's result.
         """
         size, place = self.archive.path.stat().st_size, self._new_place()
         result = self._try("receive", place=place, size=size, sha256=self.archive.sha256(), **source)
@@ -322,7 +322,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _new_place(self) -> str:
         """Choose where a host puts an archive, beside the pack; a later run knows it as a leftover.
 
-        A host does not choose it: its path becomes a command of sftp here, and of ssh on other hosts.
+        The host must not choose it: the path becomes part of commands, for sftp here and ssh elsewhere.
         """
         folder, _, name = self.args["path"].rpartition("/")
         return f"{folder}/.{name}.pack-{secrets.token_hex(8)}/pack.tar.gz"

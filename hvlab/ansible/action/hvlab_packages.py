@@ -1,4 +1,4 @@
-"""Install, pin, hold or remove packages; no round trip where the facts show that nothing has to change."""
+"""Install, pin, hold or remove packages; no round trip if the facts show that nothing has to change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hvlab.stack.provision.packages import (
 )
 
 HELD_OWN = "/etc/hvlab/held.json"
-# So old may apt's lists be; apt's own timer reads them as often.
+# Maximum age of apt's lists; apt's own timer refreshes them as often.
 LISTS_S = 24 * 3600
 _NOT_FETCHED = re.compile(r"^E: (Failed|Unable) to fetch", re.MULTILINE)
 
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return result | self._possible(work)
         result |= {"changed": True, "packages": work.names, "diff": work.diff(self.installed)}
         if self._task.check_mode:
-            # New packages may come from a repository that is not there yet; removals can be simulated.
+            # New packages may come from a repository not yet set up; removals can be simulated.
             if not work.install:
                 self._judge(work)
             return result | self._planned(work)
@@ -83,7 +83,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
 
     def _planned(self, work: PackageChanges) -> dict[str, Any]:
-        """Return what would come and go; what was asked for, where that cannot be simulated yet."""
+        """Return the expected installs and removals; the request itself if it cannot be simulated yet."""
         asked = {one.name: one.version or "" for one in work.install}
         found = self._ask(work) if work.install else Transaction()
         if not isinstance(found, Transaction):
@@ -115,7 +115,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         )
 
     def _possible(self, work: PackageChanges) -> dict[str, Any]:
-        """Refuse what cannot be installed; in check mode the repository may not be there yet."""
+        """Refuse packages that cannot be installed; in check mode the repository may not exist yet."""
         result = {"changed": bool(work.modules), "packages": []}
         if self._task.check_mode:
             return result
@@ -126,7 +126,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return result | {"ansible_facts": {"hvlab": self._new_facts(work)}}
 
     def _check_held(self, names: Iterable[str]) -> None:
-        """Refuse to touch what somebody else holds."""
+        """Refuse to touch packages that somebody else holds."""
         stuck = sorted(set(names) & (self.held - self.own) & set(self.installed))
         if stuck:
             versions = ", ".join(f"{name} {self.installed[name]}" for name in stuck)
@@ -170,7 +170,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
 
     def _judge(self, work: PackageChanges) -> None:
-        """Refuse what is not available, what would remove other packages, and what somebody holds."""
+        """Refuse unavailable packages, changes that would remove others, and packages that somebody holds."""
         self.manager.unlocked = bool(self.own & {*(one.name for one in work.install), *work.remove})
         transaction = self._simulate(work)
         self._check_held(transaction.touched)
@@ -189,7 +189,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
 
     def _perform(self, work: PackageChanges) -> dict[str, Any]:
-        """Return the result of the last command; after one that fails, none follows."""
+        """Run the commands up to the first failure; return the result of the last one run."""
         done: dict[str, Any] = {"rc": 0}
         for argv in self.manager.perform(work.install, work.remove):
             done = self._command(argv)
@@ -198,7 +198,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return done
 
     def _refresh(self, work: PackageChanges) -> None:
-        """Read apt's lists where they are old; a failure is told only when a package is missing."""
+        """Refresh apt's lists if they are old; a failure is reported only if a package is missing."""
         age = self.facts.get("lists_age")
         recent = age is not None and age < LISTS_S
         if work.install and isinstance(self.manager, Apt) and not recent:
@@ -217,7 +217,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self.refreshed = refreshed
 
     def _simulate(self, work: PackageChanges) -> Transaction:
-        """Simulate; a refusal counts only after the lists, which may be old, were refreshed."""
+        """Simulate; a refusal counts only after refreshing the lists, which may be old."""
         answer = self._ask(work)
         if not isinstance(answer, Transaction) and work.install:
             self._read_lists()

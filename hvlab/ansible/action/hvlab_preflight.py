@@ -41,7 +41,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         hostvars, groups = variables["hostvars"], variables["groups"]
         present = variables["ansible_play_hosts"]
 
-        # The door: of a host whose facts have another shape, nothing is used.
+        # Facts of an unexpected shape are not used at all.
         malformed = {name: mismatch(hostvars[name].get("ansible_facts", {}), Facts) for name in present}
         checked = [as_host(name, hostvars[name]) for name in present if not malformed[name]]
         reached = {name: str(hostvars[name].get("ansible_host") or name) for name in groups["all"]}
@@ -73,7 +73,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def stated(checked: Iterable[PreflightHost], hostvars: Mapping[str, Any]) -> Iterator[tuple[Host, str]]:
-    """Yield the hosts that are reached by ssh, as ssh looks their keys up, and the key that each states."""
+    """Yield the hosts reached by ssh, named as ssh looks up their keys, and the key that each states."""
     for one in checked:
         variables, key = hostvars[one.name], one.own.get("ssh_host_key")
         by_ssh = str(variables.get("ansible_connection", "ssh")).rpartition(".")[2] in ("ssh", "smart")

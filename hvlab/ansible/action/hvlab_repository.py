@@ -1,4 +1,4 @@
-"""Add a package source: what to write is decided here, from what is there and the key's own fingerprint."""
+"""Add a package source; decides what to write from the present files and the key's own fingerprint."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": bool(paths or refresh), "paths": paths, "fingerprint": name, "diff": diff}
 
     def _kept(self, before: Files) -> str:
-        """Return apt's file that leads to this source already, with the right key; empty where none does.
+        """Return apt's file that already has this source with the right key; empty without one.
 
         A second entry with another key file would stop apt. Cloud images and DGX OS come with one.
         """
@@ -93,7 +93,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return path
 
     def _key(self, present: bytes | None) -> tuple[bytes, str]:
-        """Return the key's file and fingerprint: the one that is there when it is right, else a new one."""
+        """Return the key's file and fingerprint: the present one if it is right, else a new one."""
         if present and self.fingerprint:
             try:
                 present_keys = repository.keys(present, self.source.key_path)
@@ -146,7 +146,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return changed
 
     def _apply(self, files: Files, *, refresh: bool) -> None:
-        """Write the files and refresh the source; on a failure everything is as it was."""
+        """Write the files and refresh the source; restore everything on a failure."""
         trusts = self.source.key_path in files
         done = self._step(
             "apply",

@@ -24,7 +24,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return ``stacks`` (host -> stack), or fail with why there is none."""
+        """Return ``stacks`` (host -> stack), or fail with the reason why none exists."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         given = arguments(self, DOCUMENTATION)
         variables = task_vars or {}

@@ -1,4 +1,4 @@
-"""Decide what Slurm's files say, on the controller."""
+"""Decide the contents of Slurm's files, on the controller."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"node": describe(host, self.request)}, problems
 
     def _last(self) -> Mapping[str, Any]:
-        """What the host of slurmctld recorded, which no change goes without."""
+        """The record of slurmctld's host, which every change needs."""
         controller = self.request.controller
         name = (
             controller if controller in self.vars["ansible_play_hosts"] else self.vars["inventory_hostname"]

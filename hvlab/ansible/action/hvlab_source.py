@@ -30,7 +30,7 @@ SUFFIXES = ("bz2", "gz", "xz")
 
 
 class NotThisWay(Exception):  # noqa: N818 - not an error: the next way is tried
-    """This way has nothing for us; the text says why, in one line."""
+    """This way does not provide the source; the text says why, in one line."""
 
 
 class SourceArchive(NamedTuple):
@@ -43,16 +43,16 @@ class SourceArchive(NamedTuple):
 
 
 def local_archives(folder: Path, name: str, version: str) -> list[Path]:
-    """Return the files of a folder that by their name are this version's source."""
+    """Return a folder's files named like this version's source."""
     names = [f"{name}-{version}.tar.{suffix}" for suffix in SUFFIXES]
     names += [f"{name}_{version}.orig.tar.{suffix}" for suffix in SUFFIXES]
     return [folder / entry for entry in names if (folder / entry).is_file()]
 
 
 def check_sum(path: Path, expected: str, *, origin: str = "") -> str:
-    """Return the sha256 of a file; raise AnsibleActionFail when another one is known for it.
+    """Return the sha256 of a file. Raises AnsibleActionFail if a different one is known for it.
 
-    ``origin`` is where a file that was just fetched came from; the file itself does not stay.
+    ``origin`` is the source of a file just fetched, which is not kept.
     """
     actual = file_sha256(path)
     if expected and actual != expected:
@@ -135,7 +135,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "way": source.way,
         }
         self.memory.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        # Before others go: it may have been there for long.
+        # Before others are removed: it may have been there for long.
         cache.use(source.path)
         cache.keep_limit(self._display.display)
 
@@ -172,7 +172,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return SourceArchive(self.version, path, sha256, "url")
 
     def _drop_damaged(self, path: Path, expected: str) -> None:
-        """Throw a file of the cache away that is not what it should be; it is fetched again."""
+        """Discard a damaged file of the cache; it is fetched again."""
         if expected and path.is_file() and file_sha256(path) != expected and not self._task.check_mode:
             self._display.warning(f"{path} in the controller's cache is damaged: it is fetched again")
             path.unlink()
@@ -216,7 +216,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if suffix not in SUFFIXES:
                 raise NotThisWay(f"{origin} is no archive that is known (.tar.{', .tar.'.join(SUFFIXES)})")
             path = self.cache / f"{self.name}-{version}.tar.{suffix}"
-            # The distribution may have packed the same version otherwise, which has another sum.
+            # The distribution may have repacked the same version, with another sum.
             same = version == self.version and str(self.args["url"]).endswith(f".tar.{suffix}")
             with incoming(self.cache) as file:
                 try:
@@ -233,7 +233,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._module(archive=archive, forget=True)
 
     def _acceptable(self, version: str) -> str:
-        """Return a host's version. Raises NotThisWay where it is none, or none that may stand in."""
+        """Return a host's version. Raises NotThisWay if it has none, or none that may stand in."""
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", version):
             raise NotThisWay(f"the source package is {version[:40]!r}, which is no version")
         if version == self.version:

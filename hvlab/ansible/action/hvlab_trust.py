@@ -1,4 +1,4 @@
-"""Give a host and its lab user what strict SSH within the lab needs: signed here, written there."""
+"""Set up strict SSH within the lab for a host and its lab user: signed here, written there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust
 from hvlab.stack.provision.arguments import arguments
 
 SSHD_CONFIG = "etc/ssh/sshd_config.d/10-hvlab.conf.j2"
-# Their sshd knows no Include: its lines go to the end of its one file.
+# Their sshd has no Include: the lines go to the end of its only file.
 WITHOUT_INCLUDE = {("Amazon", "2"), ("RedHat", "7"), ("RedHat", "8")}
 # sshd writes it when it starts, and when it is reloaded.
 SSHD_PID = "/run/sshd.pid"
@@ -58,7 +58,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             files = self._files(trust, certificate, variables["ansible_facts"])
         except HvlabError as error:
             raise AnsibleActionFail(f"{name}: {error}. {error.remedy or ''}".strip()) from error
-        # A host whose connection breaks after it was written to can be revoked; what it has, nobody knows.
+        # Recorded first: a host whose connection then breaks has an unknown state, but can be revoked.
         if not self._task.check_mode:
             trust.keep_key(name, facts["ssh_host_key"])
         result |= bring(self, files, variables)
@@ -67,14 +67,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return result
 
     def _trust(self, lab: str, user: str) -> Trust | None:
-        """Return the lab's keys, made or renewed where due; None in check mode where that is due."""
+        """Return the lab's keys, made or renewed if due; None in check mode if that is due."""
         if not self._task.check_mode:
             return ensure_lab_trust(lab, user=user, life=timedelta(days=self.args["user_days"]))
         trust = lab_trust(lab)
         return trust if trust and trust.user_certificate_good(user) else None
 
     def _certificate(self, trust: Trust, name: str, facts: Mapping[str, Any]) -> str:
-        """Return the host's certificate, a new one where that is due; `signed` does not have it yet."""
+        """Return the host's certificate, a new one if due; `signed` does not have it yet."""
         host = self.args["hosts"][name]
         return trust.sign_host(
             facts["ssh_host_key"],
@@ -101,7 +101,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return [
             {"path": host_certificate, "content": certificate + "\n", "mode": "0644", "loaded": SSHD_PID},
             {"path": user_authority, "content": trust.user_authorities_text, "mode": "0644"},
-            # Before sshd is told of it: where the file is missing it lets nobody in.
+            # Before sshd reads its path: with the file missing, it refuses everybody.
             {"path": revoked, "content": trust.revoked_text, "mode": "0644"},
             {**sshd_config(facts), "loaded": SSHD_PID, "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"]},
             {"path": known, "block": known_hosts, "mode": "0644"},

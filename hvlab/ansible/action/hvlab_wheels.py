@@ -34,7 +34,7 @@ OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
 
 
 def pip_download(arguments: list[str]) -> str:
-    """Run pip download on the controller; return pip's own reason where it failed, else nothing."""
+    """Run pip download on the controller; return pip's own reason if it failed, else nothing."""
     # Not --quiet: that hides which packages are in conflict.
     argv = [sys.executable, "-m", "pip", "download", "--progress-bar=off", "--no-color", *_PIP, *arguments]
     try:
@@ -45,7 +45,7 @@ def pip_download(arguments: list[str]) -> str:
 
 
 def reason(out: str, err: str) -> str:
-    """Return why pip failed, of all that it printed: the last error, and what it comes from. Pure."""
+    """Return why pip failed, from its output: the last error and its cause. Pure."""
     text = err.strip().partition("\nERROR: ResolutionImpossible")[0]
     error = text[text.rfind("ERROR: ") :] if "ERROR: " in text else text[-1000:]
     unreachable = re.findall(r"connection broken by '?(.*)", err)[-1:]
@@ -56,7 +56,7 @@ def reason(out: str, err: str) -> str:
 def platforms(architecture: str) -> list[str]:
     """Return the names that wheels for Linux on this architecture may have, the newest C library first.
 
-    `linux` names no C library: so torch's own index has earlier wheels for CPUs.
+    `linux` names no C library; torch's own index names its earlier CPU wheels so.
     """
     names = [*(f"manylinux_2_{minor}" for minor in GLIBC_MINORS), *OLD_NAMES, "linux"]
     return [f"{name}_{architecture}" for name in names]
@@ -68,7 +68,7 @@ def sum_path(path: Path) -> Path:
 
 
 def whole(path: Path) -> str:
-    """Return the sha256 of a tar file in the cache; empty where it is missing or damaged."""
+    """Return the sha256 of a tar file in the cache; empty if it is missing or damaged."""
     actual = file_sha256(path) if path.is_file() else ""
     return actual if actual == saved_sum(sum_path(path)) else ""
 
@@ -112,9 +112,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return sha256
 
     def _ways(self) -> list[tuple[str, str]]:
-        """Return the attempts, each the framework's own index or none, and the requirements.
+        """Return the attempts: each a framework's own index (or none) and requirements.
 
-        A torch for CUDA comes last where none is asked for: it is many times as large.
+        A torch for CUDA comes last if not requested: it is many times as large.
         """
         asked = self.args["requirements"]
         index = {version: release.index for version, release in catalogue.load().torch.items()}
@@ -126,8 +126,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _download(self, folder: Path) -> None:
         """Download to ``packages``; the requirements come with them where they are not those asked for.
 
-        Of two indexes at once pip takes the newest package of a name, whoever uploaded it: a framework's own
-        index is asked for the framework alone, and all that this requires comes from the controller's.
+        With two indexes pip takes a name's newest package, whoever uploaded it. So a framework's own index is
+        asked for the framework alone; everything it requires comes from the controller's.
         """
         packages, requirements = folder / "packages", folder / "requirements.txt"
         argv = ["--dest", str(packages), "--requirement", str(requirements)]

@@ -25,9 +25,9 @@ requirements:
 """
 
 COLUMNS = ("what", "name", "change")
-# Of hvlab's own folders, those right below are shown.
+# Of hvlab's own folders, only direct children are shown.
 OWN = re.compile(r"^(/(?:opt|var/cache)/hvlab/[^/]+)/.*")
-# The task is left out for this alone.
+# A task skipped for this condition alone.
 CHECK_MODE = "not ansible_check_mode"
 
 Row = tuple[str, str, str]
@@ -61,7 +61,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._add(result, iter([("service", str(args.get("name")), str(args.get("state", "")))]))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        """Note what stands in the way."""
+        """Note an obstacle."""
         text = clean(str(result._result.get("msg") or result._result.get("stderr") or "failed"))
         if not ignore_errors:
             self._add(result, iter([("in the way", " ".join(text.split()), "")]))
@@ -77,7 +77,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
 
 def changes(action: str, result: Mapping[str, Any], args: Mapping[str, Any], task: str) -> Iterator[Row]:
-    """Yield what a task's result says would change: what, its name, and how. Pure."""
+    """Yield the changes in a task's result: kind, name, and details. Pure."""
     name = action.rpartition(".")[2]
     if name == "hvlab_driver" and (result.get("reboots") or result.get("step") == "reboot"):
         yield "reboot", str(result.get("reason") or "for the NVIDIA driver"), ""

@@ -1,4 +1,4 @@
-"""Say at the end of a playbook what doctor knows of the failures that ended it, and what to do."""
+"""At the end of a playbook, explain the failures that doctor recognises, with remedies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     v2_runner_on_unreachable = v2_runner_on_failed
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        """Name the causes; of a host whose failures were all rescued, none."""
+        """Name the causes; none for a host whose failures were all rescued."""
         ended = {**stats.failures, **stats.dark}
         failures = {host: text for host, text in self._failures.items() if ended.get(host)}
         for line in findings(failures):
@@ -54,7 +54,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
 
 def printed(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a task's result says of its failure, that of the items of a loop included. Pure."""
+    """Yield the failure texts of a task's result, loop items included. Pure."""
     for part in ("msg", "stderr", "stdout", "module_stderr", "module_stdout", "exception"):
         if isinstance(result.get(part), str):
             yield clean(result[part])

@@ -37,9 +37,9 @@ requirements:
   - enabled in C(callbacks_enabled)
 """
 
-# module_utils/hvlab_lock.py gives up an owner that says nothing for 120 s.
+# module_utils/hvlab_lock.py gives up an owner that is silent for 120 s.
 PERIOD_S = 20.0
-# A link that broke is made again this soon; after 5 s the host is let go of.
+# Delay before a broken link is made again; after 5 s the host is released.
 _LOOK_S = 1.0
 _END = " end\n"
 _TAKEN = 3
@@ -49,13 +49,13 @@ _READERS = ("fetch.yml",)
 
 @dataclass
 class HostLink:
-    """What holds a host: the command that reaches it, and that command's process."""
+    """The link that holds a host: the command that reaches it, and that command's process."""
 
     argv: list[str]
     process: subprocess.Popen[str] | None = None
 
     def speak(self, request: str) -> str:
-        """Say once more that the run goes on; return what the host answers where another one has it."""
+        """Report that the run goes on; return the host's answer if another run has it."""
         if self.process and self.process.poll() == _TAKEN:
             return (self.process.stdout.read() if self.process.stdout else "") or "{}"
         if not self.connected:
@@ -84,7 +84,7 @@ class HostLink:
                 self.process.stdin.close()
 
     def _write(self, text: str) -> None:
-        # It has ended: the next time says how.
+        # It has ended: the next call says how.
         with suppress(OSError):
             if self.process and self.process.stdin:
                 self.process.stdin.write(text)
@@ -112,7 +112,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._over = threading.Event()
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        """Say in the environment of all tasks who takes hosts; a playbook within another shares its hosts."""
+        """Name the owner in the environment of all tasks; a playbook within another shares its hosts."""
         name = Path(playbook._file_name).name
         owner = {"owner": whoever(), "command": os.environ.get("HVLAB_COMMAND") or command(name)}
         request = {"token": secrets.token_hex(16), "owner": owner}

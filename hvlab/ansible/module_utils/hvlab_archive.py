@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Get an archive to a host, from another host, a mirror or the controller, to where only root writes."""
+"""Get an archive to a host from another host, a mirror or the controller, to a place only root can write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible.module_utils.hvlab_packed import holding
 BLOCK = 1 << 20
 # A transfer slower than this is given up: the controller is asked instead.
 SETUP_SECONDS, LEAST_BYTES_PER_SECOND = 60, 1 << 20
-# Strict whatever the user's own settings say.
+# Strict regardless of the user's own settings.
 SSH = (
     *("ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"),
     *("-o", "GlobalKnownHostsFile=/etc/ssh/ssh_known_hosts"),
@@ -36,7 +36,7 @@ def received(
 
     It is read from ``archive``, which is a path on the host ``peer`` where that is given, else from ``url``,
     else from the path ``archive`` on this host. ``user`` may read it then, to forward it.
-    Raises OSError or ValueError where it does not arrive as it should.
+    Raises OSError or ValueError if it does not arrive intact.
     """
     seconds = SETUP_SECONDS + size // LEAST_BYTES_PER_SECOND
     with time_limit(seconds), opened(archive, url, peer) as stream, folder_of(place) as folder:
@@ -116,9 +116,9 @@ def peer_stream(user: str, address: str, port: int, path: str) -> Iterator[Binar
 
 @contextlib.contextmanager
 def folder_of(archive: str) -> Iterator[str]:
-    """Make the folder of an archive, root's own, and hold it; it goes where the block fails.
+    """Make an archive's folder, owned by root, and hold it; remove it if the block fails.
 
-    Raises FileExistsError where somebody else has made it.
+    Raises FileExistsError if somebody else has made it.
     """
     folder = os.path.dirname(archive)
     os.makedirs(os.path.dirname(folder), mode=0o755, exist_ok=True)
@@ -132,10 +132,10 @@ def folder_of(archive: str) -> Iterator[str]:
 
 
 def copy(source: BinaryIO, target: BinaryIO, size: int, sha256: str) -> None:
-    """Copy ``size`` bytes; raise ValueError where there are fewer or more, or their sum is another."""
+    """Copy ``size`` bytes. Raises ValueError if there are fewer or more, or their sum differs."""
     digest, left = hashlib.sha256(), size
     while left >= 0:
-        # One byte more than there should be shows that there is more.
+        # One byte beyond the size shows that there is more.
         block = source.read(min(BLOCK, left + 1))
         if not block:
             break

@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Where a host has room, and what takes it for nothing."""
+"""A host's free space, and leftovers that waste it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import stat
 import tempfile
 from typing import Any
 
-# What the folders begin with that the module hvlab_source downloads into.
+# Prefix of the folders that module hvlab_source downloads into.
 SOURCES = "/var/tmp/hvlab-source-"  # noqa: S108 - with a random ending, in mode 0700
 
 

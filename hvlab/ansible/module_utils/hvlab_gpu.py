@@ -15,7 +15,7 @@ from ansible.module_utils.hvlab_probe import read, said
 # Source: https://github.com/Azure/aks-gpu/pull/105
 SMI_SECONDS = 45
 FIELDS = ("name", "compute_cap", "memory.total", "pci.bus_id", "uuid")
-# What GPUs that can be cut into MIG slices have.
+# Capabilities of GPUs that support MIG slices.
 # Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html
 _MIG_CAPABILITIES = ("8.0", "9.0", "10.0", "10.3", "12.0")
 _NOTHING = (
@@ -205,7 +205,7 @@ def parse_topology(text: str) -> dict[str, Any] | None:
 
 
 def _link_words(matrix: dict[str, dict[str, str | None]]) -> str | None:
-    """Return how the GPUs of a host are connected, in words; None for one GPU and where a link is unknown."""
+    """Return the links between a host's GPUs in words; None for one GPU, or if a link is unknown."""
     links = {link for row in matrix.values() for link in row.values()}
     if not links or None in links:
         return None

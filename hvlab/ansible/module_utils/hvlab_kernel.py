@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""What runs a host: kernel, modules, Secure Boot. ``root`` is where its files begin, "" on the host."""
+"""A host's kernel, its modules and Secure Boot. ``root`` is where its files begin, "" on the host."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def loaded(root: str = "") -> set[str]:
 
 
 def nouveau(root: str = "") -> bool:
-    """Return whether a driver that keeps NVIDIA's out is loaded, or has a GPU."""
+    """Return whether a driver that excludes NVIDIA's is loaded, or has a GPU."""
     return bool(rivals(root))
 
 
 def rivals(root: str = "") -> list[str]:
     """Return the drivers of the kernel itself in the place of NVIDIA's: nouveau, or nova with a GPU.
 
-    A module of nova that is loaded and has no GPU is in nobody's way.
+    A loaded nova module without a GPU does no harm.
     """
     found = {"nouveau"} & loaded(root)
     for path in glob.glob(root + "/sys/bus/pci/devices/*/driver"):

@@ -2,8 +2,8 @@
 """One run at a time changes or measures a host.
 
 The lock is an abstract socket: the kernel takes it back with the process that has it, at the latest when the
-host restarts, and any user can ask who that is. That process ends when its owner does, or is silent for long.
-No clock is read. Run as a program, this is the owner's end of it; the callback hvlab_lock writes its input.
+host restarts, and any user can ask who that is. That process ends when its owner ends or stays silent for
+long. No clock is read. Run as a program, this is the owner's end; the callback hvlab_lock writes its input.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def take(token: str, owner: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def ask(asking: socket.socket, words: str) -> dict[str, Any] | None:
-    """Return who else has the host: None while the owner of the token has it.
+    """Return who else has the host; None while the owner of the token has it.
 
-    Raises ConnectionRefusedError where nobody has it any more.
+    Raises ConnectionRefusedError if nobody has it any more.
     """
     try:
         asking.settimeout(ANSWER_S)
@@ -136,7 +136,7 @@ def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Hold the host while lines come in; print who has it, and return 3, where that is another one."""
+    """Hold the host while lines arrive; if another run has it, print who, and return 3."""
     request = json.loads(sys.stdin.readline())
     link = socket.socket(socket.AF_UNIX)
     for line in sys.stdin:

@@ -17,7 +17,7 @@ from ansible.module_utils.hvlab_probe import read, run
 
 RESOLVE_SECONDS = 1.5
 CLOUD = "/etc/cloud"
-# What user and vendor data said, which wins.
+# User and vendor data take precedence.
 CLOUD_DATA = "/var/lib/cloud/instance/cloud-config.txt"
 
 

@@ -14,7 +14,7 @@ from ansible.module_utils.hvlab_probe import read, run
 
 DPKG = "/var/lib/dpkg/status"
 LISTS = "/var/lib/apt/lists"
-# What apt's timer touches, where that is set up.
+# Touched by apt's timer, if set up.
 LISTS_STAMP = "/var/lib/apt/periodic/update-success-stamp"
 HELD_OWN = "/etc/hvlab/held.json"
 LOCKS = (
@@ -63,7 +63,7 @@ def held_own() -> list[str]:
 
 
 def lists_age() -> float | None:
-    """Return how many seconds ago apt's lists were read; None where there are none."""
+    """Return the age of apt's lists in seconds; None without any."""
     if not glob.glob(os.path.join(LISTS, "*Release")):
         return None
     return time.time() - max(os.stat(path).st_mtime for path in (LISTS, LISTS_STAMP) if os.path.exists(path))

@@ -67,7 +67,7 @@ def _count(infos: Any) -> tuple[int, int]:
 
 
 def read_marker(root: str) -> dict[str, Any]:
-    """Return the marker of a packed folder, ``{}`` when there is none that can be read."""
+    """Return the marker of a packed folder; ``{}`` without a readable one."""
     return _read(os.path.join(root, MARKER))
 
 
@@ -78,7 +78,7 @@ def manifest(root: str) -> str:
 
 
 def leftovers(root: str) -> list[str]:
-    """Return what killed runs left beside a pack: archives, folders half filled or half removed.
+    """Return leftovers of killed runs beside a pack: archives, and folders half filled or half removed.
 
     A folder held by a process is left out.
     """
@@ -108,7 +108,7 @@ def held(place: str) -> bool:
 def holding(place: str) -> Iterator[bool]:
     """Hold a folder while the block runs; yield False where another process has it, or has removed it.
 
-    The lock is on a file: NFS locks no folders. Where there are no locks, nobody holds anything.
+    The lock is on a file: NFS locks no folders. Without locks on the file system, nobody holds anything.
     """
     try:
         handle = os.open(os.path.join(place, HOLD), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -201,7 +201,7 @@ def state(root: str, deep: bool = False, record: bool = False) -> dict[str, Any]
     files, size = _count(infos.values())
     whole = (marker.get("files"), marker.get("bytes")) == (files, size - grown) and not wrong
     if record and whole and moved:
-        # What cannot be written now is written by a later run.
+        # A later run writes it if this one cannot.
         with suppress(OSError):
             write_manifest(root, entries or contents(root))
     return {"key": marker.get("key", "unpacked"), "whole": whole, "wrong": wrong}

@@ -28,7 +28,7 @@ def devices(root: str = "", vendor: str | None = None) -> list[dict[str, str]]:
 
 
 def names(ids: Iterable[tuple[str, str]], root: str = "") -> dict[tuple[str, str], str]:
-    """Return the names of vendor and device pairs, as far as the host's list of names knows them."""
+    """Return the names of vendor and device pairs found in the host's list of names."""
     pairs = set(ids)
     path = next((root + name for name in NAMES if os.path.exists(root + name)), None)
     return parse_names(read(path) or "", pairs) if path and pairs else {}
@@ -48,9 +48,9 @@ def parse_names(text: str, pairs: set[tuple[str, str]]) -> dict[tuple[str, str],
 
 
 def link(address: str, root: str = "") -> str | None:
-    """Return the rate and width of a device's link (``16.0 x16``), as its slot allows; None if not known.
+    """Return the rate and width of a device's link (``16.0 x16``) that its slot allows; None if unknown.
 
-    A GPU without work lowers the rate of its link, so the highest that both ends can is read.
+    An idle GPU lowers the rate of its link, so this reads the highest that both ends support.
     """
     path = os.path.realpath("{}/sys/bus/pci/devices/{}".format(root, address))
     rates = [read(os.path.join(end, "max_link_speed")) for end in (path, os.path.dirname(path))]

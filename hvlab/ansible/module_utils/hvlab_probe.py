@@ -59,7 +59,7 @@ def _leave(process: subprocess.Popen[str]) -> None:
 
 
 def read(path: str) -> str | None:
-    """Return the stripped text of a file, None when it is not there."""
+    """Return the stripped text of a file; None if it is missing."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()

@@ -11,7 +11,7 @@ from typing import Any, Iterator
 
 from ansible.module_utils.hvlab_probe import probe, read, run
 
-# Names of processes, of which the kernel keeps 15 letters.
+# Process names, which the kernel cuts to 15 letters.
 SHIM, CONMON, STEP = "containerd-shim", "conmon", "slurmstepd"
 DAEMONS = {
     "slurmd": "slurmd",
@@ -22,7 +22,7 @@ DAEMONS = {
     "sbatchd": "LSF",
 }
 MACHINES = ("qemu-system", "qemu-kvm")
-# What a login leaves, and no work.
+# Processes that belong to a login and are no work.
 LOGIN = ("sshd", "sshd-session", "systemd", "(sd-pam)", "dbus-daemon", "dbus-broker", "dbus-broker-lau")
 CONTAINED = re.compile(r"docker|libpod|kubepods|containerd|crio|machine|slurm")
 # The processes of people, and not those of services and of systemd's dynamic users.

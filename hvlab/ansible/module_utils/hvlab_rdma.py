@@ -16,7 +16,7 @@ from ansible.module_utils import hvlab_gpu, hvlab_kernel, hvlab_pci
 from ansible.module_utils.hvlab_probe import read
 
 MODULES = ("nvidia_peermem", "nv_peer_mem")
-# What peer modules register with: the ib_core of the card maker's drivers has it, the kernel's own does not.
+# Peer modules register with this: the card maker's ib_core has it, the kernel's own lacks it.
 _PEER_API = "ib_register_peer_memory_client"
 # What a ConnectX-8 beside a GPU of Grace Blackwell reads its memory through: by translated addresses, with
 # ACS as `rdma_topo check` has it (NVIDIA's "Grace Blackwell with CX8 GPUDirect RDMA Guide").
@@ -47,7 +47,7 @@ def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
 
 
 def way(rdma_facts: dict[str, Any]) -> str | None:
-    """Return how GPU memory can be registered: the kernel's DMA-BUF needs no module of its own."""
+    """Return the way to register GPU memory; the kernel's DMA-BUF needs no extra module."""
     if rdma_facts["dma_buf"]:
         return "dma_buf"
     return "peer_memory" if rdma_facts["peer_memory"] == "loaded" or _loadable(rdma_facts) else None
@@ -151,7 +151,7 @@ def _symbols(root: str) -> list[str]:
 def ucx(root: str = "") -> dict[str, Any] | None:
     """Return whether programs can be built with the host's UCX, and whether it takes GPU memory.
 
-    None on a host without UCX. Support for CUDA is a module of its own, which distributions leave out.
+    None on a host without UCX. CUDA support is a separate module, which distributions leave out.
     """
     folders = [
         os.path.dirname(path) for name in LIBRARY_FOLDERS for path in glob.glob(root + name + "/libucp.so.0")

@@ -86,8 +86,8 @@ REMEDIES = (
     ),
     ("Connection timed out|Temporary failure resolving", "check that the host reaches its package source"),
 )
-# Of a stage's output: so many lines that name an error, and so many at the end. Of parallel jobs, one that
-# failed is far from the end.
+# Maximum lines of a stage's output that name an error, and at its end. In parallel builds, the failure is far
+# from the end.
 ERROR_LINES, LAST_LINES = 6, 12
 ERROR = re.compile(
     r"\berror\b|\bfatal\b|\bkilled\b|undefined reference|cannot |could not|no such file|no space",
@@ -164,7 +164,7 @@ class Build:
                 time.sleep(1)
 
     def run(self, stage: dict[str, Any]) -> None:
-        """Run one stage in a session of its own, so that nothing but its end ends it."""
+        """Run one stage in a session of its own, so that nothing interrupts it."""
         with open(self.log, "ab") as log:
             log.write("== {}: {}\n".format(stage["name"], " ".join(stage["argv"])).encode())
             log.flush()
@@ -221,7 +221,7 @@ class Build:
         return ran
 
     def mark(self, result: str) -> None:
-        """Write into the result that it is this build's, where a pack's marker will be."""
+        """Mark the result as this build's, at the place of the pack's marker."""
         with open(os.path.join(result, MARKER), "w") as file:
             json.dump({"build": self.path}, file)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Data sets on a host: which are there, and how a missing one is put there, whole or not at all."""
+"""Data sets on a host: finds them, and installs missing ones, completely or not at all."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def unpack(archive: str, folder: str) -> None:
 def put(archive: str, root: str, key: str) -> bool:
     """Unpack beside the set's place and rename; return whether that was needed.
 
-    What others of this user, on a host with the same home, put there meanwhile stays.
+    Files that another process of this user put there meanwhile, on a host with the same home, stay.
     Raises ValueError where the archive does not hold what its key says.
     """
     place, new, old = (os.path.join(root, name) for name in (key, "." + key + ".new", "." + key + ".old"))
@@ -99,7 +99,7 @@ def put(archive: str, root: str, key: str) -> bool:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
-            # Where there are no locks, renaming keeps the set whole.
+            # Without locks, renaming keeps the set whole.
             if error.errno not in NO_LOCKS:
                 raise
         if key_in(place) == key:
@@ -123,7 +123,7 @@ def put(archive: str, root: str, key: str) -> bool:
 
 
 def forget(root: str, key: str) -> None:
-    """Remove the files of a user's own trainings that were not used for longest; those of ``key`` stay."""
+    """Remove the least recently used files of a user's own trainings; those of ``key`` stay."""
     own = []
     for name in os.listdir(root):
         place = os.path.join(root, name)

@@ -77,7 +77,7 @@ LAST_LINES = 15
 
 
 def run(module: AnsibleModule, *argv: str) -> tuple[int, str, str]:
-    """Return exit code, output and errors of a command; code 127 where there is none of that name."""
+    """Return exit code, output and errors of a command; code 127 if it does not exist."""
     if not module.get_bin_path(argv[0]):
         return 127, "", "there is no " + argv[0]
     code, out, err = module.run_command(
@@ -96,10 +96,10 @@ def read(path: str) -> str:
 
 
 def dkms(module: AnsibleModule) -> list[dict[str, str]]:
-    """Return what DKMS knows of NVIDIA's driver: name, version, kernel (empty: not built for any) and state.
+    """Return DKMS's entries of NVIDIA's driver: name, version, kernel (empty: not built for any) and state.
 
-    Where the library's version is among them, others are what earlier drivers left: built, they would take
-    its place.
+    If the library's version is among them, others are leftovers of earlier drivers: built, they would replace
+    it.
     """
     entries = []
     for line in run(module, "dkms", "status")[1].splitlines():
@@ -147,7 +147,7 @@ def has_module(kernel: str) -> bool:
 
 
 def infiniband(kernel: str) -> list[str] | None:
-    """Return which of the modules that reach NVSwitches a kernel has, None where the kernel is not there.
+    """Return which of the modules that reach NVSwitches a kernel has; None if the kernel is missing.
 
     Without it a folder may hold modules all the same: those that DKMS built for it.
     """
@@ -263,8 +263,8 @@ def sources() -> list[dict[str, Any]]:
 
 
 def inspect(module: AnsibleModule) -> dict[str, Any]:
-    """Return the state of the driver on a host, and what decides on it."""
-    # Not above: the action plugin imports this file on the controller, where no such module_utils are.
+    """Return the state of the driver on a host, and the facts that decide about it."""
+    # Not at the top: the action plugin imports this file on the controller, which lacks module_utils.
     from ansible.module_utils.hvlab_kernel import nouveau, rivals  # noqa: PLC0415
     from ansible.module_utils.hvlab_processes import work  # noqa: PLC0415
 
@@ -310,9 +310,9 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
 
 
 def build(module: AnsibleModule) -> list[str]:
-    """Have DKMS build for the kernels what it has not built yet; return what.
+    """Let DKMS build missing modules for the kernels; return those built.
 
-    Fails where it cannot build for the first one; kernels that are not booted yet do not stop a run.
+    Fails if it cannot build for the first one; kernels not booted yet do not stop a run.
     """
     kernel, also = module.params["kernel"], module.params["also"]
     known, done = dkms(module), []

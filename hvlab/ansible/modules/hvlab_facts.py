@@ -139,7 +139,7 @@ COLLECTORS = [
 
 
 def standard_facts(module: AnsibleModule) -> dict[str, Any]:
-    """Return what Ansible's own collectors say, under the names the setup module gives."""
+    """Return the results of Ansible's own collectors, under the setup module's names."""
     collector = ansible_collector.get_ansible_collector(
         all_collector_classes=COLLECTORS,
         namespace=PrefixFactNamespace(namespace_name="ansible", prefix="ansible_"),
@@ -153,12 +153,12 @@ def standard_facts(module: AnsibleModule) -> dict[str, Any]:
 
 
 def short(fact: Any) -> Any:
-    """Return what a role recorded without the hosts of the lab."""
+    """Return a role's record without the lab's hosts."""
     return {key: value for key, value in fact.items() if key != "hosts"} if isinstance(fact, dict) else fact
 
 
 def gpu_facts(ask: Callable[..., Any]) -> dict[str, Any]:
-    """Return what is known of GPUs, their driver and libraries, and of the cards they could send through."""
+    """Return facts on GPUs, their driver and libraries, and the cards they could send through."""
     home = ask(cuda_home)
     gpus = ask(nvidia) or {"gpus": None, "driver_error": None, "topology": None}
     return {

@@ -27,5 +27,5 @@ EXAMPLES = """
 
 RETURN = """
 fetched: {description: "What is needed, each with its files.", type: dict, returned: success}
-new: {description: Packs of which there is none yet., type: list, elements: str, returned: success}
+new: {description: Packs that do not exist yet., type: list, elements: str, returned: success}
 """

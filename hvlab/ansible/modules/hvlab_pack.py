@@ -194,7 +194,7 @@ def as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def save(root: str, marker: dict[str, Any], reader: str, archive: str) -> str:
     """Write the marker, pack the folder into ``archive`` for user ``reader`` to fetch; return its sha256.
 
-    Settings that a role wrote into it are for this host alone: they go before.
+    Settings that a role wrote into it are for this host alone, so they are removed first.
     """
     for name, info in walk(root):
         if stat.S_ISREG(info.st_mode) and settings(os.path.join(root, name)):
@@ -215,7 +215,7 @@ def save(root: str, marker: dict[str, Any], reader: str, archive: str) -> str:
             with open(archive, "rb") as packed:
                 for block in iter(lambda: packed.read(1 << 20), b""):
                     digest.update(block)
-            # Last, and the archive first: who owns the folder can put a link in its place.
+            # Last, and the archive before the folder: the folder's owner can replace the archive by a link.
             for path in (archive, folder):
                 shutil.chown(path, reader)
     except OSError as error:
@@ -246,7 +246,7 @@ def extract(archive: str, folder: str) -> None:
 
 
 def unpack(archive: str, root: str, key: str) -> None:
-    """Unpack beside ``root`` and put it in its place; what was there goes."""
+    """Unpack beside ``root``, then replace it."""
     place = os.path.dirname(archive)
     hold = holding(place) if place in leftovers(root) else nullcontext()
     with hold, beside(root) as folder:
@@ -303,7 +303,7 @@ def beside(root: str) -> Iterator[str]:
 
 
 def put_in_place(new: str, root: str) -> None:
-    """Give ``new``, a folder or a link, the name ``root``; what had that name is beside ``new`` then."""
+    """Rename ``new``, a folder or a link, to ``root``; the former ``root`` ends up beside ``new``."""
     if not os.path.islink(root):
         with suppress(FileNotFoundError):
             os.unlink(manifest(root))

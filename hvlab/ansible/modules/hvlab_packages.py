@@ -5,7 +5,7 @@ DOCUMENTATION = """
 module: hvlab_packages
 short_description: Install, pin, hold or remove packages with apt, dnf or yum
 description:
-  - Costs no round trip where the facts say that nothing is to be done.
+  - Costs no round trip if the facts show that nothing has to be done.
   - The package manager simulates the change first. What it cannot do, and what it would remove besides, is
     refused before anything is changed; so are packages that somebody else holds.
   - Packages go and come in one transaction, where the package manager can do that.

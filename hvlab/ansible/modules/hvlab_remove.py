@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Take away from a host what hvlab put there, by what it recorded."""
+"""Remove from a host what hvlab installed, according to its records."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ NOT_OURS = ("/run/", "/boot/", "/etc/ld.so.cache")
 BLOCK = re.compile(r"^# BEGIN hvlab\r?\n(?s:.*?)^# END hvlab\r?(?:\n|\Z)", re.MULTILINE)
 LOGIN_SECONDS = 10
 SHARED = re.compile(r"(?:nfs|cifs|ceph|lustre|gpfs|beegfs|9p|fuse)")
-# Goes with the driver, which stays.
+# Part of the driver, which stays.
 WITH_DRIVER = "/etc/modprobe.d/"
 # Files of NVIDIA's package source and of pins, which no record names.
 SOURCES = (
@@ -130,7 +130,7 @@ def running(user: str, folders: list[str]) -> list[str]:
 
 
 class Removal:
-    """What one host has of hvlab, and how it goes."""
+    """hvlab's things on one host, and their removal."""
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
@@ -252,7 +252,7 @@ class Removal:
                 self._put(path, left or self.before.get(path))
 
     def _lead_back(self, path: str, former: str) -> None:
-        """Have update-alternatives choose as it did; what hvlab added to its choices goes."""
+        """Restore the choice of update-alternatives; remove the choices that hvlab added."""
         name, own = alternative(path), target(path)
         if own.startswith(tuple(folder + "/" for folder in self.folders)):
             self._run("update-alternatives", "--remove", name, own)
@@ -275,7 +275,7 @@ class Removal:
         if not blocks:
             return None
         former: dict[str, Any] | None = self.before.get(path)
-        # Lines that hvlab dropped come back where nobody wrote others since.
+        # Restore lines that hvlab dropped, unless somebody wrote others since.
         if former and set(rest.splitlines()) <= set(former["text"].splitlines()):
             return former
         rights = {"mode": info.st_mode & 0o7777, "uid": info.st_uid, "gid": info.st_gid}

@@ -73,7 +73,7 @@ LOCK_SECONDS = 300
 
 
 def read(path: str) -> str | None:
-    """Return the content of a file in base64, None when it is not there."""
+    """Return the content of a file in base64; None if it is missing."""
     try:
         with open(path, "rb") as file:
             return base64.b64encode(file.read()).decode("ascii")

@@ -146,7 +146,7 @@ def main() -> None:
         download(module, module.params["package"], folder)
         result = describe(folder)
         os.rename(os.path.join(folder, result["name"]), archive)
-        # The archive first: who owns the folder can put a link in its place.
+        # The archive first: the folder's owner can replace it by a link.
         for path in (archive, folder):
             shutil.chown(path, module.params["reader"])
     except (OSError, ValueError) as error:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from hvlab.base.errors import CheckError
 
-# What case.py sends of a file at most.
+# Maximum bytes that case.py sends of a file.
 LIMIT = 16 * 2**20
 DEPTH = 64
 _MIB = 2**20
@@ -39,7 +39,7 @@ _CONTROLS = re.compile(
 
 
 class AnswerError(CheckError):
-    """A host sent something that cannot be what it should be."""
+    """A host sent something invalid."""
 
     def __init__(self, where: str, observed: str, *, remedy: str = _REMEDY) -> None:
         super().__init__(f"{where}: {observed}", remedy=remedy)
@@ -55,7 +55,7 @@ def clean(text: str) -> str:
 
 
 def load(content: bytes | str, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any:
-    """Return what JSON holds. ``where`` names host and file, ``limit`` is in bytes.
+    """Parse JSON. ``where`` names host and file, ``limit`` is in bytes.
 
     Raises AnswerError where it is too large, no UTF-8, no JSON, too deep, or not of the ``shape``.
     """
@@ -85,7 +85,7 @@ def checked(value: Any, where: str, shape: Any = Any) -> Any:
 
 
 def mismatch(value: Any, shape: Any) -> str | None:
-    """Return where a value is not of a shape, and what stands there; None where it is."""
+    """Return where a value violates a shape, and the value there; None if it conforms."""
     try:
         _adapter(shape).validate_python(value)
     except ValidationError as error:
@@ -95,9 +95,9 @@ def mismatch(value: Any, shape: Any) -> str | None:
 
 
 def read(path: Path, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any:
-    """Return what a JSON file holds; only as much of it is read as counts.
+    """Parse a JSON file, reading no more than the limit.
 
-    Raises FileNotFoundError where there is none, else AnswerError.
+    Raises FileNotFoundError for a missing file, else AnswerError.
     """
     try:
         with path.open("rb") as file:
@@ -111,7 +111,7 @@ def read(path: Path, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any
 
 @cache
 def _adapter(shape: Any) -> TypeAdapter[Any]:
-    """Return what checks a shape; making it takes longer than using it."""
+    """Return the checker of a shape, cached: making it takes longer than using it."""
     own_config = isinstance(shape, type) and issubclass(shape, BaseModel)
     return TypeAdapter(shape, config=None if own_config else ConfigDict(strict=True))
 

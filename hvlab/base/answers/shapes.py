@@ -1,4 +1,4 @@
-"""What answers are made of, as types that pydantic checks: nothing is taken for what it is not.
+"""The parts of answers, as types that pydantic checks without conversions.
 
 ``"1"`` is no number, ``true`` neither, and every number is finite.
 """

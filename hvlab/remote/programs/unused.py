@@ -25,12 +25,12 @@ DAY_S = 86400
 MARKER = ".hvlab-pack.json"
 # A build's folder ends with the key of its pack.
 BUILD = re.compile(r".+-[0-9a-f]{16}")
-# What a command that was killed leaves beside a pack, and this program beside anything.
+# Leftovers of a killed command beside a pack, and of this program beside anything.
 HALVES = ("new-*", "old-*", "pack-*", "removed")
 
 
 def main() -> None:
-    """Print what there is, or what was removed of what was asked for."""
+    """Print the removable folders, or those that were removed on request."""
     request = json.loads(sys.argv[1])
     items = listed(request)
     mark_busy(items)
@@ -47,7 +47,7 @@ def removable(each: dict[str, Any]) -> bool:
 
 
 def removed(each: dict[str, Any], request: dict[str, Any]) -> bool:
-    """Remove a folder; return whether it went. Hosts may share a home: another one may be at the same."""
+    """Remove a folder; return whether it is gone. Hosts may share a home: another may remove the same one."""
     in_home = each["path"].startswith(os.path.join(runs_of(request), ""))
     try:
         with rights_of(request["user"]) if in_home else contextlib.nullcontext():
@@ -84,7 +84,7 @@ def rights_of(user: str) -> Iterator[None]:
 
 
 def remove(path: str) -> None:
-    """Remove a folder, and the manifest of a pack; half removed, it must not be taken for whole."""
+    """Remove a folder, and a pack's manifest; half removed, it must not pass for whole."""
     parent, name = os.path.split(path)
     doomed = path
     if not name.startswith("."):
@@ -195,7 +195,7 @@ def item(kind: str, path: str, used: float = 0) -> dict[str, Any]:
         for name in below + files:
             with contextlib.suppress(OSError):
                 info = os.lstat(os.path.join(folder, name))
-                # To look for packs reads folders, markers and manifests.
+                # Looking for packs reads folders, markers and manifests.
                 read = stat.S_ISREG(info.st_mode) and name != MARKER and not name.endswith(".manifest")
                 newest = max(newest, info.st_mtime, info.st_atime if read else 0)
                 size += info.st_blocks * 512
@@ -218,7 +218,7 @@ def mark_busy(items: list[dict[str, Any]]) -> None:
 
 
 def process(pid: str) -> bytes:
-    """Return all that says what a process uses."""
+    """Return everything that shows which files a process uses."""
     parts = []
     for name in ("cmdline", "environ", "maps"):
         with contextlib.suppress(OSError), open("/proc/{}/{}".format(pid, name), "rb") as file:

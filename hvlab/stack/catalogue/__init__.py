@@ -1,6 +1,6 @@
-"""Which releases there are and what each needs: data with sources, and what keeps it up to date.
+"""The known releases and their requirements: data with sources, and the code that keeps it current.
 
-Data: one file for each component, `systems` for operating systems, `gpus` and `capabilities` for GPUs.
+Data: one file per component, `systems` for operating systems, `gpus` and `capabilities` for GPUs.
 `hvlab.stack.resolver` reads them. `differences` compares them with the package index (`index`); `update`
 writes what differs into them, or into a user's own file.
 """

@@ -1,4 +1,4 @@
-"""Where the catalogue and the package index differ. Pure: the index is handed in."""
+"""Where the catalogue and the package index differ. Pure: the index is an argument."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Files = Mapping[str, Mapping[str, Any]]
 Entries = Mapping[str, Mapping[str, Any]]
 # Requirements of the newest releases only: METADATA of a published wheel does not change.
 _NEWEST = 5
-# What a file's entries from the index have as their source.
+# Source named by entries that come from the index.
 SOURCES = {
     "cuda": "index",
     "cudnn": "wheels",
@@ -25,10 +25,10 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """One release that the catalogue lacks, or that it has other values of.
+    """A release that the catalogue lacks, or lists with other values.
 
-    ``changes``: the fields as the index has them; ``like``: the known release that a new one takes the rest
-    from; None where the release is known.
+    ``changes``: the fields as the index has them; ``like``: the known release from which a new one takes its
+    other fields; None for a known release.
     """
 
     file: str
@@ -43,13 +43,13 @@ class Difference:
         return self.like is not None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the difference as plain data."""
         known = None if self.missing else {name: self.known.get(name) for name in self.changes}
         return {"file": self.file, "release": self.release, "catalogue": known, "index": dict(self.changes)}
 
 
 def differences(files: Files, index: Index, say: Callable[[str], None] = lambda _: None) -> list[Difference]:
-    """Return every difference; ``say`` is told what is asked for. Raises HvlabError where the index fails."""
+    """Return every difference; ``say`` gets each name looked up. Raises HvlabError if the index fails."""
     return [
         *_cuda(files["cuda"]["releases"], index, say),
         *_library("cudnn", files["cudnn"]["releases"], index, say),
@@ -60,7 +60,7 @@ def differences(files: Files, index: Index, say: Callable[[str], None] = lambda 
 
 
 def _listed(package: str, index: Index, say: Callable[[str], None]) -> list[str]:
-    """Return a package's releases, the oldest first, without builds and what came after a release."""
+    """Return a package's releases, oldest first, without pre-releases, builds and post-releases."""
     say(package)
     plain = (version for version in index.versions(package) if all(c.isdigit() or c == "." for c in version))
     return sorted(plain, key=versions.numbers)

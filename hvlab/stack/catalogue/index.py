@@ -17,7 +17,7 @@ from hvlab.base.temporary import temporary_folder
 from hvlab.stack.resolver import versions
 
 _SECONDS = 300.0
-# Wheels of this Python for Linux hosts are asked for, whatever hvlab itself runs on.
+# Ask for Linux wheels of this Python, whatever hvlab itself runs on.
 _PYTHON = "3.12"
 _PLATFORMS = (
     "manylinux_2_28_x86_64",
@@ -39,12 +39,12 @@ class Metadata:
     requires: Mapping[str, str]
 
     def exact(self, package: str) -> str | None:
-        """Return the one version of a package that is required; None where there is no such one."""
+        """Return the exact version required of a package; None without an exact requirement."""
         required = self.requires.get(package, "")
         return required.removeprefix("==").removesuffix(".*") if required.startswith("==") else None
 
     def least(self, package: str) -> str | None:
-        """Return the oldest version of a package that is required."""
+        """Return the oldest version of a package that meets the requirement."""
         bounds = [part.strip() for part in self.requires.get(package, "").split(",")]
         return next(
             (part.removeprefix(">=") for part in bounds if part.startswith(">=")), self.exact(package)
@@ -55,17 +55,17 @@ class Index(Protocol):
     """A package index."""
 
     def versions(self, package: str) -> list[str]:
-        """Return the versions of a package that have a wheel, the newest first."""
+        """Return the versions of a package that have a wheel, newest first."""
 
     def metadata(self, package: str, version: str) -> Metadata:
-        """Return what one version's wheel says of itself."""
+        """Return the metadata of one version's wheel."""
 
 
 class Pip:
     """The index that pip is configured for. No wheel is downloaded where the index serves METADATA alone."""
 
     def versions(self, package: str) -> list[str]:
-        """Return the versions of a package that have a wheel, the newest first."""
+        """Return the versions of a package that have a wheel, newest first."""
         printed = self._pip("index", "versions", package, *self._target())
         listed = re.search(r"^Available versions: (.*)$", printed, re.MULTILINE)
         if not listed:
@@ -73,7 +73,7 @@ class Pip:
         return [version.strip() for version in listed[1].split(",")]
 
     def metadata(self, package: str, version: str) -> Metadata:
-        """Return what one version's wheel says of itself."""
+        """Return the metadata of one version's wheel."""
         with temporary_folder() as folder:
             options = ("--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--target", str(folder))
             printed = self._pip(
@@ -91,11 +91,11 @@ class Pip:
         return ["--only-binary=:all:", "--python-version", _PYTHON, *platforms]
 
     def _pip(self, *words: str) -> str:
-        # Not by importing it: setuptools would replace distutils.
+        # Not imported: setuptools would replace distutils.
         if not PathFinder.find_spec("pip"):
             raise ModuleNotFoundError("No module named 'pip'", name="pip")
         argv = [sys.executable, "-m", "pip", *words, "--disable-pip-version-check"]
-        # Whether a user's constraints allow a version says nothing about the index.
+        # Ignore a user's constraints: they say nothing about the index.
         env = {**os.environ, "PIP_CONSTRAINT": os.devnull}
         result = process.run(argv, seconds=_SECONDS, env=env, remedy=_REMEDY)
         if result.returncode:
@@ -105,7 +105,7 @@ class Pip:
 
 
 def metadata(content: Mapping[str, Any]) -> Metadata:
-    """Return the parts of a METADATA file (PEP 566's JSON) that matter here."""
+    """Return the relevant parts of a METADATA file (PEP 566's JSON)."""
     return Metadata(_python(content), _requires(content.get("requires_dist") or ()))
 
 

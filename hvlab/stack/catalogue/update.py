@@ -1,4 +1,4 @@
-"""The catalogue's files with what the index says, line by line: a diff shows the change alone. Pure."""
+"""Update the catalogue's files from the index, line by line, so that a diff shows only the change. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from hvlab.stack.resolver import versions
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off"}
-# Fields of a known entry that a new one of these files does not take over.
+# Fields that a new entry of these files does not copy from a known one.
 _OWN = {"source", "note", "points", "cudnn", "nccl", "sha256"}
 _BLOCKS = ("torch",)
-# Longer entries have a line for each field.
+# Longer entries get one line per field.
 _LONGEST = 160
 
 
 def updated(text: str, entries: Mapping[str, Mapping[str, Any]], changes: Iterable[Difference]) -> str:
-    """Return a file of the catalogue with the changes to its releases, each in its place.
+    """Return a catalogue file with the changes to its releases, each in its place.
 
-    ``entries``: the file's releases. Raises HvlabError where a release does not stand in the text.
+    ``entries``: the file's releases. Raises HvlabError if the text lacks a release.
     """
     lines = text.splitlines()
     for change in changes:
@@ -47,8 +47,9 @@ def updated(text: str, entries: Mapping[str, Mapping[str, Any]], changes: Iterab
 def apply_changes(text: str, changes: Iterable[Difference]) -> str:
     """Return a user's file of releases with the changes.
 
-    A release in the file keeps its other fields. A new one is like the release it takes the rest from, and
-    comes after the others, for it may be like one of them. Raises HvlabError where aliases stand in the way.
+    A release in the file keeps its other fields. A new one is ``like`` the release that supplies the rest,
+    and is added last because it may be ``like`` one of the others. Raises HvlabError if aliases prevent the
+    change.
     """
     for change in changes:
         text = _with(text, change)
@@ -92,17 +93,17 @@ def _holds(text: str, change: Difference, entry: Mapping[str, Any]) -> bool:
 
 
 def _pair(node: yaml.Node | None, name: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """Return the key and the value under a name in a mapping."""
+    """Return the key and value nodes of a name in a mapping."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     return next(((key, value) for key, value in pairs if key.value == name), None)
 
 
 def _span(lines: list[str], pair: tuple[yaml.Node, yaml.Node]) -> tuple[int, int]:
-    """Return the first line of a key and its value, and the line after the last."""
+    """Return the lines of a key and its value: the first, and the one after the last."""
     key, value = pair
     if not isinstance(value, yaml.CollectionNode) or value.flow_style:
         return key.start_mark.line, value.end_mark.line + 1
-    # A block ends where the next one begins: blank lines and comments between them belong to that.
+    # A block ends where the next one begins: blank lines and comments between belong to the next.
     last = value.end_mark.line
     while not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#"):
         last -= 1
@@ -149,14 +150,13 @@ def _written(change: Difference, entry: Mapping[str, Any]) -> list[str]:
 
 
 def _field(name: str, value: object) -> list[str]:
-    """Return a field of an entry in block style: nested mappings of lists have a line for each."""
+    """Return a field in block style; nested mappings of lists get one line per key."""
     if isinstance(value, Mapping) and value and all(isinstance(item, list) for item in value.values()):
         return [f"    {name}:", *(f"      {_key(str(key))}: {flow(item)}" for key, item in value.items())]
     return [f"    {name}: {flow(value)}"]
 
 
 def _corrected(lines: list[str], change: Difference, entry: Mapping[str, Any]) -> list[str]:
-    """Return an entry's lines with the changed fields."""
     if len(lines) == 1:
         return _written(change, entry)
     for name, value in change.changes.items():

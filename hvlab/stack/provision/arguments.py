@@ -12,20 +12,20 @@ _KEYS = ("type", "elements", "required", "default", "choices")
 
 
 class Action(Protocol):
-    """What is used of Ansible's ActionBase."""
+    """The part of Ansible's ActionBase that is used here."""
 
     def validate_argument_spec(self, argument_spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Return Ansible's result and the arguments with their defaults; fail the task where one is wrong."""
+        """Return Ansible's result and the arguments with their defaults; fail the task if one is wrong."""
 
 
 def arguments(action: Action, documentation: str) -> dict[str, Any]:
-    """Return a task's arguments; an option that is not documented, or a wrong value, fails the task."""
+    """Return a task's arguments; an undocumented option or a wrong value fails the task."""
     options = load_shipped(documentation).get("options") or {}
     return action.validate_argument_spec(argument_spec=spec(options))[1]
 
 
 def documentation(module: str) -> str:
-    """Return what a module of ours documents; one with module_utils cannot be imported on the controller."""
+    """Return a module's documentation unimported: module_utils are missing on the controller."""
     text = (project_dir() / f"hvlab/ansible/modules/{module}.py").read_text(encoding="utf-8")
     return text.partition('DOCUMENTATION = """')[2].partition('"""')[0]
 

@@ -10,14 +10,14 @@ from typing import Any
 from hvlab.stack.provision.names import from_release, of_system, signers, toolkit_names
 
 _OTHER = {"distro": "repo", "repo": "distro"}
-# The release from which on a new docker has containerd's store, and the switch of it.
+# First release whose new installations use containerd's store, and its switch.
 _CONTAINERDS_STORE, _STORE = 29, "containerd-snapshotter"
-# CDI names a container's devices to the host, so that it keeps them when systemd reads its units again.
+# With CDI, a container keeps its devices when systemd reloads its units.
 _NVIDIA = {
     "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}},
     "features": {"cdi": True},
 }
-# In Debian's names.
+# By Debian's names.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -30,11 +30,11 @@ def plan(
     toolkit: str,
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return docker's packages by a method, those of the other one, NVIDIA's toolkit, and repositories.
+    """Return the docker packages of a method, those of the other method, NVIDIA's toolkit, and repositories.
 
     ``version`` is docker's, empty for any, and ``toolkit`` the toolkit's; ``urls`` and ``fingerprints`` are
-    those of docker and nvidia, the latter empty for the usual keys. ``present`` has the versions of both
-    that are installed, without epoch and revision.
+    those of docker and nvidia; fingerprints are empty for the usual keys. ``present`` has the installed
+    versions of both, without epoch and revision.
     """
     names = of_system("docker", facts)
     own = names.get("distro", []) + from_release(
@@ -61,10 +61,10 @@ def plan(
 def settings(
     *, old: Mapping[str, Any], asked: Mapping[str, Any], nvidia: bool, docker: str, roots: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return docker's settings, where it keeps images, and the places whose images it would not see then.
+    """Return docker's settings, its image folder, and the folders whose images would become invisible.
 
-    ``old`` are the settings of the file, ``docker`` is the installed version, empty for none. Lists are
-    united, those asked for first. From 29 on, a new docker keeps images in containerd's folder, wherever
+    ``old`` has the settings of the file; ``docker`` is the installed version, empty for none. Lists are
+    merged, requested entries first. From 29 on, a new docker keeps images in containerd's folder, wherever
     data-root is.
     """
     own = _NVIDIA if nvidia else {}
@@ -125,5 +125,4 @@ def _nvidia(url: str, fingerprint: str, facts: Mapping[str, Any]) -> dict[str, A
 
 
 def _upstream(version: str) -> str:
-    """Return a package's version without epoch and revision."""
     return re.sub(r"^[0-9]+:|-[^-]*$", "", version)

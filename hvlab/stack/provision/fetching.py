@@ -1,4 +1,4 @@
-"""What a stack is built from, what of it lies on the controller, and a folder of it to be carried."""
+"""What a stack is built from, which files the controller has, and copying them to a portable folder."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hvlab.base.files import write_file
 from hvlab.base.paths import cache_dir
 from hvlab.stack.provision.packs import pack_key
 
-# What differs between hosts that get the same.
+# Fields that differ between hosts with the same stack.
 _OWN = ("host", "gpus", "reasons", "notes", "role_packages")
 
 
 def stack_key(stack: Mapping[str, Any]) -> str:
-    """Return what stands for all hosts that get the same versions."""
+    """Return a key shared by all hosts that get the same versions."""
     return pack_key("stack", {name: value for name, value in stack.items() if name not in _OWN})
 
 
@@ -26,14 +26,14 @@ def _record(stack: Mapping[str, Any]) -> Path:
 
 
 def note(stack: Mapping[str, Any], needed: Mapping[str, list[str]]) -> None:
-    """Note what a stack is built from: each with its files, of which one will do, as the cache has them."""
+    """Record what a stack is built from: each item with its alternative files in the cache."""
     path = _record(stack)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, json.dumps(needed, indent=1) + "\n")
 
 
 def find_missing(stacks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what these stacks are built from and is not on the controller, as far as that is known."""
+    """Return the known inputs of these stacks that the controller lacks."""
     absent: dict[str, None] = {}
     for stack in {stack_key(stack): stack for stack in stacks}.values():
         try:
@@ -52,7 +52,7 @@ def _glob(patterns: Iterable[str]) -> list[Path]:
 
 
 def carry(needed: Mapping[str, list[str]], folder: Path) -> None:
-    """Copy what is needed to a folder that serves as a cache (``HVLAB_CACHE``) and may have some of it."""
+    """Copy needed files to a folder that serves as a cache (``HVLAB_CACHE``) and may have some already."""
     for file in _glob(pattern for patterns in needed.values() for pattern in patterns):
         copy = folder / file.relative_to(cache_dir())
         beside = [

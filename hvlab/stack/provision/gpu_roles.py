@@ -10,7 +10,7 @@ from hvlab.stack.provision.names import dcgm_names, family_packages, nvidia_keys
 
 
 def dcgm(*, version: str, driver: str) -> dict[str, Any]:
-    """Return DCGM's packages, and the ``cuda`` of its diagnostics, empty where the driver is too old.
+    """Return DCGM's packages, and the ``cuda`` of its diagnostics; empty if the driver is too old.
 
     ``branches`` are those that have diagnostics, newest first.
     """
@@ -30,7 +30,7 @@ def dcgm(*, version: str, driver: str) -> dict[str, Any]:
 
 
 def gpudirect(*, enabled: bool, rdma: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the ``way`` of GPUDirect RDMA, and whether its module is to be loaded, now and at boot."""
+    """Return the ``way`` of GPUDirect RDMA, and whether to load its module, now and at boot."""
     found = rdma or {"gdr_reason": "its RDMA devices could not be looked at"}
     way, reason = found.get("way"), found.get("gdr_reason")
     peer = enabled and way == "peer_memory"
@@ -46,7 +46,7 @@ def gpudirect(*, enabled: bool, rdma: Mapping[str, Any] | None) -> dict[str, Any
 def nccl_tests(
     *, capabilities: Sequence[str], mpi_home: str, cuda_home: str, nccl_home: str, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what NCCL's tests are built with, so that they find libraries without LD_LIBRARY_PATH."""
+    """Return the build settings of NCCL's tests, so that they find libraries without LD_LIBRARY_PATH."""
     codes = [str(capability).replace(".", "") for capability in capabilities]
     libraries = (f"{mpi_home}/lib", f"{nccl_home}/lib", f"{cuda_home}/lib64")
     return {
@@ -67,9 +67,9 @@ def nccl_tests(
 def nvidia_repository(
     *, url: str, folder: str, key_url: str, fingerprint: str, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return where NVIDIA's repository for a host is, and who signs it.
+    """Return the address of NVIDIA's repository for a host, and its signer.
 
-    Its ``key`` is empty where none is known for the ``folder``; a key of the user's own is not NVIDIA's.
+    Its ``key`` is empty if none is known for the ``folder``; a user's own key is not NVIDIA's.
     """
     folder = folder or _folder(facts)
     keys = nvidia_keys()

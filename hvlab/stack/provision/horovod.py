@@ -13,24 +13,24 @@ from hvlab.base.paths import project_dir
 from hvlab.base.yaml_files import read_shipped
 from hvlab.stack.provision.warm import warm
 
-# What Horovod calls the things that a variant asks for.
+# Horovod's names for the features that a variant requests.
 _NAMES = {
     "torch": "PyTorch", "tensorflow": "TensorFlow", "mxnet": "MXNet",
     "mpi": "MPI", "gloo": "Gloo", "ccl": "CCL", "nccl": "NCCL",
 }  # fmt: skip
 _FRAMEWORKS = {"torch": "PYTORCH", "tensorflow": "TENSORFLOW", "mxnet": "MXNET"}
 _CCL_ARCHITECTURES = ("x86_64",)
-# From this gcc on the standard headers no longer bring in cstdint.
+# From this gcc on the standard headers no longer include cstdint.
 _NO_CSTDINT = (15,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HorovodRequest:
-    """The variants of Horovod that a host gets, and what they are built on.
+    """The variants of Horovod for a host, and what they are built on.
 
     ``minor`` is the version of the environments' Python, ``oneccl`` has prefix, version and sha256, ``nccl``
-    the folders include and lib, ``compilers`` cc and cxx; ``sources`` says in which ways and in which folder
-    the source is looked for, and ``system`` is the distribution with its release.
+    the folders include and lib, ``compilers`` cc and cxx; ``sources`` lists the ways and the folder in which
+    to look for the source; ``system`` is the distribution with its release.
     """
 
     variants: Mapping[str, Mapping[str, Any]]
@@ -52,18 +52,18 @@ class HorovodRequest:
 
     @property
     def flags(self) -> str:
-        """What the compiler is told of the processor; a blank where nothing is said."""
+        """The compiler's processor flags; a blank for none."""
         if self.arch_flags == "auto":
             return "-mf16c -mavx -mfma" if self.architecture == "x86_64" else "-mtune=generic"
         return self.arch_flags or " "
 
     def with_ccl(self, variant: Mapping[str, Any]) -> bool:
-        """Return whether a variant has oneCCL."""
+        """Return whether a variant uses oneCCL."""
         return bool(variant.get("ccl")) and self.architecture in _CCL_ARCHITECTURES
 
 
 def plan(**options: Any) -> dict[str, Any]:
-    """Return ``variants``, each as role horovod builds it, ``oneccl``, which some need, and the ``source``.
+    """Return ``variants`` as role horovod builds them, ``oneccl`` if needed, and the ``source``.
 
     The options are those of a HorovodRequest.
     """
@@ -86,8 +86,8 @@ def _variant(request: HorovodRequest, name: str, variant: Mapping[str, Any]) -> 
         "name": name,
         "path": path,
         "python": python,
-        # A line of a .pth file that takes in the environment with its own .pth files; setuptools'
-        # brings distutils, which TensorFlow needs.
+        # This .pth line adds the base environment with its own .pth files; setuptools' one provides
+        # distutils, which TensorFlow needs.
         "base": f"import site; site.addsitedir('{python}/{site}')\n",
         "gpu": bool(variant.get("gpu_operations")),
         "asked": asked,
@@ -113,7 +113,7 @@ def _variant(request: HorovodRequest, name: str, variant: Mapping[str, Any]) -> 
 
 
 def _asked(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return what a variant must have, as ``horovodrun --check-build`` names it."""
+    """Return the features a variant must have, as ``horovodrun --check-build`` names them."""
     carriers = _carriers(variant)
     ccl = ["ccl"] if request.with_ccl(variant) else []
     operations = dict.fromkeys([*carriers, *ccl, *_planes(variant)])
@@ -125,7 +125,7 @@ def _asked(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, lis
 
 
 def _environment(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables that a variant is built with; its own go before the others."""
+    """Return the variables that a variant is built with; its own take precedence."""
     gpu, planes, compilers = variant.get("gpu_operations"), _planes(variant), request.compilers
     return {
         "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
@@ -184,7 +184,7 @@ def patches(*, torch: str, gcc: str) -> dict[str, str]:
 
 
 def absent(*, asked: Mapping[str, Sequence[str]], printed: str) -> list[str]:
-    """Return what a variant was built without, from what ``horovodrun --check-build`` printed."""
+    """Return the features a variant lacks, from the output of ``horovodrun --check-build``."""
     sections = dict(re.findall(r"Available ([\w ]+):((?:\s+\[.\] \w+)+)", printed))
     titles = {"frameworks": "Frameworks", "controllers": "Controllers", "operations": "Tensor Operations"}
     missing = [
@@ -237,7 +237,7 @@ def _gpu(gpu: str | Mapping[str, str], planes: Sequence[str], capabilities: Sequ
 def _stages(
     path: str, python: str, site: str, frameworks: Sequence[str], version: str
 ) -> list[dict[str, Any]]:
-    """Return how a variant is built, in a folder with the source, the patch and base.pth."""
+    """Return the build stages of a variant, in a folder with the source, the patch and base.pth."""
     source, own = f"horovod-{version}", f"{path}/bin/python"
     install = [own, "-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation"]
     modules = ["horovod.runner.launch", *(f"horovod.{framework}.mpi_ops" for framework in frameworks)]

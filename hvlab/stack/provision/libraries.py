@@ -11,7 +11,7 @@ from hvlab.stack.provision.names import wheel_checksum
 
 Package = Mapping[str, str | None]
 _PACKAGED = ("repo", "distro")
-# All packages of a library, of whatever version.
+# All packages of a library, in any version.
 _PACKAGES = {"cudnn": r"(lib)?cudnn\d*(-|$)", "nccl": r"libnccl(\d*|-dev|-devel|-static)$"}
 
 
@@ -19,7 +19,7 @@ _PACKAGES = {"cudnn": r"(lib)?cudnn\d*(-|$)", "nccl": r"libnccl(\d*|-dev|-devel|
 class Library:
     """cuDNN or NCCL for a host: the options of the role, and Ansible's facts without prefix.
 
-    ``headers``: the folder where its header was found, empty where that is not asked for.
+    ``headers``: the folder where its header was found; empty if not looked for.
     """
 
     facts: Mapping[str, Any]
@@ -52,10 +52,10 @@ class Library:
         return f"nvidia-{self.name}-cu{self.cuda.partition('.')[0]}"
 
     def requested(self) -> Sequence[Package]:
-        """Return the packages; the catalogue's where the role names none."""
+        """Return the packages; the catalogue's if the role names none."""
         if self.packages or self.method not in _PACKAGED:
             return self.packages
-        # 0.2 s, which no run pays where the stack of the host was resolved.
+        # Takes 0.2 s; not needed if the host's stack was resolved.
         from hvlab.stack.resolver.packages import of_library  # noqa: PLC0415
 
         named = of_library(self.facts, self.name, self.release, self.cuda, distro=self.method == "distro")
@@ -64,7 +64,7 @@ class Library:
 
 
 def plan(library: Library) -> dict[str, Any]:
-    """Return what the tasks of the role carry out."""
+    """Return the plan that the role's tasks carry out."""
     packages, wheel = library.requested(), library.method == "wheel"
     names = [str(package["name"]) for package in packages]
     own = library.facts.get("hvlab") or {}
@@ -84,7 +84,7 @@ def plan(library: Library) -> dict[str, Any]:
         "release": library.release,
         "cuda": library.cuda,
         "header": _header(library),
-        # Installed packages that were built for another CUDA, which NCCL's versions tell.
+        # Installed packages built for another CUDA, as NCCL's versions tell.
         "others": [version for version in versions if not version.endswith(f"+cuda{library.cuda}")],
         "packages": packages,
         "old_packages": [name for name in installed if every.match(name) and name not in kept],
@@ -117,10 +117,10 @@ def _version(packages: Sequence[Package]) -> str:
 
 
 def _folders(library: Library) -> tuple[list[str], str]:
-    """Return the folders that may have the headers, and that of the shared library.
+    """Return the candidate folders of the headers, and the shared library's folder.
 
-    Debian's packages of cuDNN have the headers in the folder of the architecture; until cuDNN 9.9
-    alternatives lead there from /usr/include.
+    Debian's packages of cuDNN have the headers in the folder of the architecture; until cuDNN 9.9,
+    alternatives link there from /usr/include.
     """
     home, triple = (
         library.home if library.method == "none" else "/usr",
@@ -131,11 +131,11 @@ def _folders(library: Library) -> tuple[list[str], str]:
 
 
 def _header(library: Library) -> str:
-    """Return what the library's header says of its version, its numbers joined by dots."""
+    """Return the version defined in the library's header, joined by dots."""
     numbers = [int(number) for number in library.release.split(".")[:3]]
     if library.name == "cudnn":
         return ".".join(map(str, numbers))
-    # As nccl.h itself counts: with three digits for the two last numbers until 2.8, with four after.
+    # As nccl.h encodes it: three digits for the two last numbers until 2.8, four after.
     factor = 10_000 if numbers[:2] >= [2, 9] else 1000
     return str(numbers[0] * factor + numbers[1] * 100 + numbers[2])
 
@@ -151,7 +151,7 @@ def _unknown(library: Library, *_: object) -> Iterator[str]:
 def _cudnn_problems(
     library: Library, packages: Sequence[Package], installed: Mapping[str, str]
 ) -> Iterator[str]:
-    # The CUDA of packages stands in their names from cuDNN 9 on, before in their versions.
+    # Packages name their CUDA in the package name from cuDNN 9 on, before that in the version.
     text = " ".join(f"{package['name']} {package.get('version')}" for package in packages)
     majors = dict.fromkeys(a or b for a, b in re.findall(r"-cuda-(\d+)|[.+]cuda(\d+)", text))
     names, major = [str(package["name"]) for package in packages], library.cuda.partition(".")[0]
@@ -160,8 +160,8 @@ def _cudnn_problems(
             f"the packages {', '.join(names)} are for CUDA {', '.join(majors)}, and not for CUDA "
             f"{library.cuda}. Name others in cudnn_packages, or set cudnn_cuda_version."
         )
-    # Packages of one generation of cuDNN exclude each other; where the headers are no package of their own,
-    # that one goes.
+    # Packages of one generation of cuDNN exclude each other; if the headers have no separate package, that
+    # one goes.
     kin = re.compile(rf"libcudnn{library.release.split('.')[0]}(-[a-z]+)?-cuda-(\d+)$")
     found = {name: match for name in installed if (match := kin.match(name))}
     in_the_way = [

@@ -1,12 +1,12 @@
-"""Command lines of the package managers, and how their answers are read. Pure.
+"""Command lines of the package managers, and parsers of their answers. Pure.
 
 Both classes have the same members:
 
-- ``simulate`` returns the commands that say what would happen; ``judge`` reads an answer, None is a refusal.
-- ``perform`` returns the commands that do it, in this order: what they need is fetched before anything goes.
+- ``simulate`` returns commands that show what would happen; ``judge`` reads an answer, None is a refusal.
+- ``perform`` returns the commands that do it, in order: downloads come before any removal.
 - ``hold`` keeps packages at their version, ``forget`` ends holds that no longer fit, ``release`` is the
-  command line with which a person ends them. ``unlocked`` says that holds of our own do not count.
-- ``swaps`` says whether one simulated call knows of packages that come in the place of others.
+  command line with which a person ends them. ``unlocked`` ignores our own holds.
+- ``swaps`` says whether one simulated call covers packages that replace others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Apt:
     query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]
     refresh = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "update"]
     versions = staticmethod(apt_versions)
-    # Else a name that is not in apt's lists, such as g++, is a pattern that matches what is installed.
+    # Otherwise a name unknown to apt, such as g++, is a pattern that matches installed packages.
     _options = ("-y", "--purge", "--no-install-recommends", "--allow-downgrades",
                 "-o", "APT::Cmd::Pattern-Only=true", "-o", "DPkg::Lock::Timeout=300",
                 "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")  # fmt: skip
@@ -87,7 +87,7 @@ class Apt:
 class Rpm:
     """dnf or yum: new packages are fetched and checked, then old ones are removed, then new ones installed.
 
-    yum cannot simulate past a conflict with what is removed: it only shows that the requested versions exist.
+    yum cannot simulate past a conflict with a package to remove: it only shows that versions exist.
     """
 
     environment: tuple[str, ...] = ("LC_ALL=C",)
@@ -114,14 +114,14 @@ class Rpm:
         return ["--allowerasing"] if remove else []
 
     def simulate(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
-        """Return a call for what comes and one for what goes."""
+        """Return one call for installs and one for removals."""
         comes = [self._argv("install", self._words(install), "--assumeno", *self._erasing(remove))]
         goes = [self._argv("remove", remove, "--assumeno")]
         simulable = install and (self.swaps or not remove)
         return (comes if simulable else []) + (goes if remove else [])
 
     def judge(self, rc: int, text: str) -> Transaction | None:
-        """Return what would happen: a call that only stopped at the prompt had no error."""
+        """Return what would happen; a call that only stopped at the prompt succeeded."""
         if re.search(r"No match for argument|No package \S+ available|Unable to find a match", text):
             return None
         if rc and not re.search(r"Operation aborted|Exiting on user", text):
@@ -129,7 +129,7 @@ class Rpm:
         return rpm_transaction(text)
 
     def perform(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
-        """Return the calls; the download checks the packages' signatures, too."""
+        """Return the calls; the download also checks the packages' signatures."""
         words, options = self._words(install), ["-y", *(self._erasing(remove) if self.swaps else [])]
         if not remove:
             return [self._argv("install", words, *options)]
@@ -157,7 +157,7 @@ class Rpm:
         return [self.program, "-q", *plugin, "list", "--showduplicates", *names]
 
     def enable(self, module: str) -> list[list[str]]:
-        """Return the calls that look for a module stream and make it the one in use."""
+        """Return the calls that look up a module stream and enable it."""
         name = module.partition(":")[0]
         plain = [["-q", "module", "list", module], ["-y", "module", "reset", name]]
         return [[self.program, *words] for words in [*plain, ["-y", "module", "enable", module]]]

@@ -1,4 +1,4 @@
-"""What the catalogue says of packages and wheels, read without the resolver, which takes longer to import."""
+"""The catalogue's packages and wheels, read without the resolver, which is slow to import."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ def _data(name: str) -> Any:
 
 
 def wheel_checksum(wheel: str, architecture: str) -> str:
-    """Return the sha256 of a wheel, given as ``project==version``; empty where it is not known."""
+    """Return the sha256 of a wheel, given as ``project==version``; empty if unknown."""
     return str(_data("wheels")["sha256"].get(wheel, {}).get(architecture, ""))
 
 
 def toolkits() -> list[str]:
-    """Return the CUDA releases whose wheels hold a compiler."""
+    """Return the CUDA releases whose wheels include a compiler."""
     return list(_data("wheels")["toolkits"])
 
 
 def toolkit_wheels(release: str) -> tuple[str, list[str]]:
-    """Return the full version of a CUDA release and its wheels; nothing where no compiler is among them."""
+    """Return the full version of a CUDA release and its wheels; nothing if they include no compiler."""
     toolkit = _data("wheels")["toolkits"].get(release, {})
     return toolkit.get("release", ""), toolkit.get("wheels", [])
 
 
 def family_packages(facts: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return names of packages, by what they are for, on the systems of a host's family."""
+    """Return package names by purpose for the systems of a host's family."""
     names: dict[str, list[str]] = _data("packages")["families"].get(facts.get("os_family"), {})
     return names
 
 
 def of_system(section: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a section names for a distribution, else for its family; empty for others."""
+    """Return a section's names for a distribution, else for its family; empty for others."""
     data: Mapping[str, Any] = _data("packages")[section]
     names = (str(facts.get(key)) for key in ("distribution", "os_family"))
     return next((data[name] for name in names if name in data), {})
 
 
 def from_release(names: Mapping[str, list[str]], release: str) -> list[str]:
-    """Return the names that a system has from a release on; one without a number is the newest."""
+    """Return a system's names from a release on; a release without a number is the newest."""
     number = int(release) if release.isdigit() else sys.maxsize
     return [name for first, those in names.items() if number >= int(first) for name in those]
 
 
 def naming(key: str) -> Mapping[str, Any]:
-    """Return how a kind of NVIDIA's repository names things."""
+    """Return the names used by a kind of NVIDIA repository."""
     rules: Mapping[str, Any] = _data("systems")["naming"][key]
     return rules
 

@@ -1,4 +1,4 @@
-"""How Open MPI is built for a host, and which parameters its ranks get."""
+"""How Open MPI is built for a host, and the parameters of its ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from hvlab.base.yaml_files import read_shipped
 
 _CATALOGUE = Path(__file__).resolve().parents[1] / "catalogue/openmpi.yml"
-# Horovod does not compile against what is older.
+# Horovod does not compile against older ones.
 _LEAST = 2
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -39,10 +39,10 @@ def plan(
     shared: bool,
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what role openmpi installs and records on a host.
+    """Return the plan of role openmpi for a host.
 
-    ``source`` is the archive that hvlab_source found, ``key`` the pack that was installed, ``ucx_header`` the
-    text of UCX's ucp_version.h; each is empty before. ``cuda`` and ``ucx`` are auto, or a boolean's text.
+    ``source`` is the archive that hvlab_source found, ``key`` the installed pack, ``ucx_header`` the text of
+    UCX's ucp_version.h; each is empty until known. ``cuda`` and ``ucx`` are auto, or a boolean's text.
     """
     built = method == "source"
     release = source.get("version", version) if built else "distro"
@@ -80,7 +80,7 @@ def plan(
         "cuda": with_cuda,
         "ucx": with_ucx,
         "ucx_cuda": ucx_cuda,
-        # RDMA cards that are not used though nobody said so: messages between hosts go over TCP.
+        # RDMA cards left unused without anyone asking for it: messages between hosts go over TCP.
         "unused_cards": list(rdma or ()) if built and ucx == "auto" and not with_ucx else [],
         "ucx_home": ucx_home,
         "ucx_there": bool(host_ucx),
@@ -100,7 +100,7 @@ def plan(
             for name, value in given.items()
             if not _NAME.match(name) or isinstance(value, list | dict) or re.search(r"[\n\r]", str(value))
         ],
-        # Written without parameters, too: the folder of a version that was in use before may hold its own.
+        # Also written without parameters: the folder of an earlier version may hold its own.
         "parameters_file": parameters_file or (f"{path}/etc/openmpi-mca-params.conf" if own else ""),
         "record": {
             "version": release,
@@ -118,7 +118,7 @@ def plan(
 
 
 def _distribution_links(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return where the distribution's packages have what a built Open MPI has in one folder."""
+    """Return links that gather the distribution's files like a built Open MPI's folder."""
     architecture = facts.get("architecture")
     if facts.get("os_family") == "Debian":
         folder = f"/usr/lib/{architecture}-linux-gnu/openmpi"
@@ -128,5 +128,4 @@ def _distribution_links(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _true(text: str) -> bool:
-    """Read a boolean as Ansible does."""
     return text.lower() in ("true", "yes", "on", "1", "y", "t")

@@ -1,4 +1,4 @@
-"""Which packages to change on a host, and what its package manager says that would do. Pure."""
+"""Which packages to change on a host, and the simulated effect of changing them. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PackageSpec:
         return f"{self.name} {self.version}" if self.version else self.name
 
     def is_met(self, installed: Mapping[str, str]) -> bool:
-        """Return whether it is installed; an rpm's version may lack its release, or have an epoch."""
+        """Return whether it is installed; an rpm's version may lack the release or have an epoch."""
         present = installed.get(self.name)
         if present is None or self.version is None:
             return present is not None
@@ -61,7 +61,7 @@ class PackageChanges:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of all packages that this changes."""
+        """Return the names of all packages to change."""
         return list(dict.fromkeys([*(one.name for one in self.install), *self.remove, *self.hold]))
 
     def diff(self, installed: Mapping[str, str]) -> dict[str, str]:
@@ -77,9 +77,9 @@ class PackageChanges:
 
 @dataclass(frozen=True)
 class Transaction:
-    """Names of installed packages that a simulated call would bring to another version, or remove.
+    """Names of installed packages that a simulated call would change to another version, or remove.
 
-    ``comes``: all packages that it would install, with their versions.
+    ``comes``: all packages it would install, with their versions.
     """
 
     changed: frozenset[str] = frozenset()
@@ -97,7 +97,7 @@ class Transaction:
 
 
 def as_packages(items: Iterable[str | Mapping[str, Any]]) -> list[PackageSpec]:
-    """Return the packages of a task; raises UsageError for what is neither name nor name and version."""
+    """Return a task's packages. Raises UsageError for an entry that is no name, alone or with a version."""
     packages = []
     for item in items:
         if isinstance(item, str):
@@ -127,7 +127,7 @@ def matching(patterns: Iterable[str], installed: Iterable[str], *, but: Iterable
 
 
 def apt_transaction(text: str) -> Transaction:
-    """Read what ``apt-get --simulate`` printed; the old version stands behind the name of what changes."""
+    """Read the output of ``apt-get --simulate``; the old version follows the name of a changed package."""
     changed = re.findall(r"^Inst ([^\s:]+)(?::\S+)? \[", text, re.MULTILINE)
     removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
     comes = re.findall(r"^Inst ([^\s:]+)(?::\S+)? (?:\[[^\]]*\] )?\((\S+)", text, re.MULTILINE)
@@ -166,15 +166,15 @@ def installed(listing: str) -> dict[str, str]:
 
 
 def apt_versions(madison: str, name: str) -> list[str]:
-    """Return the versions of a package that ``apt-cache madison`` printed, as they stand there."""
+    """Return the versions of a package that ``apt-cache madison`` printed, verbatim."""
     rows = [[cell.strip() for cell in line.split("|")] for line in madison.splitlines()]
     return list(dict.fromkeys(row[1] for row in rows if len(row) > 1 and row[0] == name))
 
 
 def rpm_versions(listing: str, name: str) -> list[str]:
-    """Return the versions of a package that ``dnf list --showduplicates`` has in its repositories.
+    """Return a package's versions in the repositories, from ``dnf list --showduplicates``.
 
-    Long lines are wrapped by yum, so words are read and not lines.
+    yum wraps long lines, so this reads words, not lines.
     """
     words = re.findall(r"(\S+)\.(?:\w+)\s+(\d\S*)\s+([@\w]\S*)", listing)
     return list(
@@ -183,14 +183,14 @@ def rpm_versions(listing: str, name: str) -> list[str]:
 
 
 def remedy(text: str, conflict: str) -> str:
-    """Return what to do about a package manager's error; ``conflict`` is how to let other packages go."""
+    """Return the remedy for a package manager's error; ``conflict`` tells how to let other packages go."""
     return remedies.remedy(
         "packages", text, "run the package manager there yourself for details", conflict=conflict
     )
 
 
 def complaint(text: str) -> str:
-    """Return the lines of a package manager's output that say what went wrong, at most twelve."""
+    """Return the lines of a package manager's output that explain a failure, at most twelve."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     noise = r"Last metadata|Operation aborted|Exiting on user|Nothing to do|Complete!|Reading |Building |W: "
     marks = (

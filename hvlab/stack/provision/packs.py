@@ -1,4 +1,4 @@
-"""Packs on the controller: the key, the host that builds, the archive in the cache, and who forwards it."""
+"""Packs on the controller: the key, the building host, the cached archive, and who forwards it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _NO_PACK = (
 )
 # Maximum size of a marker, and of the headers before it.
 _MARKER_BYTES = 1 << 20
-# The packs of CUDA and torch for it have a few GiB each.
+# The packs of CUDA and of torch with CUDA have a few GiB each.
 LARGEST = 32 << 30
 # With fewer hosts or a smaller archive, the controller alone is faster.
 FORWARDING_HOSTS, FORWARDING_BYTES = 4, 8 << 20
-# With that many more failures than successes, network or trust is broken: the controller serves all hosts.
+# If failures exceed successes by this many, network or trust is broken: the controller serves all hosts.
 _FAILURES = 2
 _CONTROLLER = ".controller"
 _TICK_S = 0.1
@@ -51,13 +51,13 @@ class _Marker(HostAnswer):
 
 
 def pack_key(name: str, inputs: dict[str, Any]) -> str:
-    """Return 16 hex digits that stand for everything that went into a pack."""
+    """Return a key of 16 hex digits, a hash of everything that goes into a pack."""
     text = json.dumps({"name": name, "inputs": inputs}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def saved_sum(file: Path) -> str:
-    """Return the sum in a file beside what it belongs to; empty where there is none in it."""
+    """Return the sum saved in a file beside an archive; empty without one."""
     try:
         words = file.read_text(encoding="utf-8", errors="replace").split()
     except FileNotFoundError:
@@ -72,7 +72,7 @@ def save_sum(file: Path, sha256: str) -> None:
 
 @contextlib.contextmanager
 def bounded(file: Path, host: str) -> Iterator[None]:
-    """Let a host write no more to ``file`` than there is room for, whichever program writes it here.
+    """Limit ``file``, which a host's data fills, to the free space, whichever program writes it.
 
     Raises AnswerError. A size that the host states is not trusted.
     """
@@ -96,7 +96,7 @@ def bounded(file: Path, host: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def incoming(folder: Path) -> Iterator[Path]:
-    """Give a file in a folder of the cache to fetch to; it is gone afterwards, unless it was renamed."""
+    """Yield a file in a cache folder to fetch to; it is removed afterwards unless renamed."""
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".incoming-", dir=folder)
     os.close(handle)
@@ -107,10 +107,10 @@ def incoming(folder: Path) -> Iterator[Path]:
 
 
 def elect(states: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return the host that hands the pack ``key`` to those that miss it; empty when none misses it.
+    """Return the host that provides the pack ``key`` to those that lack it; empty if none lacks it.
 
-    ``states`` are the results of state present, in the order of the play's hosts. A host that has the pack
-    already is preferred, for it need not build; then the one with the most cores. Hosts that could unpack it
+    ``states`` are the results of state present, in the order of the play's hosts. A host that already has the
+    pack is preferred, since it need not build; then the one with the most cores. Hosts that could unpack it
     from the cache are left out.
     """
     same = [state for state in states if state.get("key") == key and not state["cached"]]
@@ -128,17 +128,17 @@ class Archive:
         self.sum_path = self.path.with_name(self.path.name + ".sha256")
 
     def cached(self) -> bool:
-        """Return whether both files are there, and the second holds a sum."""
+        """Return whether both files exist and the second holds a sum."""
         return self.path.is_file() and bool(self.sha256())
 
     def sha256(self) -> str:
-        """Return the sum that was saved with the archive; empty where there is none."""
+        """Return the sum saved with the archive; empty without one."""
         return saved_sum(self.sum_path)
 
     def marker(self, *, summed: bool = True) -> dict[str, Any] | None:
-        """Return the marker inside; None where the archive is not what was saved, as far as it is read.
+        """Return the marker inside; None if the archive, as far as it is read, is not what was saved.
 
-        ``summed`` has all of it read, which takes a second for each 400 MB.
+        ``summed`` reads all of it, one second per 400 MB.
         """
         try:
             if summed and file_sha256(self.path) != self.sha256():
@@ -156,7 +156,7 @@ class Archive:
         return dict(loaded)
 
     def discard(self) -> None:
-        """Throw the archive away; it is made again."""
+        """Discard the archive; it will be made again."""
         self.sum_path.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
 
@@ -170,9 +170,9 @@ class Archive:
 
 @contextlib.contextmanager
 def first_of_the_run(folder: Path) -> Iterator[bool]:
-    """Yield whether no process of this run has come through this block, one at a time, before.
+    """Run the block in one process at a time; yield whether this is the run's first to complete it.
 
-    A block that fails does not count: the next process is the first then.
+    A block that fails does not count: then the next process is the first.
     """
     folder.mkdir(parents=True, exist_ok=True)
     done = folder / "done"
@@ -183,7 +183,7 @@ def first_of_the_run(folder: Path) -> Iterator[bool]:
 
 @dataclass(frozen=True)
 class PackSource:
-    """A host that has the archive: where it is there, and how other hosts reach it."""
+    """A host that has the archive: its path there, and how other hosts reach it."""
 
     host: str
     archive: str
@@ -193,7 +193,7 @@ class PackSource:
 class Forwarding:
     """One archive in one run, as the process that serves ``host`` sees it.
 
-    First ``source``, within it ``record`` and ``offer``; in the end ``withdraw``. The processes of a run
+    Call ``source``, within it ``record`` and ``offer``, and finally ``withdraw``. The processes of a run
     share ``folder``, where each host with the archive is a file, locked while it serves another host: the
     kernel unlocks it if the process dies. The controller serves the first host. Each source serves one host
     at a time, so the number of hosts with the archive doubles: 16 have it after five transfers.
@@ -210,7 +210,7 @@ class Forwarding:
     def source(self) -> Iterator[PackSource | None]:
         """Wait for a source and hold it; None is the controller.
 
-        Offer the archive within this block: until then no other host turns to the controller.
+        Offer the archive within this block: until then no other host asks the controller.
         """
         with self._held:
             with _locked(self._folder / "waiting", fcntl.LOCK_SH):
@@ -220,7 +220,7 @@ class Forwarding:
             yield PackSource(**json.loads(text)) if name != _CONTROLLER else None
 
     def record(self, source: PackSource, *, worked: bool) -> None:
-        """Note how a transfer ended; a source that failed serves no more."""
+        """Record how a transfer ended; a source that failed serves no more."""
         with self._mutex(), (self._folder / "outcomes").open("a", encoding="utf-8") as outcomes:
             outcomes.write("+" if worked else "-")
             if not worked:
@@ -244,7 +244,7 @@ class Forwarding:
                 path.unlink()
 
     def _claim(self) -> str | None:
-        """Hold a source and return its name, a host that has the archive or _CONTROLLER; None: wait."""
+        """Hold a source and return its name (a host with the archive, or _CONTROLLER); None means wait."""
         with self._mutex():
             outcomes = self._folder / "outcomes"
             done = outcomes.read_text("utf-8") if outcomes.exists() else ""

@@ -22,7 +22,7 @@ def programs(*, folder: str, target: str) -> dict[str, Any]:
 def node_health(
     *, folder: str, target: str, machine_type: str, interfaces: Sequence[str], types: Sequence[str]
 ) -> Mapping[str, Any]:
-    """Return the programs of the node's health check, and the ``types`` of machines that it chooses from."""
+    """Return the programs of the node's health check, and the machine ``types`` it chooses from."""
     found = programs(folder=f"{folder}/node", target=f"{target}/hvlab/checks/node")
     main = Path(folder, "node/__main__.py").read_text("utf-8")
     return {

@@ -12,13 +12,13 @@ from hvlab.base.paths import project_dir
 from hvlab.stack.provision.requirements import requirements
 from hvlab.stack.provision.warm import warm
 
-# What is imported once after the installation, so that the byte code is there for users who cannot write it.
+# Imported once after installation, to write byte code for users who cannot write it.
 _TORCH = ("torch", "torch.distributed", "torch.nn", "torch.optim", "torch.utils.data")
 _WARM = {
     "torch": ["numpy", *_TORCH, "psutil", "yaml", "cffi", "cloudpickle"],
     "tensorflow": ["numpy", "tensorflow", "psutil", "yaml", "cffi", "cloudpickle"],
 }
-# The parts of packages that no run needs, below site-packages.
+# Parts of packages below site-packages that no run needs.
 _UNNEEDED = {"torch": ["torch/test"], "tensorflow": []}
 _FRAMEWORK = re.compile(r"(?m)^(?:torch|tensorflow|tensorflow-cpu)(?:\[[^\]]*\])?==([^ \n]+)")
 _PIP = re.compile(r"(?m)^pip==([^ \n]+)")
@@ -36,9 +36,9 @@ def plan(
 ) -> list[dict[str, Any]]:
     """Return each environment as role python_env builds it.
 
-    ``minor`` is the version of the Python at the path ``python``, as in 3.11; ``index`` where the framework's
-    own index is, ``system`` the distribution and its release.
-    Raises ValueError where nothing is known for an environment.
+    ``minor`` is the version of the Python at the path ``python``, such as 3.11; ``index`` the address of the
+    framework's own index, ``system`` the distribution and its release.
+    Raises ValueError for an unsupported environment.
     """
     planned, files = [], project_dir() / "roles/python_env/files"
     for name, asked in environments.items():
@@ -86,7 +86,7 @@ def plan(
 
 
 def _stages(path: str, framework: str, pip: str, *, python: str, minor: str) -> list[dict[str, Any]]:
-    """Return how an environment is made, in a folder with its wheels and requirements."""
+    """Return the build stages of an environment, in a folder with its wheels and requirements."""
     own, site = f"{path}/bin/python", f"{path}/lib/python{minor}/site-packages"
     install = [own, f"pip-{pip}-py3-none-any.whl/pip", "install", "--no-index", "--find-links=."]
     unneeded = [f"{site}/{part}" for part in _UNNEEDED[framework]]

@@ -14,7 +14,7 @@ from hvlab.base.errors import CheckError, UsageError
 
 SECONDS = 20
 MARK = "# switched off by hvlab: "
-# Of OpenPGP's versions 4 and 6.
+# OpenPGP versions 4 and 6.
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 _SCHEME = re.compile(r"^[a-z+]+://", re.IGNORECASE)
 TROUBLE = re.compile(
@@ -29,10 +29,10 @@ _REACH = "check that the host reaches {url}: name server, firewall, proxy, or a 
 class Repository:
     """A repository as its package manager has it.
 
-    ``files`` maps each of its paths to its text, where an empty text is no file; ``others`` are globs of the
-    files in which other sources stand. ``read`` are globs of the lists that are there once they were read.
-    ``refresh`` reads the lists of this source alone, and ``trust`` makes the package manager trust the key,
-    where naming it in the source is not enough. ``label``: that of the lists, where it has apt's priority.
+    ``files`` maps each of its paths to its text; an empty text means no file. ``others`` are globs of the
+    files with other sources, ``read`` globs of the lists that exist once they were read. ``refresh`` reads
+    the lists of this source alone, and ``trust`` makes the package manager trust the key if naming it in the
+    source is not enough. ``label``: the label of the lists, if it sets apt's priority.
     """
 
     url: str
@@ -52,11 +52,11 @@ class Repository:
         return str(key).encode() if self.armored else bytes(key)
 
     def remedy(self, text: str) -> str:
-        """Return what to do about a failure."""
+        """Return the remedy for a failure."""
         return remedies.remedy("repository", text, _REACH, url=self.url, lists=self.lists)
 
     def refusal(self, output: str) -> CheckError:
-        """Return why the source cannot be used, by what its refresh printed."""
+        """Return why the source cannot be used, from the output of its refresh."""
         trouble = [line.strip() for line in TROUBLE.findall(output)]
         lines = trouble or [line.strip() for line in output.splitlines() if line.strip()][-3:]
         short = "\n  ".join(dict.fromkeys(line[:300] for line in lines[:4]))
@@ -79,7 +79,7 @@ def _apt(options: Mapping[str, Any]) -> Repository:
     lines += [f"Components: {' '.join(options['components'])}"] if options["components"] else []
     lines += [f"Signed-By: {key_path}", f"Enabled: {'yes' if options['enabled'] else 'no'}", ""]
     priority, label = options["priority"], options["label"]
-    # Not its host: a mirror's has other repositories too, and each of their packages would get the priority.
+    # Not the host: a mirror hosts other repositories too, and all their packages would get the priority.
     pin = f"Package: *\nPin: release l={label}\nPin-Priority: {priority}\n"
     settings = {
         "Dir::Etc::sourcelist": path,
@@ -89,7 +89,7 @@ def _apt(options: Mapping[str, Any]) -> Repository:
         "Acquire::http::Timeout": str(SECONDS),
         "Acquire::https::Timeout": str(SECONDS),
     }
-    # How apt turns an address into the name of a file.
+    # How apt turns an address into a file name.
     address = re.sub(r"[\\|{}\[\]<>\"^~_=!@#$%&*]", lambda m: f"%{ord(m[0]):02x}", _SCHEME.sub("", url))
     return Repository(
         url=url,
@@ -146,9 +146,9 @@ def _rpm(manager: str, options: Mapping[str, Any]) -> Repository:
 
 
 def fingerprint(text: str) -> str:
-    """Return a fingerprint without blanks and in upper case; empty for an empty text.
+    """Return a fingerprint in upper case without blanks; empty for an empty text.
 
-    Raises UsageError for a part of one, such as a key id: another key can be made to have it.
+    Raises UsageError for a partial one, such as a key id: other keys can be made to match it.
     """
     digits = re.sub(r"\s|^0x", "", text).upper()
     if digits and not _FINGERPRINT.fullmatch(digits):
@@ -157,7 +157,7 @@ def fingerprint(text: str) -> str:
 
 
 def keys(data: bytes, origin: str) -> list[Cert]:
-    """Return the public keys of a binary or armored file; raise CheckError where it holds none."""
+    """Return the public keys of a binary or armored file. Raises CheckError if it holds none."""
     try:
         certificates = Cert.split_bytes(data)
         why = "it holds no public key"
@@ -169,7 +169,7 @@ def keys(data: bytes, origin: str) -> list[Cert]:
 
 
 def chosen(certificates: Iterable[Cert], expected: str, origin: str) -> Cert:
-    """Return the key with the expected fingerprint; raise CheckError where none has it or none is given."""
+    """Return the key with the expected fingerprint. Raises CheckError if none has it or none is given."""
     prints = {key.fingerprint.upper(): key for key in certificates}
     if expected in prints:
         return prints[expected]
@@ -188,7 +188,7 @@ def chosen(certificates: Iterable[Cert], expected: str, origin: str) -> Cert:
 def switch_off(path: str, text: str, addresses: list[str]) -> str:
     """Return the text of a .list, .sources or .repo file with the entries that lead to an address disabled.
 
-    It comes back unchanged when there is none, or when they are disabled already.
+    The text is unchanged if there are none, or all are disabled already.
     """
     if path.endswith(".sources"):
         stanzas = re.split(r"(\n[ \t]*\n+)", text)
@@ -203,7 +203,7 @@ def switch_off(path: str, text: str, addresses: list[str]) -> str:
 
 
 def own_keys(text: str) -> list[str]:
-    """Return the files with the keys that entries of apt's sources are checked with."""
+    """Return the files of the keys that verify entries of apt's sources."""
     return re.findall(r"(?i)\bsigned-by(?:=|:[ \t]*)(/[^\s\],]+)", text)
 
 

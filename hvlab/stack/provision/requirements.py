@@ -1,4 +1,4 @@
-"""The Python packages of an environment: its lock file, or as few pins as will do. Pure."""
+"""The Python packages of an environment: its lock file, or the fewest pins that work. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-# Needed beside a framework to build and start Horovod; their pins are those of the lock file for this Python.
+# Needed besides a framework to build and start Horovod; the lock file for this Python pins them.
 _TOOLS = re.compile(r"(?m)^(?:pip|wheel|cffi|cloudpickle|packaging|psutil|pycparser|pyyaml)==[^\s\\]+")
-# Requirements with a build in their number, which the package index does not have, and the frameworks; with
-# the hashes in the lines that follow.
+# Requirements with a build in their version, which the package index lacks, and the frameworks; with the
+# hashes in the lines that follow.
 _OF_FRAMEWORK = re.compile(
     r"(?m)^(?:(?:torch|tensorflow|tensorflow-cpu)(?:\[\S*\])?==|[\w.-]+(?:\[\S*\])?==[^\s;+]+\+)(?:.*\\\n)*.*$"
 )
 _SUMS = re.compile(r"\s*\\\n\s+--hash=\S+")
-# What releases without a lock file need besides: below which version, and what. From their release notes.
+# What releases without a lock file need in addition: (below this version, requirement). From release notes.
 _BESIDE = {
     "torch": (((2, 3), "numpy<2"), ((9999,), "numpy"), ((9999,), "setuptools<82")),
     "tensorflow": (((2, 18), "numpy<2"), ((9999,), "setuptools<82")),
@@ -49,11 +49,11 @@ def locked(text: str) -> str:
 
 
 def without_build(text: str, index: Mapping[str, str], *, architecture: str) -> str | None:
-    """Return requirements with torch as the Python package index has it; None where it has another build.
+    """Return requirements with torch from the Python package index; None if the index has another build.
 
-    ``index`` is the CUDA release, as in 13.0, of the index's wheel of each torch release, for x86_64. Its
-    number has no build, and ``===`` takes none that has one: there may be wheels for the CPU beside it. Any
-    build runs on a CPU. The sums go: the index's file has another, and so have what else it needs.
+    ``index`` is the CUDA release, such as 13.0, of the index's wheel of each torch release, for x86_64. Its
+    version has no build, and ``===`` accepts none with one, such as CPU wheels beside it. Any build runs on a
+    CPU. The sums are dropped: the index's file has another, and so do its other requirements.
     """
     plain = _SUMS.sub("", text)
     pin = re.search(r"(?m)^torch==([^\s;+]+)\+(?:cpu|cu(\d+)(\d))$", plain)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hvlab.stack.provision.names import family_packages, toolkit_wheels, toolkits, wheel_checksum
 
-# Packages of a release end in -<major>-<minor>; the driver's do not.
+# A release's packages end in -<major>-<minor>; the driver's do not.
 _PACKAGES = re.compile(r"(cuda|lib(cu|npp|nv)[a-z]*|gds-tools)(-[a-z].*)?-(\d+-\d+)(-config-common)?$")
 _DISTRO = re.compile(r"nvidia-cuda-(toolkit|dev)$")
 
@@ -44,10 +44,10 @@ class CudaToolkit:
         }.get(self.method, f"/usr/local/cuda-{self.minor}")
 
     def requested(self) -> Sequence[Mapping[str, str | None]]:
-        """Return the packages; the catalogue's where the role names none."""
+        """Return the packages; the catalogue's if the role names none."""
         if self.packages or self.method not in ("repo", "distro"):
             return self.packages
-        # 0.2 s, which no run pays where the stack of the host was resolved.
+        # Takes 0.2 s; not needed if the host's stack was resolved.
         from hvlab.stack.resolver.packages import of_library  # noqa: PLC0415
 
         named = of_library(self.facts, "cuda", self.minor, self.minor, distro=self.method == "distro")
@@ -56,7 +56,7 @@ class CudaToolkit:
 
 
 def plan(toolkit: CudaToolkit) -> dict[str, Any]:
-    """Return what the tasks of the role carry out."""
+    """Return the plan that the role's tasks carry out."""
     own, home = toolkit.facts.get("hvlab") or {}, toolkit.home
     architecture = toolkit.facts.get("architecture", "")
     recorded = (toolkit.facts.get("ansible_local") or {}).get("hvlab_cuda") or {}

@@ -31,9 +31,9 @@ for file in map(os.path.realpath, os.fsdecode(done.stdout).splitlines()):
 
 
 def warm(modules: Sequence[str], python: str, folder: str) -> list[str]:
-    """Return the command that writes the byte code of what an import of the modules takes in.
+    """Return the command that writes the byte code of the modules and everything they import.
 
-    The modules are imported as nobody; root only compiles those of their files that lie below ``folder``.
+    The modules are imported as user nobody; root only compiles their files below ``folder``.
     """
-    # Without -I and -S, root would run what packages leave in .pth files.
+    # Without -I and -S, root would run code from packages' .pth files.
     return [python, "-I", "-S", "-c", _COMPILE, _IMPORT.format(", ".join(modules)), folder]

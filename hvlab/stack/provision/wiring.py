@@ -1,4 +1,4 @@
-"""What group_vars/ decides when it passes values from role to role. Pure."""
+"""Decisions of group_vars/ when it passes values from role to role. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
 
 
 def stack_changes(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> bool:
-    """Return whether a library that jobs may have loaded gets another version than was recorded for it."""
+    """Return whether a library that jobs may have loaded changes from its recorded version."""
     before = {name: (recorded or {}).get(f"hvlab_{name}", {}) for name in versions}
     return any(
         str(version or "") not in ("", str(before[name].get("requested", version)))

@@ -1,9 +1,9 @@
-"""Which versions fit together: hosts with their pins in; a stack for each out, or why there is none.
+"""Which versions fit together. In: hosts with their pins. Out: a stack for each, or why there is none.
 
 In: `HostRequest`s (facts of `facts`, pins and methods of `pins`, joined in `lab`), and the catalogue.
 Out: a `Resolution` (versions, packages, reasons and notes by host), or `Infeasible` (conflict, remedies).
 
-Read `solve` first. It is the whole way, and each line leads to one file:
+Read `solve` first. It runs the whole procedure; each line leads to one file:
 
     lab.group             like hosts become one `HostGroup`, so that 1,000 hosts cost as one
     solve.build           the constraint problem of these groups, a `model.LabProblem`:
@@ -13,12 +13,12 @@ Read `solve` first. It is the whole way, and each line leads to one file:
     solve.best            the solution that keeps the most preferences (installed driver, one CUDA, ...)
       solve.search          one search: `model.prune`, then resolvelib
 
-How it hangs together with resolvelib: a key (`("cuda", 0)`: CUDA of group 0) is what resolvelib calls an
-identifier. `Provider` hands it the candidates of a key in the order of preference; a chosen candidate asks
-by its relations for fitting candidates of later keys (`Requirement`); resolvelib backtracks. The order of
-keys is that of `domains.add`. What a rule means stands in `rules`, as predicates over the catalogue.
+How it works with resolvelib: a key (`("cuda", 0)`: CUDA of group 0) is resolvelib's identifier. `Provider`
+supplies the candidates of a key in order of preference; the relations of a chosen candidate require fitting
+candidates of later keys (`Requirement`); resolvelib backtracks. `domains.add` sets the order of keys. The
+meaning of a rule is in `rules`, as predicates over the catalogue.
 
-Beside resolvelib, which says neither why nothing fits nor what would:
+Besides resolvelib, which explains neither why nothing fits nor what would:
 
     model.prune           arc consistency: leaves few candidates to search, and says which key has none left
     solve.best            resolvelib has hard requirements only; preferences are rules tried on top
@@ -55,39 +55,39 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resolution:
-    """A stack for every host, and why site.yml will refuse some of them all the same."""
+    """A stack for every host, and why site.yml will still refuse some of them."""
 
     hosts: dict[str, dict[str, Any]]
     notes: list[str]
     refused: Sequence[Problem] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return it as plain data."""
         refused = [asdict(problem) for problem in self.refused]
         return {"resolved": True, "hosts": self.hosts, "notes": self.notes, "refused": refused}
 
 
 @dataclass(frozen=True)
 class Infeasible:
-    """Why nothing fits: a minimal conflict, the reasons, other conflicts, and what would resolve it."""
+    """Why nothing fits: a minimal conflict, the reasons, other conflicts, and remedies."""
 
     conflict: list[dict[str, Any]]
     reasons: list[str]
     nearest: list[Remedy]
     also: list[str] = field(default_factory=list)
-    # Whether the search for what would resolve it ended at its limit.
+    # Whether the search for remedies ended at its limit.
     undecided: bool = False
 
     @property
     def message(self) -> str:
-        """All of it in one text."""
+        """The whole explanation as one text."""
         why = "; ".join(self.reasons) or " and ".join(str(item["text"]) for item in self.conflict)
         also = f"; besides, {'; '.join(self.also)}" if self.also else ""
         return f"{why}{also}; {self.remedy}"
 
     @property
     def remedy(self) -> str:
-        """What would resolve it, in one text."""
+        """The remedies as one text."""
         if self.undecided:
             return "the search for what would resolve it ended at its limit; drop one of these pins at a time"
         hosts = {host for item in self.conflict for host in item["hosts"]}
@@ -103,7 +103,7 @@ class Infeasible:
         return f"{' or '.join(remedy.text for remedy in self.nearest)} it resolves"
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return it as plain data."""
         return {
             "resolved": False,
             "message": self.message,
@@ -119,8 +119,8 @@ def plan(
 ) -> Resolution | Infeasible:
     """Return the stack of every host of the lab, or why there is none.
 
-    ``pins`` are for all hosts, beside those that each has in ``lab``.
-    Raises SearchLimitError where the search ends before it knows either.
+    ``pins`` apply to all hosts, in addition to each host's own in ``lab``.
+    Raises SearchLimitError if the search ends before it knows either.
     """
     catalogue = catalogue or load()
     lab = tuple(replace(one, pins=tuple(dict.fromkeys((*pins, *one.pins)))) for one in lab)

@@ -22,14 +22,14 @@ FILES = (
     *("nccl", "torch", "tensorflow", "horovod", "openmpi", "python"),
 )
 T = TypeVar("T")
-# Versions of which YAML may have made numbers.
+# Versions that YAML may have read as numbers.
 Text = Annotated[str, Field(coerce_numbers_to_str=True)]
 VersionRange = tuple[Text | None, Text | None]
 
 
 @dataclass(frozen=True)
 class OperatingSystem:
-    """An operating system: what its package manager and NVIDIA's repository for it have."""
+    """An operating system: the contents of its package repositories and of NVIDIA's."""
 
     name: str
     distributions: tuple[str, ...]
@@ -85,7 +85,7 @@ class ComputeCapability:
     platforms: Mapping[str, str] = field(default_factory=dict)
 
     def modules(self, architecture: str) -> str:
-        """Return whether a host of an architecture can or has to have the open kernel modules."""
+        """Return whether a host of an architecture can or must have the open kernel modules."""
         return self.platforms.get(architecture, self.open_modules)
 
 
@@ -113,7 +113,7 @@ class KernelLimit:
 class GpuModel:
     """A GPU by a part of its name, or by its PCI device ids (vendor 10de).
 
-    ``fabric``: its board has NVSwitches that the host does not see, but has to manage.
+    ``fabric``: its board has NVSwitches that the host must manage but cannot see.
     ``imex``: NVLink connects it with GPUs of other hosts.
     """
 
@@ -152,7 +152,7 @@ class LibraryRelease:
 class TorchRelease:
     """A PyTorch release: its wheels' CUDA releases, and the code in each.
 
-    ``index`` is the one that the Python package index has for x86_64; empty where that is not known.
+    ``index`` is the CUDA release of the Python package index's wheel for x86_64; empty if unknown.
     """
 
     version: Text
@@ -205,7 +205,7 @@ class HorovodRelease:
 
 @dataclass(frozen=True)
 class OpenMpiRelease:
-    """An Open MPI release; ``avoid`` says why it is refused, ``warnings`` what to know."""
+    """An Open MPI release; ``avoid`` says why it is refused, ``warnings`` are remarks."""
 
     version: Text
     avoid: str | None = None
@@ -215,7 +215,7 @@ class OpenMpiRelease:
 
 @dataclass(frozen=True)
 class Assumed:
-    """A version that the catalogue lacks, and the known one that it is taken to be like."""
+    """A version that the catalogue lacks, and the known one it is assumed to resemble."""
 
     name: str
     version: str
@@ -224,7 +224,7 @@ class Assumed:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All that is known of versions. Mappings go from the version's text to what is known of it."""
+    """All known versions. Mappings go from a version's text to its data."""
 
     systems: tuple[OperatingSystem, ...]
     cuda: Mapping[str, CudaRelease]
@@ -247,9 +247,9 @@ class Catalogue:
     pythons: tuple[str, ...] = ()
     # The release of torch that Horovod was built on, by its build: cpu or a CUDA release.
     proven: Mapping[str, str] = field(default_factory=dict)
-    # (File, name) of each entry that is of a user's file -> that file.
+    # (File, name) of each entry from a user's file -> that file.
     own: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    # Versions that are newer than the files, added for the pins of one lab.
+    # Versions newer than the files, added for one lab's pins.
     assumed: tuple[Assumed, ...] = ()
 
 
@@ -387,7 +387,7 @@ def _library(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _openmpis(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the releases with what is remarked on each: why it is refused, what to know of it."""
+    """Return the releases with the remarks on each: why it is refused, and warnings."""
     avoid: Mapping[str, Any] = data.get("avoid") or {}
     items = {}
     for name, item in {**{version: {} for version in avoid}, **data["releases"]}.items():

@@ -1,4 +1,4 @@
-"""Why nothing fits: the fewest pins and facts that exclude each other, and the rules by which they do."""
+"""Why nothing fits: the fewest pins and facts that exclude each other, and the rules behind it."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from hvlab.stack.resolver.pins import Pin, meets
 from hvlab.stack.resolver.solve import build, infeasible
 
 _SENTENCES = 4
-# Labs of more groups of hosts are narrowed down to those in conflict first: a third of the time at 50.
+# In labs with more groups, first narrow down to those in conflict: a third of the time at 50 groups.
 _FEW = 3
 
 Fails = Callable[[frozenset[int]], bool]
 
 
 def minimal(lab: LabProblem) -> list[Assumption]:
-    """Return assumptions under which nothing fits, none of which could be dropped."""
+    """Return a minimal set of assumptions under which nothing fits."""
     part = _part(lab)
     return _assumptions(lab, part, _minimal(part, _everything(part), _fails(part)))
 
 
 def all_of(lab: LabProblem) -> tuple[list[Assumption], list[list[Assumption]]]:
-    """Return a minimal conflict, and others: of two pins, and what is left without one of its pins."""
+    """Return a minimal conflict, and others: between two pins, and those left without one of its pins."""
     part = _part(lab)
     fails, everything = _fails(part), _everything(part)
     first = _minimal(part, everything, fails)
@@ -71,7 +71,7 @@ def _part(lab: LabProblem) -> LabProblem:
 
 
 def _assumptions(lab: LabProblem, part: LabProblem, numbers: Iterable[int]) -> list[Assumption]:
-    """Return the assumptions of the whole lab that a part's are, so that every host of theirs is named."""
+    """Return the whole lab's assumptions that match a part's, so that every affected host is named."""
     known = {(a.kind, a.name, a.value): a for a in reversed(lab.assumptions)}
     own = [part.assumptions[number] for number in sorted(numbers)]
     return [known[a.kind, a.name, a.value] for a in own]
@@ -93,7 +93,7 @@ def _fails(lab: LabProblem) -> Fails:
 
 
 def _minimal(lab: LabProblem, everything: list[int], fails: Fails) -> frozenset[int]:
-    """Return a minimal conflict: of pins alone if there is one, for they are easier to change."""
+    """Return a minimal conflict: of pins alone if possible, because they are easier to change."""
     pins = [number for number in everything if lab.assumptions[number].kind == PIN]
     facts = [number for number in everything if number not in pins]
     conflict = _shrink(pins if fails(frozenset(pins)) else [*facts, *pins], fails)
@@ -102,10 +102,10 @@ def _minimal(lab: LabProblem, everything: list[int], fails: Fails) -> frozenset[
 
 
 def _shrink(order: Iterable[int], fails: Fails) -> frozenset[int]:
-    """Leave out one after the other as long as the rest still fails (deletion filter)."""
+    """Drop one after another as long as the rest still fails (deletion filter)."""
     left = list(order)
     size = len(left)
-    # Whole parts first: most pins and facts of a big lab have nothing to do with it.
+    # Whole parts first: most pins and facts of a big lab are irrelevant.
     while size:
         place = 0
         while place < len(left):
@@ -119,7 +119,7 @@ def _shrink(order: Iterable[int], fails: Fails) -> frozenset[int]:
 
 
 def sentences(lab: LabProblem, conflict: Sequence[Assumption]) -> list[str]:
-    """Return what excludes these pins and facts, for the reader."""
+    """Return sentences on why these pins and facts exclude each other."""
     if _two_gpus(conflict):
         first, second = (assumption.text for assumption in conflict)
         return [f"no torch release has code for both {first} and {second}"]
@@ -139,7 +139,7 @@ def sentences(lab: LabProblem, conflict: Sequence[Assumption]) -> list[str]:
 
 
 def _two_gpus(conflict: Sequence[Assumption]) -> bool:
-    """Whether only the GPUs of two kinds of hosts are in conflict: these share nothing but torch."""
+    """Whether only the GPUs of two kinds of hosts conflict: these share nothing but torch."""
     gpus = all(item.kind == FACT and item.name == "gpu" and item.value != "no GPU" for item in conflict)
     return gpus and len(conflict) == len(("one", "other")) and not conflict[0].groups & conflict[1].groups
 
@@ -147,7 +147,7 @@ def _two_gpus(conflict: Sequence[Assumption]) -> bool:
 def _reasons(
     lab: LabProblem, scope: Scope, pruned: Pruned, key: Key, *, all_gone: bool
 ) -> Iterator[tuple[str, Key | None]]:
-    """Yield the fewest sentences on why a component's candidates went, and which one to explain next."""
+    """Yield the fewest sentences that explain a component's lost candidates, and which to explain next."""
     pinned = lab.full(key)
     pins = [
         (number, limit)
@@ -162,7 +162,7 @@ def _reasons(
     gone = pinned & ~pruned.masks[key]
     causes = list(_causes(lab, scope, pruned, key))
     if not pruned.after_limits[key]:
-        # The limits are enough, so what others leave is beside the point.
+        # The limits suffice, so other rules are irrelevant.
         causes = [cause for cause in causes if isinstance(cause[1], Limit)]
     while gone:
         mask, rule, deeper = max(causes, key=lambda cause: ((cause[0] & gone).bit_count(), cause[2] is None))
@@ -190,7 +190,7 @@ def _causes(
         other = relation.left if right else relation.right
         table = problem.tables[number][0 if right else 1]
         if not pruned.after_limits[other]:
-            # Nothing is left there anyway: what took it away is explained of that one.
+            # Nothing is left there anyway; that component's own explanation follows.
             continue
         yield full & ~partners(table, pruned.after_limits[other]), relation, None
         if pruned.masks[other]:
@@ -236,7 +236,7 @@ def _unknown(lab: LabProblem, key: Key, pins: Sequence[tuple[int, Limit]]) -> st
 
 
 def _in_full(pin: Assumption, known: Sequence[str]) -> str:
-    """Return that a newer release can be pinned, where a pin of one leaves out its last numbers."""
+    """Return a hint to write a newer release in full if the pin leaves out its last numbers."""
     short = newer.short(Pin(pin.name, pin.value))
     if not short or versions.numbers(pin.value) < max(map(versions.numbers, known), default=()):
         return ""

@@ -1,4 +1,4 @@
-"""The candidates of each component, the preferred first."""
+"""The candidates of each component, preferred ones first."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _usable(version: str, branch: DriverBranch | None, lab: LabProblem, group: H
 
 
 def pythons(groups: Sequence[HostGroup], catalogue: Catalogue) -> Versions:
-    """Return the Python minors: those that most hosts run now first; what the roles cannot use last."""
+    """Return the Python minors: those on most hosts first, those the roles cannot use last."""
     present = [versions.minor(g.host.python) if g.host.python else g.system.python[0] for g in groups]
     own = [python for g in groups for python in g.system.python]
     known = set(own) | set(present) | {p for t in catalogue.torch.values() for p in t.python if p}
@@ -122,7 +122,7 @@ def backends(groups: Iterable[HostGroup]) -> Versions:
 def drivers(group: HostGroup, catalogue: Catalogue) -> Versions:
     """Return the drivers: the installed one, the newest production branch, ...; exact versions pinned.
 
-    Of branches that nobody cares for any more, the one comes first that was cared for longest.
+    Among unsupported branches, those supported longest come first.
     """
 
     def rank_of(branch: DriverBranch) -> tuple[Any, ...]:
@@ -139,7 +139,7 @@ def drivers(group: HostGroup, catalogue: Catalogue) -> Versions:
     elif group.host.declared and group.methods["driver"] == "none":
         known["none"] = None
     for pin in group.pins:
-        # A patch level need not be listed, its branch has to be.
+        # A patch level need not be listed, but its branch must be.
         branch = rules.branch_of(pin.value, catalogue) if pin.name == "driver" else None
         if branch and pin.value != branch.name and versions.at_least(pin.value, branch.first):
             known.setdefault(pin.value, branch)
@@ -157,15 +157,15 @@ def drivers(group: HostGroup, catalogue: Catalogue) -> Versions:
 def cudas(driver: str | None, pins: Iterable[Pin], catalogue: Catalogue) -> Versions:
     """Return the CUDA releases: those that ``driver`` supports in full, then the rest.
 
-    Of these the one that Horovod was built on, then the newest first. A point release that is pinned
-    (12.4.1) stands beside its release.
+    Among the former, the one that Horovod was built on comes first, then the newest. A pinned point release
+    (12.4.1) is listed beside its release.
     """
 
     def rank(release: str) -> tuple[int, bool, Any]:
         own = versions.numbers(release)
         level = 2 if driver is None else rules.support(driver, release, catalogue)
-        # By minor-version compatibility the release nearest to the driver's is the safest. What the driver
-        # does not run is for another one, as if there was none.
+        # With minor-version compatibility, the release nearest to the driver's is the safest. Releases that
+        # this driver cannot run are ordered as if there were no driver.
         unproven = level == 1 or release not in catalogue.proven
         return (level, unproven, own if level == 1 else tuple(-number for number in own))
 
@@ -180,7 +180,7 @@ def cudas(driver: str | None, pins: Iterable[Pin], catalogue: Catalogue) -> Vers
 
 
 def gccs(group: HostGroup, catalogue: Catalogue) -> Versions:
-    """Return the compilers' majors: the present one, the system's own, the others it has; then all others."""
+    """Return the compilers' majors: the installed one, the system's default, its others, then all others."""
     present = [str(versions.major(group.host.gcc))] if group.host.gcc else []
     others = [str(number) for number in range(max(item.gcc for item in catalogue.cuda.values()), 3, -1)]
     return [(major, None) for major in dict.fromkeys([*present, *group.system.gcc, *others])]

@@ -1,4 +1,4 @@
-"""What a host is: its facts from a file or from Ansible, in one shape."""
+"""A host's facts, from a file or from Ansible, in one shape."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hvlab.base.errors import UsageError
 from hvlab.stack.resolver import versions
 from hvlab.stack.resolver.catalogue import Catalogue, GpuModel, OperatingSystem, load
 
-# What a GPU or a host is beside its model, by its names. Sources:
+# Kinds of GPUs and hosts, recognised by their names. Sources:
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html (MIG: what programs can do),
 # https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/index.html (names of vGPU types),
-# https://docs.nvidia.com/cuda/wsl-user-guide/index.html (the driver is that of Windows).
-# NVIDIA A100-SXM4-40GB MIG 1g.5gb
+# https://docs.nvidia.com/cuda/wsl-user-guide/index.html (the driver is that of Windows). NVIDIA
+# A100-SXM4-40GB MIG 1g.5gb
 _MIG = re.compile(r"\bMIG\b|\b\d+g\.\d+gb\b", re.IGNORECASE)
 # GRID A100-10C, NVIDIA A40-48Q, NVIDIA A100-4-20C, A100-1-5CME: memory in GB and the series of the licence.
 _VGPU = re.compile(r"[A-Za-z0-9]-(\d+-)?\d+[ABCQ](ME|NOME|MEALL|GFX)?$")
-# NVIDIA A100-SXM4-80GB, not SXM2, which came before NVSwitch; Hopper of these boards says HBM3 or nothing, of
-# cards PCIe or NVL.
+# NVIDIA A100-SXM4-80GB, not SXM2, which predates NVSwitch; Hopper boards say HBM3 or nothing, cards PCIe or
+# NVL.
 _BOARD = re.compile(
     r"\bSXM(?!2)\d?\b|\bH100 80GB HBM3$|\b(H800|H20-3e|(H200|H20|B200|B300)( \d+GB( HBM3e?)?)?)$"
 )
@@ -44,7 +44,7 @@ def board(name: str) -> bool:
     return not vgpu(name) and bool(_BOARD.search(name.strip()))
 
 
-# What facts call the rebuilds and relatives of a distribution that NVIDIA has one repository for.
+# Names in facts of the rebuilds and relatives of a distribution that share one NVIDIA repository.
 _ALIASES = {
     "redhatenterpriselinux": "redhat",
     "redhatenterpriselinuxserver": "redhat",
@@ -75,7 +75,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 _GPU_FIELDS = ("name", "compute_capability", "memory_mib")
 _VERSIONS = ("python", "gcc", "kernel_gcc", "driver")
 _FIRST_TWO_DIGITS = 20
-# Characters; no version and no name is that long.
+# Maximum characters of a version or name.
 _LONGEST = 200
 REQUIRED = ("distribution", "distribution_version")
 
@@ -107,9 +107,9 @@ class Gpu:
 class HostFacts:
     """One host's facts.
 
-    ``kernel_gcc``: the major of the gcc that its kernel was built with, None where that is not known.
+    ``kernel_gcc``: the major of the gcc that built its kernel; None if unknown.
     ``declared``: the inventory names its GPUs (``lab_gpus``).
-    ``others``: the names of its GPUs that are not NVIDIA's.
+    ``others``: the names of its GPUs from other makers.
     """
 
     name: str
@@ -127,13 +127,13 @@ class HostFacts:
 
     @property
     def guest(self) -> str | None:
-        """Why its driver comes from outside (``WSL2``, ``vGPU``); None where it does not."""
+        """Why its driver comes from outside (``WSL2``, ``vGPU``); None if it does not."""
         if self.gpus and "microsoft" in (self.kernel or "").lower():
             return WSL
         return VGPU if any(vgpu(gpu.name) for gpu in self.gpus) else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a facts file has of a host."""
+        """Return the host's entry in a facts file."""
         return {
             "distribution": self.distribution,
             "distribution_version": self.version,
@@ -177,9 +177,9 @@ def from_file(data: object) -> dict[str, HostFacts]:
 
 
 def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | None = None) -> HostFacts:
-    """Return a host from what Ansible's facts and hvlab_facts say of it.
+    """Return a host from Ansible's facts and hvlab_facts.
 
-    A GPU that no driver tells of is known by its PCI device id.
+    A GPU without a driver is recognised by its PCI device id.
     """
     own, known = facts.get("hvlab") or {}, catalogue or load()
     gpus = [on_bus(item, known) for item in own.get("gpus") or () if isinstance(item, Mapping)]
@@ -199,7 +199,7 @@ def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | Non
 
 
 def on_bus(gpu: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    """Return a GPU of hvlab_facts with a name, and with the compute capability that its device id tells."""
+    """Return a GPU of hvlab_facts with its name, and the compute capability found by its device id."""
     device = str(gpu.get("pci_device") or "").lower()
     model = next((model for model in catalogue.models if device in model.pci), None)
     number = int(device, 16) if re.fullmatch("[0-9a-f]{4}", device) else -1
@@ -216,7 +216,7 @@ def on_bus(gpu: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
 
 
 def with_gpus(host: HostFacts, declared: Sequence[Mapping[str, Any]]) -> HostFacts:
-    """Return the host with the GPUs that the inventory tells of it (``lab_gpus``)."""
+    """Return the host with the GPUs that the inventory declares (``lab_gpus``)."""
     gpus = _gpu_problems(declared)
     if gpus:
         raise UsageError(f"{host.name}: lab_gpus: {'; '.join(gpus)}", remedy="each needs at least a name")
@@ -224,7 +224,7 @@ def with_gpus(host: HostFacts, declared: Sequence[Mapping[str, Any]]) -> HostFac
 
 
 def system_of(host: HostFacts, catalogue: Catalogue) -> OperatingSystem | None:
-    """Return the operating system of a host; None where the catalogue does not have it."""
+    """Return the operating system of a host; None if the catalogue lacks it."""
     distribution = _plain(host.distribution)
     own = versions.numbers(host.version)
     for system in catalogue.systems:
@@ -245,7 +245,7 @@ def supported_systems(catalogue: Catalogue) -> str:
 
 
 def capability_of(gpu: Gpu, catalogue: Catalogue) -> str | None:
-    """Return a GPU's compute capability, from its name where the facts lack it; None where unknown."""
+    """Return a GPU's compute capability, from its name if the facts lack it; None if unknown."""
     if gpu.capability:
         return gpu.capability
     model = model_of(gpu, catalogue)
@@ -253,7 +253,7 @@ def capability_of(gpu: Gpu, catalogue: Catalogue) -> str | None:
 
 
 def model_of(gpu: Gpu, catalogue: Catalogue) -> GpuModel | None:
-    """Return the model that a GPU's name tells of, the one of the longest match; None where there is none."""
+    """Return the model with the longest match in a GPU's name; None without a match."""
     name = _vgpu_board(gpu.name.lower())
     fits = [model for model in catalogue.models if _words(model.match).search(name)]
     return max(fits, key=lambda model: len(model.match), default=None)
@@ -267,7 +267,7 @@ def _words(match: str) -> re.Pattern[str]:
 
 
 def _vgpu_board(name: str) -> str:
-    """Return a vGPU's name as that of its board: H100XM-80C is of an H100, RTX8000P-48Q of a Quadro."""
+    """Return the board's name for a vGPU: H100 for H100XM-80C, a Quadro for RTX8000P-48Q."""
     board = re.sub(r"^(.*[a-z]\d{2,4})(?:dx?|x[mls]?|l|p)(-[\d-]+[abcq])", r"\1\2", name.strip())
     return board.replace("grid rtx", "quadro rtx")
 
@@ -334,14 +334,14 @@ def _is_memory(value: object) -> bool:
 
 
 def _capability(value: object) -> str | None:
-    """Return 5.2 of 5.2, "5.2", "52", "sm_52" or "compute_52"; None where it is none of them."""
+    """Return 5.2 for 5.2, "5.2", "52", "sm_52" or "compute_52"; None for anything else."""
     match = re.fullmatch(r"(?:sm_|compute_)?(\d{1,3})(?:\.(\d))?[a-f]?", str(value).strip())
     if isinstance(value, bool) or not match:
         return None
     whole, dotted = match.groups()
     if dotted is not None:
         return f"{int(whole)}.{dotted}"
-    # 52 is 5.2 and 120 is 12.0, but 9, 10, 11 and 12 are whole: no GPU of 1.x is left.
+    # 52 is 5.2 and 120 is 12.0, but 9, 10, 11 and 12 are majors: no 1.x GPU is supported.
     return f"{int(whole)}.0" if int(whole) < _FIRST_TWO_DIGITS else f"{int(whole[:-1])}.{whole[-1]}"
 
 

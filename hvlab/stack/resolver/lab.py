@@ -14,13 +14,13 @@ from hvlab.stack.resolver.facts import Gpu, HostFacts, capability_of, supported_
 from hvlab.stack.resolver.pins import Pin
 
 NO_GPU = "no GPU"
-# PyTorch has no wheels for others.
+# PyTorch has wheels for these only.
 ARCHITECTURES = ("x86_64", "aarch64")
 
 
 # Methods whose modules are built on the host, by DKMS or the installer, from NVIDIA's unpatched source.
 _BUILT = ("repo", "local_repo", "runfile")
-# Where the driver of a guest comes from.
+# Where a guest's driver comes from.
 _GUESTS = {
     facts.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
     facts.WSL: "install NVIDIA's driver in Windows",
@@ -29,11 +29,11 @@ _GUESTS = {
 
 @dataclass(frozen=True)
 class HostRequest:
-    """A host's facts with what is asked for it: pins, and the method of installation of each component.
+    """A host's facts with its requests: pins, and the installation method of each component.
 
-    ``gpu``: it is in the group gpu; ``pythons``: the minors it can have an environment with, none for any;
-    ``build``: the variables of roles that it is built with; ``slurm``: it gets Slurm.
-    ``own_key``: its inventory tells whose packages of NVIDIA's are trusted, or leaves their repository out.
+    ``gpu``: it is in group gpu; ``pythons``: the minors available for environments, none for any;
+    ``build``: role variables used in builds; ``slurm``: it gets Slurm.
+    ``own_key``: its inventory names the key for NVIDIA's packages, or leaves their repository out.
     """
 
     host: HostFacts
@@ -56,8 +56,8 @@ def request(
 ) -> HostRequest:
     """Return a host's facts with its inventory variables. Raises UsageError for one that is malformed.
 
-    ``gpu``: whether it gets the GPU stack (group ``gpu``); without, its GPUs do not count. ``slurm``: whether
-    it is among those that ``lab_slurm`` is for.
+    ``gpu``: whether it gets the GPU stack (group ``gpu``); otherwise its GPUs do not count. ``slurm``:
+    whether ``lab_slurm`` covers it.
     """
     own = tuple(pins.of_host(host.name, variables))
     if only_pins:
@@ -88,7 +88,7 @@ def _is_true(value: object) -> bool:
 class HostGroup:
     """Hosts with the same facts, pins and methods: they get the same stack.
 
-    ``kernel``: theirs, where modules of some driver branch would be built on it and do not compile.
+    ``kernel``: their kernel, if modules of some driver branch would be built for it and do not compile.
     """
 
     hosts: tuple[str, ...]
@@ -112,7 +112,7 @@ class HostGroup:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """The kind and text of each fact that a pin can be in conflict with."""
+        """The kind and text of each fact that can conflict with a pin."""
         facts = [("os", self.title), *(("gpu", gpu.title) for gpu in self.gpus)]
         facts += [] if self.gpus else [("gpu", NO_GPU)]
         fixed = self.gpus and self.methods["driver"] == "none"
@@ -157,7 +157,7 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
 
 
 def _kernel(host: HostFacts, catalogue: Catalogue) -> str:
-    """Return the release of a kernel that modules of some branch do not compile on; else nothing."""
+    """Return the kernel's release if modules of some branch do not compile on it; else nothing."""
     running = versions.numbers(host.kernel or "")
     limited = any(running >= versions.numbers(limit.kernel) for limit in catalogue.kernels)
     return f"kernel {'.'.join(map(str, running))}" if limited else ""

@@ -1,4 +1,4 @@
-"""Rules on one component: what the pins, systems, drivers and GPUs of a lab leave of it."""
+"""Rules on one component: limits from the pins, systems, drivers and GPUs of a lab."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _backend_limits(lab: LabProblem, group: HostGroup) -> Iterable[Limit]:
 
 
 def _build_limits(lab: LabProblem, group: HostGroup) -> Iterable[Limit]:
-    """Yield that a build with CUDA is pinned where the hosts get the one without."""
+    """Yield the conflict of a pinned CUDA build on hosts that get the build without CUDA."""
     for pin in group.pins:
         if not pin.cuda or pin.name != "torch" or ("torch", None) not in lab.domains:
             continue

@@ -1,9 +1,9 @@
-"""A plan that is kept, in a file beside the inventory: the versions of every host, what they are built with.
+"""A saved plan, in a file beside the inventory: every host's versions and build variables.
 
-That is all variables that roles build with, defaults included, and a sum of hvlab's patches of Horovod:
-another hvlab may have other ones.
+The variables are all those that roles build with, defaults included, and a sum of hvlab's patches of Horovod,
+which may differ in another release of hvlab.
 
-In: the hosts of a `Resolution`. Out: pins for hosts that are planned again, and what differs from the file.
+In: the hosts of a `Resolution`. Out: pins for replanned hosts, and differences from the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hvlab.stack.resolver.lab import HostRequest
 from hvlab.stack.resolver.pins import Pin, parse
 from hvlab.stack.resolver.versions import prefix
 
-# Ansible leaves names that begin with a dot alone in a folder of inventory files.
+# In a folder of inventory files Ansible ignores names that begin with a dot.
 NAME = ".hvlab-lock.json"
 _GPU_PARTS = ("driver", "cuda", "cudnn", "nccl")
 Versions = Mapping[str, str | None]
@@ -31,10 +31,10 @@ Versions = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Lock:
-    """The versions that hosts got when the file was written, and what roles built with.
+    """The hosts' versions and build variables when the file was written.
 
     ``patches`` is a sum of hvlab's patches by host, ``release`` that of the hvlab that wrote the file; older
-    files have none.
+    files lack both.
     """
 
     path: Path
@@ -44,7 +44,7 @@ class Lock:
     release: str = ""
 
     def versions(self, host: str) -> Versions:
-        """Return a host's versions; of one that is not in the file, those that all of its hosts share."""
+        """Return a host's versions; for a host not in the file, the versions that all its hosts share."""
         if host in self.hosts:
             return self.hosts[host]
         every = list(self.hosts.values())
@@ -57,9 +57,9 @@ class Lock:
         return shared
 
     def pinned(self, lab: Iterable[HostRequest], others: Sequence[Pin] = ()) -> list[HostRequest]:
-        """Return the hosts with the versions of the file as pins, where they have no pin of their own.
+        """Return the hosts with the file's versions as pins, except where they have their own.
 
-        ``others`` are pins for all hosts, which come before the file too.
+        ``others`` are pins for all hosts, which also outrank the file.
         """
         return [replace(one, pins=(*one.pins, *self._pins(one, others))) for one in lab]
 
@@ -71,7 +71,7 @@ class Lock:
                 yield Pin(name, version)
 
     def differences(self, hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Return what differs from the file, a sentence for each change with the hosts it is on."""
+        """Return the differences from the file, one sentence per change with its hosts."""
         changed: dict[str, list[str]] = {}
         for host, stack in hosts.items():
             if host not in self.hosts:
@@ -87,12 +87,12 @@ class Lock:
 
 
 def path_of(inventory: Path) -> Path:
-    """Return where the lock of an inventory (file or folder) lies."""
+    """Return the path of the lock of an inventory (file or folder)."""
     return (inventory if inventory.is_dir() else inventory.parent) / NAME
 
 
 def read(path: Path) -> Lock | None:
-    """Return the lock in a file; None where there is none. Raises UsageError where it is not one."""
+    """Return the lock in a file; None without a file. Raises UsageError for an invalid one."""
     if not path.is_file():
         return None
     try:
@@ -130,14 +130,14 @@ def _check(lock: Lock) -> None:
 
 
 def _locked(stack: Mapping[str, Any]) -> Versions:
-    """Return a stack's versions; a driver that is asked for by its branch has only that."""
+    """Return a stack's versions; a driver requested by branch has only the branch."""
     versions: Versions = stack["versions"]
     asked = stack.get("driver_requested")
     return {**versions, "driver": asked} if asked and versions.get("driver") else versions
 
 
 def write(path: Path, hosts: Mapping[str, Mapping[str, Any]], lab: Iterable[HostRequest]) -> None:
-    """Write what these hosts got, and are built with; what the file has of others stays."""
+    """Write these hosts' versions and build variables; other hosts' entries stay."""
     before = read(path) or Lock(path, {})
     every = {**before.hosts, **{name: _locked(stack) for name, stack in hosts.items()}}
     of_roles, now = defaults(), patches()

@@ -1,7 +1,7 @@
-"""A constraint problem: candidates for each component, limits on one, relations of two; and pruning. Pure.
+"""A constraint problem: candidates for each component, limits on one, relations between two; pruning. Pure.
 
-Sets of candidates are bit masks over a domain, whose order is the order of preference. `LabProblem` is the
-problem of a lab: its groups of hosts, and the pins and facts that can be in conflict.
+Sets of candidates are bit masks over a domain, whose order is the order of preference. `LabProblem` is a
+lab's problem: its groups of hosts, and the pins and facts that can conflict.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Assumption:
 class Limit:
     """A rule on one component. ``say`` returns the sentence for candidates that it excludes.
 
-    It counts while its ``assumptions`` do; a ``soft`` one only while the search keeps that preference.
+    It applies while its ``assumptions`` do; a ``soft`` one only while the search keeps that preference.
     """
 
     key: Key
@@ -74,7 +74,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which assumptions and which preferences count in one search; None is all assumptions.
+    """The assumptions and preferences that apply in one search; None means all assumptions.
 
     ``only`` holds masks that narrow some domains for this search alone.
     """
@@ -84,7 +84,7 @@ class Scope:
     only: Mapping[Key, int] = field(default_factory=dict)
 
     def counts(self, rule: Limit | Relation) -> bool:
-        """Whether a rule counts in this search."""
+        """Whether a rule applies in this search."""
         if rule.soft is not None and rule.soft not in self.soft:
             return False
         return self.assumptions is None or self.assumptions.issuperset(rule.assumptions)
@@ -92,9 +92,9 @@ class Scope:
 
 @dataclass
 class ConstraintProblem:
-    """Domains, limits and relations. Keys stand in the order in which they are chosen.
+    """Domains, limits and relations. Keys are in the order of choosing.
 
-    Every relation's left key stands before its right one, so that a choice never undoes an earlier one.
+    Every relation's left key precedes its right one, so that a choice never undoes an earlier one.
     """
 
     domains: dict[Key, tuple[Candidate, ...]] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class ConstraintProblem:
 
     @cached_property
     def tables(self) -> list[Table]:
-        """Return for each relation, by candidate of its left and of its right, what the other may be."""
+        """Return each relation's compatible candidates, by candidate of its left and of its right key."""
         names = {key: tuple(c.version for c in domain) for key, domain in self.domains.items()}
         known: dict[tuple[object, ...], Table] = {}
         tables = []
@@ -148,7 +148,7 @@ class ConstraintProblem:
         return (1 << len(self.domains[key])) - 1
 
     def of_left(self, key: Key, scope: Scope) -> Iterator[tuple[int, Relation]]:
-        """Return the relations that a choice of ``key`` brings, with their numbers."""
+        """Return the relations whose left key is ``key``, with their numbers."""
         for number in self._by_left.get(key, ()):
             if scope.counts(self.relations[number]):
                 yield number, self.relations[number]
@@ -174,7 +174,7 @@ class ConstraintProblem:
 
 
 def _same(function: Callable[..., Any]) -> tuple[object, ...]:
-    """Return what functions that answer alike have in common: their code, and what they close over.
+    """Return a key for functions that behave alike: their code, and their closure.
 
     A lab of 60 kinds of hosts has most of its tables 60 times; computed once it resolves 3 times as fast.
     """
@@ -186,15 +186,15 @@ def _same(function: Callable[..., Any]) -> tuple[object, ...]:
 
 
 def listed(candidates: Iterable[Candidate], among: Iterable[str] = ()) -> str:
-    """Return the versions of candidates for the reader, neighbours ``among`` all versions as a span."""
+    """Return candidates' versions for the reader, neighbours ``among`` all versions as a span."""
     return versions.spans((candidate.version for candidate in candidates), among)
 
 
 @dataclass
 class Pruned:
-    """What is left of each domain; ``empty`` is a key with nothing left, if there is one.
+    """What is left of each domain; ``empty`` is a key with nothing left, if any.
 
-    ``after_limits`` is what the limits left, before any relation counted.
+    ``after_limits`` is what the limits left, before any relation.
     """
 
     masks: dict[Key, int]
@@ -239,7 +239,7 @@ def partners(table: tuple[int, ...], mask: int) -> int:
     return union
 
 
-# Preferences, besides that of keeping an installed driver.
+# Preferences, besides keeping an installed driver.
 SAME_TOOLKIT, ONE_CUDA, ONE_NCCL = "toolkit", "one cuda", "one nccl"
 TENSORFLOW_TOOLKIT = "toolkit of tensorflow"
 ONE_TORCH_NCCL = "one nccl of torch"
@@ -247,13 +247,13 @@ PIN, FACT = "pin", "fact"
 
 
 def keep_driver(number: int) -> str:
-    """Return the preference that a group keeps its installed driver."""
+    """Return the preference for keeping a group's installed driver."""
     return f"keep driver {number}"
 
 
 @dataclass(kw_only=True)
 class LabProblem(ConstraintProblem):
-    """A constraint problem with the lab that it is of. Its assumptions are the lab's pins and facts."""
+    """A constraint problem with its lab. Its assumptions are the lab's pins and facts."""
 
     groups: tuple[HostGroup, ...]
     catalogue: Catalogue
@@ -276,7 +276,7 @@ class LabProblem(ConstraintProblem):
 
     @property
     def pins(self) -> dict[Pin, frozenset[int]]:
-        """Every pin with the numbers of the groups it is for."""
+        """Every pin with the numbers of its groups."""
         numbers: dict[Pin, set[int]] = {}
         for number, group in enumerate(self.groups):
             for pin in group.pins:
@@ -304,7 +304,7 @@ class LabProblem(ConstraintProblem):
         return f"{gpu.sm} ({gpu.name} on {self.sharing('gpu', gpu.title)})"
 
     def pinned(self, name: str, value: str | None = None) -> tuple[int, ...]:
-        """Return the first pin of a component (to this value) as the assumption of a rule; else nothing."""
+        """Return the first pin of a component (to this value) as a rule's assumption; else nothing."""
         numbers = [
             item.number
             for item in self.assumptions
@@ -325,7 +325,7 @@ class LabProblem(ConstraintProblem):
 
     @property
     def preferences(self) -> list[str]:
-        """What the lab would rather have, the most important first; a search gives up as few as it can."""
+        """The lab's preferences, most important first; a search gives up as few as it can."""
         gpus = [number for number, group in enumerate(self.groups) if group.gpus]
         kept = [keep_driver(number) for number in reversed(gpus) if self.groups[number].host.driver]
         toolkit = [SAME_TOOLKIT] if gpus and "torch" in self.frameworks and not self.torch_on_cpu else []

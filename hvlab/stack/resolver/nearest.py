@@ -1,4 +1,4 @@
-"""What would resolve it: the fewest changes of pins, hosts or drivers, each tried before it is offered."""
+"""Remedies: the fewest changes of pins, hosts or drivers, each tried before it is offered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BREADTH = 6
 _TRIES = 24
 _MOST = 6
 _WORDS = ("with", "without")
-# Where a repository lacks a driver, other ways to one.
+# Other sources of a driver that a repository lacks.
 _METHODS = ("distro", "elrepo")
 Lab = tuple[HostRequest, ...]
 
@@ -30,8 +30,8 @@ Lab = tuple[HostRequest, ...]
 class Relaxation:
     """One change to a lab.
 
-    ``drop``: do without the pin; ``other``: another version of the framework that is pinned; ``hosts``: leave
-    these out; ``driver``: let them get another one; ``method``: get it from elsewhere.
+    ``drop``: drop the pin; ``other``: another version of the pinned framework; ``hosts``: leave these out;
+    ``driver``: let them get another one; ``method``: get it from elsewhere.
     """
 
     kind: str
@@ -61,21 +61,21 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class Remedy:
-    """Changes that together make it resolve: ``pins`` to write instead, ``without`` hosts to leave out."""
+    """Changes that together resolve it: ``pins`` to write instead, ``without`` hosts to leave out."""
 
     text: str
     pins: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, object]:
-        """Return it for machines."""
+        """Return it as plain data."""
         return {"text": self.text, "pins": list(self.pins), "without": list(self.without)}
 
 
 def remedies(lab: Lab, catalogue: Catalogue) -> list[Remedy]:
-    """Return what resolves it by the fewest changes: one if one is enough, else two or three together.
+    """Return the remedies with the fewest changes: one if that is enough, else two or three together.
 
-    Where leaving hosts out is all that one change can do, what more changes of versions can do comes first.
+    If one change helps only by leaving hosts out, several version changes are listed first.
     """
     frontier: list[tuple[Lab, tuple[Relaxation, ...]]] = [(lab, ())]
     offers: list[Remedy] = []
@@ -110,7 +110,7 @@ def remedies(lab: Lab, catalogue: Catalogue) -> list[Remedy]:
 
 
 def without(lab: Lab, hosts: Sequence[str], catalogue: Catalogue) -> Remedy | None:
-    """Return leaving these hosts out as a remedy, if the others resolve."""
+    """Return the remedy of leaving these hosts out, if the others resolve."""
     problem = _problem(Relaxation("hosts", tuple(hosts)).apply(lab), catalogue)
     if problem is None or search(problem, Scope()) is None:
         return None
@@ -163,7 +163,7 @@ def _other_methods(lab: LabProblem, fact: Assumption) -> Iterator[Relaxation]:
 
 
 def _infeasible_alone(lab: LabProblem, fact: Assumption) -> list[str]:
-    """Return those hosts of a fact that fail even alone; all of them where each could be had alone."""
+    """Return the hosts of a fact that fail even alone; all of its hosts if each group resolves alone."""
     alone = [
         number
         for number in sorted(fact.groups)
@@ -205,13 +205,13 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 def _replacement(lab: LabProblem, pin: Pin, only: dict[tuple[str, int | None], int]) -> str | None:
-    """Return the version nearest to a dropped pin with which everything fits; narrows ``only`` to it."""
+    """Return the version nearest to a dropped pin that fits everything; narrow ``only`` to it."""
     keys = [key for key in lab.domains if key[0] == pin.name]
     left = prune(lab, Scope(only=only)).masks
     candidates = [c for key in keys for c in lab.of(key, left[key]) if c.version != "none" and not _warned(c)]
     known = {_written(pin, c.version) for c in candidates}
     ended = {_written(pin, c.version) for c in candidates if _ended(c)}
-    # Stable: of the supported ones, and then of the others, the nearest first.
+    # Stable sort: supported ones first, nearest first within each part.
     ordered = sorted(_by_distance(pin, known), key=lambda version: version in ended)
     for version in ordered[:_TRIES]:
         other = Pin(pin.name, version)
@@ -230,7 +230,7 @@ def _warned(candidate: Candidate) -> bool:
 
 
 def _ended(candidate: Candidate) -> bool:
-    """Whether a version is of a driver branch past its end, or one that is still in development."""
+    """Whether a version's driver branch is past its end or still in development."""
     return isinstance(candidate.data, DriverBranch) and candidate.data.kind in ("legacy", "developer")
 
 
@@ -239,7 +239,7 @@ def _written(pin: Pin, version: str) -> str:
 
 
 def _by_distance(pin: Pin, known: set[str]) -> list[str]:
-    """Return versions to have instead: builds of the same, then of its major, the nearest first."""
+    """Return alternative versions: builds of the same, then of its major, nearest first."""
     if pin.name == "backend":
         others = [name for name in PARALLEL if name in known - {pin.value}]
         return sorted(others, key=lambda name: not BACKENDS[name].gpu)

@@ -1,4 +1,4 @@
-"""Versions newer than the catalogue: resolved with what is known of their branch, and marked as not known."""
+"""Versions newer than the catalogue: resolved with their branch's data, and marked as unknown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hvlab.stack.resolver import versions
 from hvlab.stack.resolver.catalogue import Assumed, Catalogue, LibraryRelease, OperatingSystem, TorchRelease
 from hvlab.stack.resolver.pins import FRAMEWORKS, Pin, meets
 
-# How many numbers of a version an installation takes; of a framework's the last one may be left out.
+# Numbers in a complete version; a framework's last one may be left out.
 _NUMBERS = {"driver": 1, "cuda": 2, "cudnn": 4, "nccl": 3, "torch": 3, "tensorflow": 3}
 _POINT = 3
 
@@ -18,7 +18,7 @@ _POINT = 3
 def extended(catalogue: Catalogue, pins: Iterable[Pin]) -> Catalogue:
     """Return the catalogue with a release for each pin that is newer than its branch there.
 
-    A release of which nothing is known, not even its major, is not added: the pin is refused as before.
+    A release whose major is unknown is not added: its pin is refused as before.
     """
     for pin in dict.fromkeys(pins):
         like = basis(pin, catalogue)
@@ -28,7 +28,7 @@ def extended(catalogue: Catalogue, pins: Iterable[Pin]) -> Catalogue:
 
 
 def basis(pin: Pin, catalogue: Catalogue) -> str | None:
-    """Return the newest known version of the branch of a pin that is newer than it; else None."""
+    """For a pin newer than its branch, return that branch's newest known version; else None."""
     if pin.name not in _NUMBERS or short(pin):
         return None
     known = _known(pin.name, catalogue)
@@ -46,9 +46,9 @@ def basis(pin: Pin, catalogue: Catalogue) -> str | None:
 
 
 def end_of_branch(version: str, known: Iterable[str]) -> str | None:
-    """Return the newest known version of the branch that a version is newer than; else None.
+    """For a version newer than its branch, return the branch's newest known version; else None.
 
-    A branch is the known versions that share the most numbers with it, at least the first.
+    The branch consists of the known versions that share the most leading numbers, at least the first.
     """
     every, own = list(known), versions.numbers(version)
     for shared in range(len(own) - 1, 0, -1):
@@ -60,7 +60,7 @@ def end_of_branch(version: str, known: Iterable[str]) -> str | None:
 
 
 def short(pin: Pin) -> str:
-    """Return how a pin would be written in full, if it lacks numbers; else nothing."""
+    """Return the full form of a pin that lacks numbers; else nothing."""
     needed = _NUMBERS.get(pin.name, 0) - (pin.name in FRAMEWORKS)
     missing = needed - len(versions.numbers(pin.version))
     return f"{pin.name}={pin.version}{'.N' * missing}" if missing > 0 else ""
@@ -163,7 +163,7 @@ def _framework(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
 
 
 def _with_build(torch: TorchRelease, cuda: str) -> TorchRelease:
-    """Return the release with a wheel for a CUDA release, with the code of its newest wheel of that major."""
+    """Return the release with a wheel for a CUDA release, with the code of that major's newest wheel."""
     same = [build for build in torch.cuda if versions.major(build) == versions.major(cuda)]
     if not same:
         return torch

@@ -1,4 +1,4 @@
-"""What to know of a stack: what can go wrong with it, or is not as usual."""
+"""Notes on a stack: what may go wrong, or is unusual."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hvlab.stack.resolver.lab import HostGroup, HostRequest
 from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT, Scope
 from hvlab.stack.resolver.solve import GroupChoice, Solution, infeasible
 
-# What the modules of ansible-core 2.19 run on.
+# Pythons supported by the modules of ansible-core 2.19.
 _LEAST_PYTHON, _LAST_PYTHON = "3.8", "3.13"
 # Source: https://github.com/horovod/horovod/issues/1123
 _OWN_HWLOC = ("1.14", "1.15")
-# What comes before one CUDA for all hosts.
+# Preferences that outrank one CUDA for all hosts.
 _MORE_IMPORTANT = {SAME_TOOLKIT: "each gets the one that a torch wheel with code for its GPUs is built for"}
 
 
@@ -62,7 +62,7 @@ def _newer_python(system: OperatingSystem) -> str:
 
 
 def of_lab(solution: Solution) -> list[str]:
-    """Return what is to be known of the lab as a whole."""
+    """Return the notes on the lab as a whole."""
     lab, notes = solution.lab, []
     if solution.gave_up(ONE_CUDA):
         notes.append(_cudas(solution))
@@ -117,7 +117,7 @@ def _cudas(solution: Solution) -> str:
 
 
 def of_group(choice: GroupChoice) -> list[str]:
-    """Return what is to be known of one group's hosts."""
+    """Return the notes on one group's hosts."""
     notes = [*_system(choice), *_not_shipped(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
     if choice.group.gpus:
         notes += [
@@ -357,7 +357,7 @@ def _nccl(choice: GroupChoice) -> Iterable[str]:
     release, driver = nccl.partition("-")[0], choice.versions["driver"]
     if build != versions.minor(cuda):
         yield (
-            f"NCCL {release} is taken in its build for CUDA {build}, for there is none for {cuda}: "
+            f"NCCL {release} is used in its build for CUDA {build}, because none exists for {cuda}: "
             "it works by minor-version compatibility"
         )
     if driver and rules.support(driver, build, choice.catalogue) == 1:
@@ -371,7 +371,7 @@ def _nccl(choice: GroupChoice) -> Iterable[str]:
 
 
 def _plain_install(choice: GroupChoice, release: str, build: str) -> str:
-    """Return what the package manager would take unasked, where that is a build for a newer CUDA."""
+    """Return the version the package manager would install by default if it is built for a newer CUDA."""
     known, limits = choice.catalogue.nccl, choice.group.system.nccl
     if limits is None or choice.group.methods["nccl"] != "repo":
         return ""

@@ -7,7 +7,7 @@ The file has the names of the catalogue's files at its top, and below each the e
     gpus:
       - {match: "B400", capability: "10.3"}
 
-``like`` takes the fields of a known entry; what stands beside it replaces some.
+``like`` copies the fields of a known entry; fields beside it replace some.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _BY_VERSION = {
 _IN_LISTS = {"systems": ("systems", "name"), "gpus": ("models", "match")}
 _FILES = (*_BY_VERSION, *_IN_LISTS)
 _LIKE = "like"
-# What all entries of a file have, and the resolver does not read.
+# Fields that all entries of a file have but the resolver does not read.
 _UNREAD = {"source", "memory"}
-# What the resolver reads of an entry, and no shipped one has.
+# Fields that the resolver reads but no shipped entry has.
 _NOT_SHIPPED = {"nccl": {"cuda"}}
 Entry = Mapping[str, Any]
 
 
 class CatalogueError(UsageError):
-    """A data file of the catalogue does not say what it should."""
+    """A data file of the catalogue is wrong."""
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what a user's file adds. Raises CatalogueError where it cannot be read."""
+    """Return the entries that a user's file adds. Raises CatalogueError if it cannot be read."""
     try:
         data = read_yaml(path)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""How the packages of a stack are called on each system. Pure."""
+"""The names of a stack's packages on each system. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hvlab.stack.resolver.lab import HostGroup
 from hvlab.stack.resolver.pins import meets
 
 Package = dict[str, str | None]
-# From this branch on NVIDIA's installer takes the open kernel modules where the GPU allows both.
+# From this branch on NVIDIA's installer uses the open kernel modules if the GPU allows both.
 # Source: https://developer.nvidia.com/blog/nvidia-transitions-fully-towards-open-source-gpu-kernel-modules/
 _OPEN_BY_DEFAULT = 560
-# Parts of the names of packages whose versions are not the driver's.
+# Parts of names of packages that do not have the driver's version.
 _OWN_VERSIONS = ("pinning", "persistenced")
 
 
@@ -42,7 +42,7 @@ def open_modules(group: HostGroup, driver: str | None, catalogue: Catalogue) -> 
 
 
 def fabric_manager(group: HostGroup, catalogue: Catalogue) -> bool:
-    """Whether a host's GPUs ask for the fabric manager, though it shows no NVSwitch."""
+    """Whether a host's GPUs need the fabric manager although no NVSwitch is visible."""
     models = (model_of(gpu, catalogue) for gpu in group.gpus)
     return any(model is not None and model.fabric for model in models)
 
@@ -54,7 +54,7 @@ def imex(group: HostGroup, catalogue: Catalogue) -> bool:
 
 
 def keeps_driver(group: HostGroup, version: str, catalogue: Catalogue) -> bool:
-    """Whether an installed driver stays that could not be had here by the method of its hosts."""
+    """Whether an installed driver stays although its hosts' method could not provide it here."""
     branch, method = catalogue.branches.get(str(versions.major(version))), group.methods["driver"]
     return (
         version == group.host.driver
@@ -64,7 +64,7 @@ def keeps_driver(group: HostGroup, version: str, catalogue: Catalogue) -> bool:
 
 
 def exact(group: HostGroup, version: str | None) -> bool:
-    """Whether exactly this driver is installed, and not any of its branch that comes from where it comes."""
+    """Whether exactly this driver is installed, not just any of its branch from the same source."""
     method = group.methods["driver"]
     if version is None or method in ("runfile", "local_repo"):
         return version is not None
@@ -114,7 +114,7 @@ def _driver_rule(system: OperatingSystem, branch: str, modules: str) -> Mapping[
 
 
 def cuda(group: HostGroup, version: str) -> list[Package]:
-    """Return the toolkit's packages; none where it does not come as packages."""
+    """Return the toolkit's packages; none if it is not installed from packages."""
     method = methods(group, version)["cuda"]
     if method == "distro":
         return _distro(group.system, "cuda")
@@ -145,7 +145,7 @@ def nccl(group: HostGroup, version: str) -> list[Package]:
 def of_library(
     facts: Mapping[str, Any], name: str, version: str, cuda: str, *, distro: bool
 ) -> list[Package]:
-    """Return the packages of CUDA, cuDNN or NCCL by a host's facts; none where they are not known."""
+    """Return the packages of CUDA, cuDNN or NCCL by a host's facts; none if unknown."""
     host = HostFacts("", str(facts.get("distribution")), str(facts.get("distribution_version")))
     system = system_of(host, load())
     if system is None:
@@ -174,7 +174,7 @@ def _distro(system: OperatingSystem, name: str) -> list[Package]:
 
 
 def python(group: HostGroup, minor: str) -> list[Package]:
-    """Return Python's packages; none for one that is there but is not the system's."""
+    """Return Python's packages; none for an installed one that is not the system's."""
     if minor not in group.system.python:
         return []
     names = group.system.python_packages.get(minor) or group.system.python_packages.get("default", ())
@@ -182,7 +182,7 @@ def python(group: HostGroup, minor: str) -> list[Package]:
 
 
 def of_roles(group: HostGroup, python_packages: Iterable[Package]) -> dict[str, Any]:
-    """Return what the roles install of the distribution, by role."""
+    """Return the distribution's packages that the roles install, by role."""
     named = group.system.packages
     headers = [str(each["name"]) for each in python_packages if str(each["name"]).endswith("-devel")]
     horovod = {**named["horovod"], "build": [*named["horovod"]["build"], *headers]}
@@ -198,7 +198,7 @@ def of_roles(group: HostGroup, python_packages: Iterable[Package]) -> dict[str, 
 
 
 def gcc(group: HostGroup, major: str) -> list[Package]:
-    """Return the compiler's packages; none for one that is there but is not the system's."""
+    """Return the compiler's packages; none for an installed one that is not the system's."""
     if major not in group.system.gcc:
         return []
     names = group.system.gcc_packages.get(major) or group.system.gcc_packages.get("default", ())
@@ -206,7 +206,7 @@ def gcc(group: HostGroup, major: str) -> list[Package]:
 
 
 def compilers(group: HostGroup, major: str) -> dict[str, str]:
-    """Return the C and C++ compiler: the system's own where that is of the major, else by their paths."""
+    """Return the C and C++ compiler: the system's own if its major fits, else by their paths."""
     usual = str(versions.major(group.host.gcc)) if group.host.gcc else group.system.gcc[0]
     path = group.system.gcc_path.get(major) or group.system.gcc_path.get("default")
     if major == usual or path is None:
@@ -217,7 +217,7 @@ def compilers(group: HostGroup, major: str) -> dict[str, str]:
 
 
 def methods(group: HostGroup, cuda_version: str | None = None) -> dict[str, str]:
-    """Return how the GPU components get onto the hosts; wheels where the repository has no packages."""
+    """Return how the GPU components get onto the hosts; wheels if the repository has no packages."""
     methods = {name: group.methods[name] for name in ("driver", "cuda", "cudnn", "nccl")}
     if methods["cuda"] == AUTO:
         packaged = cuda_version is None or versions.minor(cuda_version) in group.system.cuda

@@ -1,4 +1,4 @@
-"""Pins: NAME=VERSION from the inventory or the command line, and which versions meet one."""
+"""Pins: NAME=VERSION from the inventory or the command line, and the versions that meet them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from hvlab.stack.resolver import versions
 FRAMEWORKS = ("torch", "tensorflow")
 # A package's revision begins with a digit (9.1.0.70-1): 580-server is another driver than 580.
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*(-[0-9][0-9A-Za-z.+~-]*|\+[0-9A-Za-z.+~-]+)?")
-# Characters; no version is that long.
+# Maximum characters of a version.
 _LONGEST = 100
 _LAST_STRICT = 10
-# In YAML 9.10 without quotes is 9.1, which is another version of these.
+# In YAML an unquoted 9.10 is 9.1, which is another version of these.
 _ZEROS_COUNT = ("python", "torch", "tensorflow", "cudnn", "nccl", "horovod")
 _LOCAL = re.compile(r"cu(\d{2,3})")
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A component is to have this version, or one that goes on from it."""
+    """The version requested for a component; longer versions that begin with it match, too."""
 
     name: str
     value: str
@@ -56,7 +56,7 @@ class Pin:
 
     @property
     def cuda(self) -> str | None:
-        """The CUDA that the suffix of a wheel or a package asks for."""
+        """The CUDA requested by the suffix of a wheel or package."""
         if self.name == "cudnn":
             suffix = re.search(r"[+.]cuda(\d+)(\.\d+)?$", self.value)
             # From CUDA 11 on one package serves the whole major.
@@ -67,7 +67,7 @@ class Pin:
 
     @property
     def build(self) -> str | None:
-        """What torch's suffix asks for: ``cpu``, or a CUDA release."""
+        """The build requested by torch's suffix: ``cpu``, or a CUDA release."""
         local = self.value.partition("+")[2] if self.name == "torch" else ""
         cuda = _LOCAL.fullmatch(local)
         return f"{cuda[1][:-1]}.{cuda[1][-1]}" if cuda else local or None
@@ -85,7 +85,7 @@ def parse(text: str) -> Pin:
 
 
 def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
-    """Return the pins among a host's variables; a template is none."""
+    """Return the pins among a host's variables, leaving out templates."""
     pins = []
     for name, variable in VERSION_PINS.items():
         value = variables.get(variable)

@@ -1,8 +1,8 @@
 """Rules on two components: which versions fit together; and one NCCL for all ranks of torch.
 
-Torch is imported before Horovod's library, and its NCCL is loaded with it, so Horovod's calls end there
-whatever Horovod was linked with; in a process of TensorFlow they end in the installed one. Torch's library
-names the folder of its NCCL as RPATH, which the loader searches before LD_LIBRARY_PATH.
+Torch, and with it its NCCL, is loaded before Horovod's library, so Horovod's calls reach that NCCL whatever
+Horovod was linked with; in a TensorFlow process they reach the installed one. Torch's library names the
+folder of its NCCL as RPATH, which the loader searches before LD_LIBRARY_PATH.
 Sources: https://github.com/horovod/horovod/issues/2561; `readelf -d` of torch 2.14.1's libtorch_cuda.so.
 """
 
@@ -29,12 +29,12 @@ from hvlab.stack.resolver.model import (
     listed,
 )
 
-# Longer lists are cut.
+# Maximum length of a list.
 _FEW = 6
 
 
 def add(lab: LabProblem) -> None:
-    """Add how the components of the lab go together, and those of each group among them and with these."""
+    """Add the relations among the lab's components, and those of each group with them and each other."""
     lab.relations += _of_lab(lab)
     for number, group in enumerate(lab.groups):
         lab.relations += _of_group(lab, number, group)
@@ -65,7 +65,7 @@ def _torch_has_no_code(
 def _fits(
     lab: LabProblem, title: str, other: str, limits: str
 ) -> Callable[[Sequence[Candidate], Sequence[Candidate]], str]:
-    """Return the sentence for a release (left or right) whose range does not hold the other's version."""
+    """Return the sentence for a release (left or right) whose range excludes the other's version."""
 
     def say(lefts: Sequence[Candidate], rights: Sequence[Candidate]) -> str:
         ours, theirs = (lefts, rights) if lefts[0].key[0] == title else (rights, lefts)
@@ -171,9 +171,9 @@ def _agreements(lab: LabProblem, number: int, where: str) -> Iterable[Relation]:
 
 
 def _torch_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relation]:
-    """Yield that a wheel is made for the toolkit, and that it has code for the GPUs.
+    """Yield the relations of torch's wheels to the toolkit and to the GPUs.
 
-    Of the same minor where that is a preference that holds, else of the same major.
+    The minor must match if that preference holds, else only the major.
     """
 
     def say(torches: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
@@ -185,7 +185,7 @@ def _torch_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable
         return f"torch {torch} has no wheel for CUDA {cuda}{on} ({wheels})"
 
     torch, cuda, assumed = ("torch", None), ("cuda", number), lab.pinned("torch")
-    # A build that is pinned is the one to get: none of its major instead.
+    # A pinned build must match exactly, not just its major.
     build = next((pin for pin in group.pins if pin.name == "torch" and pin.cuda), None)
     architecture = group.host.architecture
     if architecture != "x86_64":
@@ -302,20 +302,20 @@ def _floor(cuda: str, catalogue: Catalogue) -> str:
 
 @dataclass(frozen=True)
 class TorchNccl:
-    """An NCCL release that a wheel of a torch release brings; empty where that is not known."""
+    """The NCCL release included in a torch wheel; empty if unknown."""
 
     torch: TorchRelease
     nccl: str
 
 
 def brought_nccl(torch: TorchRelease, cuda: str, group: HostGroup) -> str:
-    """Return the NCCL release that torch's wheel for a toolkit brings; empty where that is not known."""
+    """Return the NCCL release included in torch's wheel for a toolkit; empty if unknown."""
     builds = rules.torch_fits(torch, cuda, group.capabilities, group.host.architecture, exact=False)
     return torch.nccl.get(builds[0], "") if builds else ""
 
 
 def _add_torch_nccl(lab: LabProblem) -> None:
-    """Add the choice of one NCCL release that torch brings on all hosts with GPUs."""
+    """Add the choice of one NCCL release, included in torch, for all hosts with GPUs."""
     numbers = [number for number, group in enumerate(lab.groups) if group.gpus]
     if len(numbers) < 2 or "torch" not in lab.frameworks or lab.torch_on_cpu:  # noqa: PLR2004
         return

@@ -1,4 +1,4 @@
-"""A resolution, or why there is none, for the reader."""
+"""Text for the reader: a resolution, or why there is none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALIKE = ("system", "versions", "reasons", "notes", "compute_capabilities")
 
 
 def resolution(result: Resolution, *, explain: bool = False) -> str:
-    """Return the versions of all hosts, like ones in one row, and the notes; with the reasons if asked."""
+    """Return the versions of all hosts, identical hosts in one row, and the notes; reasons if requested."""
     like = _alike(result.hosts, ("versions",))
     rows = [{"hosts": some(hosts), **_marked(stack)} for hosts, stack in like]
     text = [tables.render(rows, _used(rows), "table")]
@@ -55,7 +55,7 @@ def infeasible(result: Infeasible) -> str:
 
 
 def changes(before: Resolution | Infeasible, after: Resolution) -> str:
-    """Return what differs between two plans, a line for each version and the hosts it changes on."""
+    """Return the differences between two plans, one line per version and the hosts where it changes."""
     if isinstance(before, Infeasible):
         return f"as it is, it does not resolve: {before.message}"
     hosts_of: dict[tuple[str, str, str], list[str]] = {}

@@ -1,6 +1,6 @@
 """What fits what: pure predicates over the catalogue.
 
-The sources of the figures are named in the catalogue's files.
+The catalogue's files name the sources of the figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hvlab.stack.resolver.catalogue import (
 )
 from hvlab.stack.resolver.model import Candidate
 
-# From here on libraries of one major work together whatever their minor.
+# From here on libraries of one major work together regardless of the minor.
 # Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 FIRST_COMPATIBLE_MAJOR = 11
 # CUDA 11.0 has libcusolver.so.10, and 11.1 to 11.8 libcusolver.so.11.
@@ -52,7 +52,7 @@ def branch_of(version: str, catalogue: Catalogue) -> DriverBranch | None:
 
 
 def support(driver: str, release: str, catalogue: Catalogue) -> int:
-    """Return 0 where a driver supports a CUDA release in full, 1 by minor-version compatibility, 2 if not.
+    """Return 0 if a driver fully supports a CUDA release, 1 by minor-version compatibility, 2 if not at all.
 
     Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
     """
@@ -66,7 +66,7 @@ def support(driver: str, release: str, catalogue: Catalogue) -> int:
 def driver_order(
     driver: str, branch: DriverBranch | None, release: str, catalogue: Catalogue
 ) -> tuple[bool, int]:
-    """Return a driver's place among those for a CUDA release: past its end last, then by its support."""
+    """Return a sort key of drivers for a CUDA release: discontinued ones last, then by support."""
     ended = branch is not None and branch.kind == "legacy"
     return ended, support(driver, release, catalogue)
 
@@ -81,7 +81,7 @@ def driver_runs(driver: str, branch: DriverBranch | None, capability: str, catal
 
 
 def compiles(driver: str, kernel: str | None, catalogue: Catalogue) -> bool:
-    """Whether a driver's modules are not known to fail on a kernel."""
+    """Whether a driver's modules compile on a kernel, as far as known."""
     own, running = versions.numbers(driver), versions.numbers(kernel or "")
     return not any(
         own[:1] == versions.numbers(limit.version)[:1]
@@ -131,7 +131,7 @@ def cudnn_serves(cudnn: LibraryRelease, cuda: str) -> bool:
 
 
 def cudnn_build(cudnn: LibraryRelease, cuda: str) -> str | None:
-    """Return the CUDA release in the name of the cuDNN package for a toolkit; None where there is none."""
+    """Return the CUDA release in the name of the cuDNN package for a toolkit; None without a package."""
     minor, major = versions.minor(cuda), versions.major(cuda)
     if minor in cudnn.builds or major < FIRST_COMPATIBLE_MAJOR:
         return minor if minor in cudnn.builds else None
@@ -139,13 +139,13 @@ def cudnn_build(cudnn: LibraryRelease, cuda: str) -> str | None:
 
 
 def tensorflow_loads(tensorflow: TensorflowRelease, cuda: str) -> bool:
-    """Whether TensorFlow loads a CUDA release: that it was compiled with, or a newer one of its major."""
+    """Whether TensorFlow loads a CUDA release: the one it was compiled with, or a newer one of its major."""
     own, other = versions.numbers(tensorflow.cuda), versions.numbers(versions.minor(cuda))
     return own == other or (takes_newer_cuda(tensorflow) and own[0] == other[0] and own < other)
 
 
 def takes_newer_cuda(tensorflow: TensorflowRelease) -> bool:
-    """Whether the libraries that TensorFlow loads have the same names in newer CUDA releases of the major."""
+    """Whether TensorFlow's CUDA libraries keep their names in newer releases of the major."""
     return versions.numbers(tensorflow.cuda) >= _FIRST_LASTING_NAMES
 
 
@@ -156,7 +156,7 @@ def tensorflow_takes(tensorflow: TensorflowRelease, cudnn: str) -> bool:
 
 
 def nccl_build(version: str) -> str | None:
-    """Return the CUDA release an NCCL package is built for; None of a wheel."""
+    """Return the CUDA release an NCCL package is built for; None for a wheel."""
     return version.partition("+cuda")[2] or None
 
 
@@ -190,7 +190,7 @@ def gcc_fits(cuda: CudaRelease, gcc: str) -> bool:
 def driver_offered(
     driver: str, branch: DriverBranch | None, system: OperatingSystem, method: str, architecture: str
 ) -> bool:
-    """Whether a driver can be had on a system by a method."""
+    """Whether a method offers a driver on a system."""
     if branch is None:
         return False
     if method == "distro":
@@ -212,7 +212,7 @@ def has_drivers(system: OperatingSystem, method: str) -> bool:
 def cuda_offered(
     cuda: str, system: OperatingSystem, method: str, architecture: str, catalogue: Catalogue
 ) -> bool:
-    """Whether a CUDA release can be had on a system by a method."""
+    """Whether a method offers a CUDA release on a system."""
     release = versions.minor(cuda)
     distro, repo = (
         release == system.distro.get("cuda"),
@@ -226,7 +226,7 @@ def cuda_offered(
 def library_offered(
     candidate: Candidate, limits: Sequence[str | None] | None, *, method: str, distro: str | None
 ) -> bool:
-    """Whether a cuDNN or NCCL release can be had; without packages in the repository it is a wheel."""
+    """Whether a cuDNN or NCCL release is available; without packages in the repository, as a wheel."""
     library: LibraryRelease | None = candidate.data
     if library is None:
         return True

@@ -1,6 +1,6 @@
 """The search: resolvelib chooses a candidate for each component, in order, and backtracks.
 
-Rules always hold, preferences as far as they go.
+Rules always hold; preferences hold where possible.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from hvlab.stack.resolver.catalogue import Catalogue
 from hvlab.stack.resolver.lab import HostGroup
 from hvlab.stack.resolver.model import Candidate, ConstraintProblem, Key, LabProblem, Scope, prune
 
-# Rounds of the search, and more of them for each component: far more than pruned domains need.
+# Base rounds of the search, and additional ones per component: far more than pruned domains need.
 ROUNDS, ROUNDS_EACH = 1000, 20
 
 
 class SearchLimitError(HvlabError):
-    """The search ended at its limit: whether anything fits is not known."""
+    """The search ended at its limit: it is unknown whether anything fits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Requirement:
-    """That a component be there (no parent), or fit the candidate that was chosen for another."""
+    """Requires a component (no parent), or that it fits the candidate chosen for another."""
 
     key: Key
     relation: int | None = None
@@ -35,7 +35,7 @@ class Requirement:
 
 
 class Provider(AbstractProvider[Requirement, Candidate, Key]):
-    """Tells resolvelib the candidates of each component, and what a choice asks of the others."""
+    """Tells resolvelib the candidates of each component, and a choice's requirements for the others."""
 
     def __init__(self, problem: ConstraintProblem, scope: Scope, masks: Mapping[Key, int]) -> None:
         self._problem = problem
@@ -47,7 +47,7 @@ class Provider(AbstractProvider[Requirement, Candidate, Key]):
         return requirement_or_candidate.key
 
     def get_preference(self, identifier: Key, *_: object, **__: object) -> int:
-        """Return its place in the fixed order: what is chosen never changes what was chosen before it."""
+        """Return its place in the fixed order: a choice never changes earlier ones."""
         return self._problem.order[identifier]
 
     def find_matches(
@@ -70,7 +70,7 @@ class Provider(AbstractProvider[Requirement, Candidate, Key]):
         return bool(self._allowed(requirement) >> candidate.place & 1)
 
     def get_dependencies(self, candidate: Candidate) -> Iterable[Requirement]:
-        """Return what the choice of a candidate asks of others."""
+        """Return a candidate's requirements for other components."""
         for number, relation in self._problem.of_left(candidate.key, self._scope):
             yield Requirement(relation.right, number, candidate)
 
@@ -90,9 +90,9 @@ class Provider(AbstractProvider[Requirement, Candidate, Key]):
 
 
 def search(problem: ConstraintProblem, scope: Scope) -> dict[Key, Candidate] | None:
-    """Return a candidate for every component, or None where nothing fits.
+    """Return a candidate for every component, or None if nothing fits.
 
-    Raises SearchLimitError where it gives up before it knows.
+    Raises SearchLimitError if it gives up first.
     """
     pruned = prune(problem, scope)
     if pruned.empty is not None:
@@ -115,7 +115,7 @@ def search(problem: ConstraintProblem, scope: Scope) -> dict[Key, Candidate] | N
 
 
 def infeasible(problem: ConstraintProblem, scope: Scope) -> bool:
-    """Whether nothing fits for certain; not so where the search ends at its limit."""
+    """Whether certainly nothing fits; false if the search ends at its limit."""
     try:
         return search(problem, scope) is None
     except SearchLimitError:
@@ -132,7 +132,7 @@ class Solution:
     undecided: frozenset[str] = frozenset()
 
     def version(self, name: str, group: int | None = None) -> str | None:
-        """Return the version of a lab's or a group's component; None where there is none."""
+        """Return the version of a lab's or a group's component; None without one."""
         candidate = self.chosen.get((name, group))
         return None if candidate is None or candidate.version == "none" else candidate.version
 
@@ -154,13 +154,13 @@ def build(groups: Sequence[HostGroup], catalogue: Catalogue) -> LabProblem:
 def best(lab: LabProblem) -> Solution | None:
     """Return the solution that keeps the most preferences, the more important first; None without any.
 
-    Raises SearchLimitError where it is not known whether there is one.
+    Raises SearchLimitError if it is unknown whether a solution exists.
     """
     chosen, kept = search(lab, Scope()), frozenset[str]()
     if chosen is None:
         return None
     possible = [soft for soft in lab.preferences if prune(lab, Scope(soft=frozenset([soft]))).empty is None]
-    # Halves of those that cannot hold together are tried by themselves: most labs need one search.
+    # Preferences that cannot hold together are tried in halves; most labs need one search.
     parts, undecided = [possible], frozenset[str]()
     while parts:
         part = parts.pop()
@@ -176,9 +176,9 @@ def best(lab: LabProblem) -> Solution | None:
 
 
 def _as_torch(lab: LabProblem, chosen: dict[Key, Candidate], soft: frozenset[str]) -> dict[Key, Candidate]:
-    """Return the choice with the cuDNN of torch's wheel, and its NCCL among wheels, where they fit.
+    """Return the choice with the cuDNN of torch's wheel, and its NCCL among wheels, if they fit.
 
-    After the search, because it hangs on torch and CUDA both, and a relation is of two components.
+    Done after the search because it depends on both torch and CUDA, and a relation covers two components.
     """
     torch = chosen.get(("torch", None))
     if torch is None or lab.torch_on_cpu:
@@ -202,7 +202,7 @@ def _as_torch(lab: LabProblem, chosen: dict[Key, Candidate], soft: frozenset[str
 
 @dataclass(frozen=True)
 class GroupChoice:
-    """What was chosen for one group of hosts; a version is None where they do not get the component."""
+    """The choice for one group of hosts; a version is None if they do not get the component."""
 
     solution: Solution
     number: int
@@ -211,12 +211,12 @@ class GroupChoice:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The catalogue it was chosen from."""
+        """The catalogue used for the choice."""
         return self.solution.lab.catalogue
 
     @property
     def torch(self) -> Any:
-        """What the catalogue knows of the chosen torch; None where there is none."""
+        """The catalogue's data on the chosen torch; None without one."""
         return self.data("torch", None)
 
     @property
@@ -226,7 +226,7 @@ class GroupChoice:
 
     @property
     def gcc(self) -> int | None:
-        """The major version of the compiler that is there."""
+        """The major version of the installed compiler."""
         return versions.major(self.group.host.gcc) if self.group.host.gcc else None
 
     @property
@@ -242,7 +242,7 @@ class GroupChoice:
 
     @property
     def assumed(self) -> dict[str, str]:
-        """Component -> the known version that the chosen one is taken to be like, where that is not known."""
+        """Component -> the known version assumed to resemble the chosen one, if that is unknown."""
         return {
             item.name: item.like
             for item in self.catalogue.assumed
@@ -251,7 +251,7 @@ class GroupChoice:
 
     @property
     def torch_nccl(self) -> str:
-        """The NCCL release that ranks of torch use; empty where they use no GPU, or it is not known."""
+        """The NCCL release that torch's ranks use; empty if they use no GPU, or if unknown."""
         cuda = self.versions["cuda"]
         if self.torch is None or cuda is None or self.solution.lab.torch_on_cpu:
             return ""
@@ -262,6 +262,6 @@ class GroupChoice:
         return str(self.versions[name])
 
     def data(self, name: str, number: int | None) -> Any:
-        """Return what the catalogue knows of a chosen version."""
+        """Return the catalogue's data on a chosen version."""
         candidate = self.solution.chosen.get((name, number))
         return None if candidate is None else candidate.data

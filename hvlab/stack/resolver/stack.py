@@ -1,4 +1,4 @@
-"""From what was chosen to the stack of each host, as the playbooks and `hvlab plan` have it, and why."""
+"""Turns the choice into each host's stack, as the playbooks and `hvlab plan` use it, with reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hvlab.stack.resolver.solve import GroupChoice, Solution
 
 
 def reasons(choice: GroupChoice) -> dict[str, str]:
-    """Return component -> why this version, for one group's hosts."""
+    """Return component -> reason for its version, for one group's hosts."""
     texts = {}
     for name, version in choice.versions.items():
         if version is None:
@@ -243,7 +243,7 @@ def _sha256(releases: Mapping[str, Any], version: str | None) -> str | None:
 
 
 def versions_of(solution: Solution, number: int) -> dict[str, str | None]:
-    """Return the version of every component on one group's hosts; None where they do not get it."""
+    """Return the version of every component on one group's hosts; None for a component they do not get."""
     chosen = {name: solution.version(name, number) for name in (*GPU_PARTS, "gcc")}
     chosen |= {name: solution.version(name) for name in LAB_PARTS}
     order = ("driver", "cuda", "cudnn", "nccl", "openmpi", "python", "gcc", "torch", "tensorflow", "horovod")

@@ -28,7 +28,7 @@ def major(version: str) -> int:
 
 @lru_cache(maxsize=100_000)
 def at_least(version: str, least: str) -> bool:
-    """Whether ``version`` is ``least`` or newer; what a short version leaves open counts for it."""
+    """Whether ``version`` is ``least`` or newer; numbers missing from a short version count in its favour."""
     own = numbers(version)
     return own >= numbers(least)[: len(own)]
 
@@ -41,13 +41,13 @@ def at_most(version: str, most: str) -> bool:
 
 
 def within(version: str, limits: Sequence[str | None]) -> bool:
-    """Whether ``version`` lies in ``[lowest, highest]``, both included, None being no limit."""
+    """Whether ``version`` lies in ``[lowest, highest]``, both included; None means no limit."""
     lowest, highest = limits
     return (lowest is None or at_least(version, lowest)) and (highest is None or at_most(version, highest))
 
 
 def prefix(asked: str, version: str) -> bool:
-    """Whether ``version`` is ``asked`` or goes on from it after a ``.``, ``-`` or ``+``."""
+    """Whether ``version`` is ``asked``, or begins with it followed by ``.``, ``-`` or ``+``."""
     return version == asked or version.startswith((f"{asked}.", f"{asked}-", f"{asked}+"))
 
 
@@ -60,7 +60,7 @@ def nearest(asked: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 def by_distance(asked: str, known: Iterable[str]) -> list[str]:
-    """Return the known versions, the nearest to ``asked`` first; of two as near, the older one."""
+    """Return the known versions, nearest to ``asked`` first; of two equally near, the older first."""
     ordered = sorted(set(known), key=lambda version: (numbers(version), version))
     place = sum(numbers(version) < numbers(asked) for version in ordered)
     return sorted(ordered, key=lambda version: abs(ordered.index(version) + 0.5 - place))

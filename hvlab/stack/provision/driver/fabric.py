@@ -1,4 +1,4 @@
-"""What GPUs that are linked by NVSwitches need beside their driver.
+"""What GPUs linked by NVSwitches need besides their driver.
 
 NVSwitches of the fourth generation (HGX B200 and B300) are reached through InfiniBand's kernel modules, and a
 subnet manager works beside the fabric manager: without them CUDA stops with error 802. On GB200 NVL the
@@ -20,9 +20,9 @@ MODULES = ("ib_umad", "mlx5_ib")
 
 
 def wants_fabric_manager(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the fabric manager belongs on a host: by default where there is an NVSwitch.
+    """Return whether the fabric manager belongs on a host: by default, if it has an NVSwitch.
 
-    One that runs has found some: without any it ends. To stop it would stop CUDA on models not known here.
+    A running one has found NVSwitches: without any it ends. Stopping it would stop CUDA on unknown models.
     """
     if request.fabric_manager == "auto":
         runs = host.state.get("services", {}).get("nvidia-fabricmanager", {}).get("active", False)
@@ -32,7 +32,7 @@ def wants_fabric_manager(host: DriverHost, request: DriverRequest) -> bool:
 
 
 def wants_subnet_manager(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the fabric manager needs the subnet manager beside it."""
+    """Return whether the fabric manager also needs the subnet manager."""
     return request.fabric and wants_fabric_manager(host, request)
 
 
@@ -42,7 +42,7 @@ def wants_imex(request: DriverRequest) -> bool:
 
 
 def fabric_packages(host: DriverHost, request: DriverRequest, version: str) -> list[Mapping[str, Any]]:
-    """Return what a host needs beside a driver of that version, which is as exact as is known.
+    """Return the packages a host needs besides a driver of that version, given as exactly as known.
 
     The fabric manager and IMEX have the driver's version, the subnet manager has versions of its own.
     """
@@ -58,13 +58,13 @@ def fabric_packages(host: DriverHost, request: DriverRequest, version: str) -> l
 
 
 def fabric_kernel_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
-    """Return the packages with those of the modules that the kernel came without."""
+    """Return the packages, and those with modules that the kernel lacks."""
     names = request.fabric_kernel_packages if _without_modules(host, request) else ()
     return [{"name": name, "version": None} for name in names]
 
 
 def fabric_obstacles(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]]:
-    """Yield what keeps the GPUs from being linked: what was seen, and the remedy."""
+    """Yield each obstacle to linking the GPUs: what was seen, and the remedy."""
     missing = _without_modules(host, request)
     if missing and not request.fabric_kernel_packages:
         modules = " and ".join(missing)
@@ -80,7 +80,7 @@ def fabric_obstacles(host: DriverHost, request: DriverRequest) -> Iterator[tuple
 
 
 def _without_modules(host: DriverHost, request: DriverRequest) -> list[str]:
-    """Return the modules that the kernel does not have; none where they are not needed or not known."""
+    """Return the modules that the kernel lacks; none if not needed or not known."""
     present = host.state.get("kernel_modules")
     if present is None or not wants_subnet_manager(host, request):
         return []

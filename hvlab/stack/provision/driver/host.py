@@ -20,17 +20,17 @@ PACKAGED = ("repo", "local_repo", "distro", "elrepo")
 class DriverRequest:
     """The driver that the role's variables and the operating system's data request.
 
-    ``in_use``: what to do about processes that a change would end: refuse, allow, or drain, where they are
-    judged after the host was drained.
-    ``reboot``: never, auto (not while anybody's work would end), or always; ``drains``: whether the host is
-    drained before.
-    ``compiler_package``: what a gcc of a major is called, as a package and as a command, such as gcc-{};
-    empty where the system has only one.
-    ``fabric``: the GPUs are of a model with NVSwitches that do not show on the PCI bus;
-    ``fabric_kernel_packages``: packages with modules that the system's kernels may come without.
+    ``in_use``: what to do about processes that a change would end: refuse, allow, or drain (judge them after
+    draining the host).
+    ``reboot``: never, auto (unless it would end somebody's work), or always; ``drains``: whether the host is
+    drained first.
+    ``compiler_package``: the name of a gcc of a major, as a package and as a command, such as gcc-{}; empty
+    if the system has only one.
+    ``fabric``: the GPU model has NVSwitches that are invisible on the PCI bus;
+    ``fabric_kernel_packages``: packages with modules that the system's kernels may lack.
     ``imex_nodes``: the addresses of the hosts of an NVLink domain.
-    ``headers_following``: packages that bring the headers of each kernel update along.
-    ``opened``: whether the kernel modules are the open ones; ``initramfs``: the command that builds it again.
+    ``headers_following``: packages that pull in the headers of each kernel update.
+    ``opened``: whether the kernel modules are the open ones; ``initramfs``: the command that rebuilds it.
     """
 
     method: str
@@ -74,7 +74,7 @@ class DriverHost:
     state: Mapping[str, Any]
 
     def fact(self, key: str, default: Any = None) -> Any:
-        """Return one of hvlab's facts; the default where it is null or not there."""
+        """Return one of hvlab's facts; the default if it is null or missing."""
         value = self.facts.get("hvlab", {}).get(key)
         return default if value is None else value
 
@@ -91,7 +91,7 @@ class DriverHost:
 
     @property
     def holders(self) -> list[str]:
-        """The processes that hold a GPU, but for NVIDIA's own services."""
+        """The processes that hold a GPU, except NVIDIA's own services."""
         users = [user for user in self.state.get("users", []) if user["name"] not in SERVICE_PROCESSES]
         return [f"{user['name']}[{user['pid']}]" for user in users]
 
@@ -102,7 +102,7 @@ def upstream(version: str) -> str:
 
 
 def branch(version: str) -> str:
-    """Return the driver branch of a version, empty where it is no driver's."""
+    """Return the driver branch of a version; empty if it is not a driver version."""
     match = re.match(r"(\d{3})(?:\.|$)", upstream(version))
     return match[1] if match else ""
 
@@ -113,7 +113,7 @@ def within(version: str, requested: str) -> bool:
 
 
 def fits(version: str | None, requested: str | None) -> bool:
-    """Return whether a package's version, with or without its epoch, is the requested one; None is any."""
+    """Return whether a package's version, with or without its epoch, is the requested one; None means any."""
     if version is None:
         return False
     spellings = (version, version.partition(":")[2] or version)
@@ -121,7 +121,7 @@ def fits(version: str | None, requested: str | None) -> bool:
 
 
 def installed_version(host: DriverHost, kernel: str) -> str | None:
-    """Return the driver version that is installed, whether or not it is loaded; None without one."""
+    """Return the installed driver version, loaded or not; None without one."""
     built = [entry["version"] for entry in host.state.get("dkms", []) if entry["kernel"] == kernel]
     packaged = [
         version

@@ -1,4 +1,4 @@
-"""Whether a change of the driver ends what runs on a host's GPUs, or a reboot what runs on the host."""
+"""Whether a driver change would end work on a host's GPUs, or a reboot any work on the host."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MANY = 12
 def interrupts(
     host: DriverHost, request: DriverRequest, *, install: Iterable[Mapping[str, Any]], removing: bool
 ) -> bool:
-    """Return whether the loaded driver would be replaced, now or by what was installed before.
+    """Return whether the loaded driver would be replaced, now or by something installed earlier.
 
-    ``removing``: whether a driver is removed, or written over by a runfile. Packages beside the driver, and
-    further ones of the loaded version, leave it in place.
+    ``removing``: whether a driver is removed, or overwritten by a runfile. Other packages, and further ones
+    of the loaded version, leave it in place.
     """
     loaded = host.state.get("loaded")
     if not loaded or request.method == "none" or request.load == "never" or not host.fact("gpus", []):
@@ -33,10 +33,10 @@ def interrupts(
 
 
 def in_use(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]]:
-    """Yield the processes that a change would end, and what to do about them.
+    """Yield the processes that a change would end, with the remedy.
 
-    Where the host is to be drained, they are judged after that. A runfile is never allowed to run under them:
-    it needs the driver unloaded.
+    If the host will be drained, they are judged after that. A runfile is never allowed while they run: it
+    needs the driver unloaded.
     """
     if not host.holders or request.in_use == DRAIN:
         return
@@ -50,7 +50,7 @@ def in_use(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]
 
 
 def reboots(host: DriverHost, request: DriverRequest, *, installing: bool, interrupted: bool) -> bool:
-    """Return whether the driver can come into use by a reboot alone, and one is allowed."""
+    """Return whether only a reboot can bring the driver into use, and is allowed."""
     loadable = request.load != "never" and host.fact("gpus", []) and request.kernel == host.running
     if request.method == "none" or request.reboot == NEVER or not loadable:
         return False
@@ -62,8 +62,8 @@ def reboots(host: DriverHost, request: DriverRequest, *, installing: bool, inter
 def ended_by_reboot(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return whose work on a host a reboot would end.
 
-    Processes that hold a GPU are judged by themselves. Where the host is to be drained, Slurm's jobs are
-    judged after that.
+    Processes that hold a GPU are judged separately. If the host will be drained, Slurm's jobs are judged
+    after that.
     """
     work, holders = host.state.get("work", {}), host.holders
     daemons = [name for name in work.get("daemons", []) if not (request.drains and name == "slurmd")]
@@ -74,7 +74,7 @@ def ended_by_reboot(host: DriverHost, request: DriverRequest) -> list[str]:
 
 
 def reboot_in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]]:
-    """Yield the work that a reboot would end, and what to do about it; nothing where it may end."""
+    """Yield the work that a reboot would end, with the remedy; nothing if ending it is allowed."""
     ended = ended_by_reboot(host, request) if request.reboot == AUTO else []
     if ended:
         more = f" and {len(ended) - _MANY} more" if len(ended) > _MANY else ""

@@ -1,4 +1,4 @@
-"""A host's other kernels: which ones get modules too, and which ones would boot without a driver."""
+"""A host's other kernels: which get modules too, and which would boot without a driver."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _ARCHITECTURE = re.compile(r"[.](x86_64|aarch64)([+].*)?$")
 
 
 def newer_kernels(host: DriverHost, request: DriverRequest) -> list[str]:
-    """Return the installed kernels that are newer than the one the driver is for: the next boot takes one."""
+    """Return the installed kernels newer than the driver's: the next boot uses one."""
     kernels = [kernel for kernel in host.state.get("kernels", []) if _key(kernel) > _key(request.kernel)]
     return sorted(kernels, key=_key)
 
 
 def kernels_to_build(host: DriverHost, request: DriverRequest) -> list[str]:
-    """Return the kernels the modules are built for: the requested one, and newer ones that have headers."""
+    """Return the kernels to build modules for: the requested one, and newer ones with headers."""
     headers = host.state.get("headers", [])
     return [request.kernel, *(kernel for kernel in newer_kernels(host, request) if kernel in headers)]
 

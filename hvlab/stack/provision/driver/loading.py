@@ -20,10 +20,9 @@ class LoadingStep:
 
 
 def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local: bool = False) -> LoadingStep:
-    """Return what is to be done so that the installed driver is the one in use.
+    """Return the step that brings the installed driver into use.
 
-    ``stuck`` is why modules could not be unloaded. A host that is the controller itself (``local``) is
-    never rebooted.
+    ``stuck`` says why modules could not be unloaded. The controller itself (``local``) is never rebooted.
     """
     loaded, version = host.state.get("loaded"), installed_version(host, request.kernel)
     left_alone = {

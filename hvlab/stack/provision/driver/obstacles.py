@@ -1,4 +1,4 @@
-"""What stands in the way of a driver, each with what to do about it."""
+"""Obstacles to installing a driver, each with its remedy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def obstacles(
 ) -> Iterator[Finding]:
     """Yield each obstacle: what was seen, and the remedy.
 
-    ``installing``: whether the driver is to be installed; ``touched``: packages that would change or go.
+    ``installing``: whether the driver will be installed; ``touched``: packages that would change or go.
     """
     if request.method not in request.methods:
         system = f"{host.facts.get('distribution')} {host.facts.get('distribution_version')}"
@@ -166,7 +166,7 @@ def _in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
 
 
 def transitional(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
-    """Yield packages of the distribution that would bring another branch than the one in their name."""
+    """Yield the distribution's packages that would install another branch than they are named after."""
     asked = branch(request.version)
     for package in request.packages if request.method == "distro" and asked else ():
         offered = host.state.get("versions", {}).get(package["name"], [])
@@ -179,7 +179,7 @@ def transitional(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
 
 
 def without_dkms(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
-    """Yield that DKMS, which the driver's packages require, is neither installed nor available."""
+    """Yield the obstacle if DKMS, which the driver's packages require, is neither installed nor available."""
     available = host.state.get("versions", {}).get("dkms") or host.state.get("unsure")
     if needs_dkms(host, request) and not available:
         yield (
@@ -199,7 +199,7 @@ def _epel(host: DriverHost) -> str:
 def unavailable(
     host: DriverHost, request: DriverRequest, install: Iterable[Mapping[str, Any]]
 ) -> Iterator[Finding]:
-    """Yield the packages that are not available in the requested version; `obstacles` judges the headers."""
+    """Yield the packages unavailable in the requested version; `obstacles` judges the headers."""
     headers = {package["name"] for package in (*request.headers_packages, *request.headers_following)}
     for package in install:
         name, requested = package["name"], package.get("version")

@@ -22,7 +22,7 @@ from hvlab.stack.provision.driver.host import (
 
 NVIDIAS = ("repo", "local_repo")
 EXACT = re.compile(r"\d{3}\.\d+(\.\d+)?(?=[-*~+]|$)")
-# Packages of which there is one for the open modules and one for the others.
+# Packages that exist once for the open modules and once for the others.
 MODULES = re.compile("dkms|kmod-|kernel-source")
 # It holds apt's preferences for a branch, and has versions of its own: 580-5.
 PINNING = "nvidia-driver-pinning-"
@@ -31,7 +31,7 @@ _HEADLESS = re.compile(r"nvidia-headless-(\d+-server(?:-open)?)")
 
 
 def signed(host: DriverHost, request: DriverRequest) -> DriverRequest:
-    """Return the request with modules that Ubuntu has built and signed, where Secure Boot is on.
+    """Return the request with modules built and signed by Ubuntu if Secure Boot is on.
 
     Source: https://ubuntu.com/server/docs/nvidia-drivers-installation
     """
@@ -54,14 +54,14 @@ def signed(host: DriverHost, request: DriverRequest) -> DriverRequest:
 
 
 def stays(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether a driver stays as it is: it has the requested version, from other packages.
+    """Return whether a driver stays: it has the requested version, from other packages.
 
     It must be complete: its library on disk, and its module loaded or known to DKMS.
     """
     present, requested = host.state.get("library"), exact_version(request) or request.version
     if request.method == "none" or not present or not requested or not within(present, requested):
         return False
-    # These are on a host whatever driver of that version is.
+    # On a host with any driver of that version.
     shared = (PINNING, "nvidia-modprobe")
     own = [package["name"] for package in request.packages if not package["name"].startswith(shared)]
     modules = {host.state.get("loaded"), *(entry["version"] for entry in host.state.get("dkms", []))}
@@ -88,9 +88,9 @@ def _has_module(host: DriverHost, request: DriverRequest) -> bool:
 
 
 def needs_dkms(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the driver's packages require DKMS, which neither the host nor its system has.
+    """Return whether the driver's packages require DKMS and neither the host nor its system has it.
 
-    That is so on the RHEL family but for Amazon Linux, for streams whose modules are built on the host.
+    This concerns the RHEL family except Amazon Linux, for streams whose modules are built on the host.
     """
     if host.facts.get("os_family") != "RedHat" or host.facts.get("distribution") == "Amazon":
         return False
@@ -101,7 +101,7 @@ def needs_dkms(host: DriverHost, request: DriverRequest) -> bool:
 
 
 def kernels_gcc(host: DriverHost, request: DriverRequest) -> str:
-    """Return the major of the gcc that the modules have to be built with, empty where it is the host's own.
+    """Return the major of the gcc required to build the modules; empty for the host's own.
 
     Ubuntu builds the newer kernels of a release with a newer gcc, whose options the release's own does not
     know: 22.04 has gcc 11, its kernels from 5.19 on are built with gcc 12.
@@ -113,15 +113,15 @@ def kernels_gcc(host: DriverHost, request: DriverRequest) -> str:
 
 
 def compiler(host: DriverHost, request: DriverRequest) -> str:
-    """Return the command of the gcc that the modules have to be built with, empty for the host's own."""
+    """Return the command of the gcc required to build the modules; empty for the host's own."""
     gcc = kernels_gcc(host, request)
     return request.compiler_package.format(gcc) if gcc else ""
 
 
 def needed_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
-    """Return what the modules are built with: headers of this kernel and of its updates, its gcc, tools.
+    """Return the packages that building modules needs: headers of this kernel and its updates, gcc, tools.
 
-    The kernel's own modules come first, where GPUs are linked through InfiniBand's.
+    The kernel's own modules come first if GPUs are linked through InfiniBand's.
     """
     packages = fabric_kernel_packages(host, request)
     if builds_modules(host, request):
@@ -133,9 +133,9 @@ def needed_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[st
 
 
 def headers_of_updates(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
-    """Return the available packages that bring the headers of each kernel update along.
+    """Return the available packages that pull in the headers of each kernel update.
 
-    A kernel of Debian's backports takes them from there. One that is installed stays in its version.
+    A kernel from Debian's backports takes them from there. An installed one keeps its version.
     """
     packages: list[Mapping[str, Any]] = []
     for package in request.headers_following:
@@ -150,7 +150,7 @@ def headers_of_updates(host: DriverHost, request: DriverRequest) -> list[Mapping
 
 
 def exact_version(request: DriverRequest) -> str:
-    """Return the whole driver version that the packages are requested in, empty where it is left open."""
+    """Return the full driver version requested for the packages; empty if it is left open."""
     versions = (upstream(str(package.get("version") or "")) for package in request.packages)
     return next((match[0] for match in map(EXACT.match, versions) if match), "")
 
@@ -158,7 +158,7 @@ def exact_version(request: DriverRequest) -> str:
 def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
     """Return the packages of the driver a host should have.
 
-    Packages without a version are taken from the requested branch, where it has them.
+    Packages without a version are taken from the requested branch if it has them.
     """
     if request.method not in PACKAGED or stays(host, request):
         packages: list[Mapping[str, Any]] = []
@@ -170,9 +170,9 @@ def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping
 
 
 def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
-    """Return the installed packages of another version that the requested one has too: they change along.
+    """Return installed packages of another version that the requested one also has: they change with it.
 
-    Those with kernel modules do where they are of the requested kind, open or not.
+    Those with kernel modules change only if they are of the requested kind, open or not.
     """
     exact = exact_version(request)
     if request.method not in PACKAGED or not (exact or request.remove_old) or stays(host, request):
@@ -202,7 +202,7 @@ def _of_branch(host: DriverHost, package: Mapping[str, Any], requested: str) -> 
 
 
 def target(host: DriverHost, request: DriverRequest) -> str:
-    """Return the driver version that will be installed, as exactly as is known; empty where nothing is."""
+    """Return the driver version that will be installed, as exactly as known; empty for none."""
     if stays(host, request):
         return str(host.state["library"])
     if request.method not in PACKAGED:
@@ -237,7 +237,7 @@ def old_packages(host: DriverHost, request: DriverRequest) -> list[str]:
 
 
 def removals(host: DriverHost, request: DriverRequest) -> list[str]:
-    """Return the old packages that the requested version does not have, so that they must be removed."""
+    """Return the old packages that must be removed because the requested version lacks them."""
     if request.method == "runfile":
         return [*old_packages(host, request), *other_pinning(host, request)]
     goal, exact = f"{branch(target(host, request))}.*", exact_version(request)
@@ -258,9 +258,9 @@ def driver_packages(host: DriverHost, request: DriverRequest) -> list[str]:
 
 
 def packages_to_hold(host: DriverHost, request: DriverRequest) -> list[str]:
-    """Return the installed packages of the driver, which have to stay at their version.
+    """Return the driver's installed packages, to be held at their version.
 
-    None where the distribution builds the modules for each of its kernels: there the driver follows them.
+    None if the distribution builds the modules for each of its kernels: then the driver follows them.
     """
     if any(fnmatchcase(name, SIGNED_BY_VENDOR) for name in host.packages):
         return []

@@ -1,4 +1,4 @@
-"""What has to be done for the driver of a host."""
+"""What to do about the driver of a host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hvlab.stack.provision.driver.sources import pin, sources
 
 @dataclass(frozen=True)
 class DriverPlan:
-    """What has to be done, and what stands in the way."""
+    """What to do, and the obstacles."""
 
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -56,16 +56,16 @@ class DriverPlan:
 
     @property
     def changes(self) -> bool:
-        """Whether anything is to be installed or removed."""
+        """Whether anything will be installed or removed."""
         todo = (self.prepare, self.install, self.remove, self.run_uninstaller, self.runfile, self.sources)
         return any(todo)
 
 
 def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) -> DriverPlan:
-    """Return what has to be done on a host.
+    """Return the plan for a host.
 
-    ``repository_ready``: whether the method's repository is there already, so that a package which is
-    not available is a problem, and not just not known yet.
+    ``repository_ready``: whether the method's repository is set up, so that an unavailable package is a
+    problem and not merely unknown yet.
     """
     current = installed_version(host, request.kernel)
     prepare = [package for package in needed_packages(host, request) if not is_installed(host, package)]
@@ -138,7 +138,7 @@ def _other_stream(host: DriverHost, request: DriverRequest) -> str:
 
 
 def notes(host: DriverHost, request: DriverRequest) -> Iterator[str]:
-    """Yield what is worth knowing and no reason to stop."""
+    """Yield remarks that are no reason to stop."""
     others = old_packages(host, request) if request.method in PACKAGED and not request.remove_old else []
     if others and not stays(host, request):
         versions = ", ".join(sorted({upstream(host.packages[name]) for name in others}))

@@ -1,4 +1,4 @@
-"""apt's configuration: the driver's components, and what keeps all its packages at their version."""
+"""apt's configuration: the driver's components, and the pins that keep its packages at their version."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SOURCES = "/etc/apt/sources.list.d/hvlab-nvidia-driver.sources"
 
 
 def sources(host: DriverHost, request: DriverRequest) -> str:
-    """Return apt sources with the components that are missing from a host's own sources of its distribution.
+    """Return apt sources with the components that a host's own distribution sources lack.
 
-    They follow the host's own mirror. Empty when nothing is missing.
+    They use the host's own mirror. Empty if nothing is missing.
     """
     if request.method != "distro" or not request.components:
         return ""
@@ -56,7 +56,7 @@ def sources(host: DriverHost, request: DriverRequest) -> str:
 def guard(names: Iterable[str]) -> str:
     """Return apt's configuration that keeps unattended upgrades from these packages, empty for none.
 
-    A hold alone was seen to be overridden, and a library that is newer than the loaded module stops CUDA.
+    A hold alone was seen to be overridden, and a library newer than the loaded module stops CUDA.
     """
     lines = [f'  "^{name}$";' for name in names]
     return "\n".join(["Unattended-Upgrade::Package-Blacklist {", *lines, "};", ""]) if lines else ""
@@ -65,7 +65,7 @@ def guard(names: Iterable[str]) -> str:
 def pin(request: DriverRequest, found: str = "") -> str:
     """Return apt preferences that keep all packages of the driver at the requested version.
 
-    Of a branch it is ``found``, the version of it that comes; the branch alone where that is not known.
+    For a branch that is ``found``, the version it would install; the branch itself if that is unknown.
     NVIDIA's packages depend on one another in "at least" a version, and apt takes the newest it sees.
     """
     goal = branch(request.version)

@@ -1,4 +1,4 @@
-"""How an operating system calls NVIDIA's driver and what goes with it, from the catalogue. Pure."""
+"""An operating system's names for NVIDIA's driver and its companions, from the catalogue. Pure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from hvlab.stack.provision.names import from_release, naming, of_system
 
 Package = dict[str, str | None]
-# From this branch on a package of its own pins the branch, which is in no other name.
+# From this branch on a separate package pins the branch; other names lack it.
 _UNSUFFIXED = 580
 _NEWEST = 999
 # NVIDIA's installer renamed its option for the open modules.
 _KERNEL_MODULE_TYPE = (560,)
-# Those that bring updates of a kernel: linux-image-amd64, linux-image-generic-hwe-22.04.
+# Packages that pull in kernel updates: linux-image-amd64, linux-image-generic-hwe-22.04.
 _IMAGE = re.compile(r"linux-image-(?!unsigned-|extra-)[a-z].*(?<!-dbg)$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriverNames:
-    """The driver that is asked for on a host: Ansible's facts without prefix, and options of the role.
+    """The driver requested on a host: Ansible's facts without prefix, and options of the role.
 
-    ``links``: whether the fabric manager or IMEX is asked for.
+    ``links``: whether the fabric manager or IMEX is requested.
     """
 
     facts: Mapping[str, Any]
@@ -35,17 +35,17 @@ class DriverNames:
 
     @property
     def branch(self) -> str:
-        """The branch; empty where any will do."""
+        """The branch; empty if any will do."""
         return self.version.partition(".")[0]
 
     @property
     def number(self) -> int:
-        """The branch as a number; the newest where any will do."""
+        """The branch as a number; the newest if any will do."""
         return int(self.branch) if self.branch.isdigit() else _NEWEST
 
 
 def named(asked: DriverNames) -> dict[str, Any]:
-    """Return the fields of a DriverRequest that depend on the system; method none for unknown ones."""
+    """Return the fields of a DriverRequest that depend on the system; method none for an unknown system."""
     data = of_system("driver", asked.facts)
     if not data:
         return {"methods": ("none",)}
@@ -78,7 +78,7 @@ def named(asked: DriverNames) -> dict[str, Any]:
 
 
 def module_kind(version: str, *, opened: bool) -> list[str]:
-    """Return how NVIDIA's installer is told which of its modules to take."""
+    """Return the option of NVIDIA's installer that selects its modules."""
     if tuple(map(int, re.findall(r"\d+", version))) >= _KERNEL_MODULE_TYPE:
         return [f"--kernel-module-type={'open' if opened else 'proprietary'}"]
     return ["-m=kernel-open"] if opened else []
@@ -97,7 +97,7 @@ def _packages(asked: DriverNames, data: Mapping[str, Any]) -> list[Package]:
         if "." in asked.version:
             version = f"{asked.version}-*"
         else:
-            # By its version, where neither the name nor a package of its own pins the branch.
+            # By version, if neither the name nor a separate package pins the branch.
             loose = asked.branch and not pinned and "{branch}" not in template
             version = f"{asked.branch}.*" if loose else ""
         own = "pinning" in template
@@ -110,7 +110,7 @@ def _known(asked: DriverNames, names: Sequence[str]) -> list[str]:
 
 
 def _rule(asked: DriverNames, data: Mapping[str, Any], *, packaged: bool) -> Mapping[str, Any]:
-    """Return the rule for the branch and its modules; where none holds the branch, the nearest."""
+    """Return the rule for the branch and its modules; if none covers the branch, the nearest."""
     kind = "open" if asked.opened else "proprietary"
     rules = [rule for rule in naming(data["naming"])["driver"] if rule["modules"] == kind]
     rules = [rule for rule in rules if rule["packages"] or not packaged]
@@ -125,7 +125,7 @@ def _stream(asked: DriverNames, data: Mapping[str, Any]) -> str:
 
 
 def _kernel(kernel: str) -> dict[str, str]:
-    """Return a kernel's names: 5.14.0-427.el9.aarch64+64k is of kernel-64k, 5.15.0-209.el9uek of kernel-uek.
+    """Return a kernel's names: kernel-64k for 5.14.0-427.el9.aarch64+64k, kernel-uek for 5.15.0-209.el9uek.
 
     The first kernel of Amazon Linux 2023 has no number in its packages' names; later ones are kernel6.12.
     """
@@ -139,7 +139,7 @@ def _kernel(kernel: str) -> dict[str, str]:
 
 
 def _following(asked: DriverNames, data: Mapping[str, Any], values: Mapping[str, str]) -> list[Package]:
-    """Return what brings the headers of each update along: the counterparts of what brings the kernel's."""
+    """Return the packages that pull in each update's headers: counterparts of those for the kernel."""
     release = str(asked.facts.get("distribution_major_version", ""))
     if "headers_follow" not in data:
         matched = [] if "uek" in asked.kernel else from_release(data["headers_match"], release)

@@ -1,4 +1,4 @@
-"""What slurmdbd lacks of the lab's accounts."""
+"""The lab's accounts that slurmdbd lacks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from hvlab.stack.provision.slurm.host import SlurmRequest
 
 
 def registrations(request: SlurmRequest, listed: str) -> list[list[str]]:
-    """Return the commands of sacctmgr that register the lab and its accounts with slurmdbd, in their order.
+    """Return the sacctmgr commands that register the lab and its accounts with slurmdbd, in order.
 
     ``listed`` has its associations, as ``cluster|account|user|share``.
     """
     shares = listed.splitlines()
     there = {row.rpartition("|")[0] for row in shares}
     name, cluster = request.cluster.lower(), f"cluster={request.cluster}"
-    # The lab user's account has its name, and slurm_accounts may name it; slurmdbd keeps small letters.
+    # The lab user's account has its name, and slurm_accounts may name it; slurmdbd stores lower case.
     own = request.lab_user.lower()
     shared = {account["name"]: f"fairshare={account.get('shares', 1)}" for account in request.accounts}
     commands = {

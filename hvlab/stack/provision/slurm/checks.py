@@ -1,4 +1,4 @@
-"""What keeps role slurm from a host or a cluster, before anything is changed."""
+"""Obstacles to role slurm on a host or cluster, found before anything is changed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hvlab.stack.provision.slurm.plan import REST_APIS
 
 # What was seen, and the remedy.
 Finding = tuple[str, str]
-# Stands in the place of a host where the whole cluster is meant.
+# Replaces the host's name for the whole cluster.
 CLUSTER = "slurm"
 _DATABASE = re.compile(r"(mariadb|mysql)(-community)?-server(-[0-9.]+)?$", re.IGNORECASE)
 _ACCOUNT = re.compile(r"[^A-Z\s,=|]+\Z")
 _TIME = re.compile(r"(time|maxage|halflife)$", re.IGNORECASE)
-# A node that does not respond, or that slurmctld calls down.
+# States of a node that does not respond, or that slurmctld calls down.
 _DOWN = re.compile(r"^down|[*]")
 
 
 def lost_hardware(host: SlurmHost, request: SlurmRequest, recorded: Mapping[str, Node]) -> list[Problem]:
-    """Return what the host's line in slurm.conf says and the host no longer has."""
+    """Return the hardware in the host's line of slurm.conf that the host no longer has."""
     line: dict[str, Any] = {"gpus": 0, "counted": True, "resources": {}, **recorded.get(host.name, {})}
     amounts = (
         ("GPUs", line["gpus"], request.gpus),
@@ -44,9 +44,9 @@ def lost_hardware(host: SlurmHost, request: SlurmRequest, recorded: Mapping[str,
 def check_host(
     host: SlurmHost, request: SlurmRequest, *, active: str, written: bool, database: bool
 ) -> list[Problem]:
-    """Return what keeps role slurm from a host: another Slurm, another database, another queue.
+    """Return the obstacles on a host: another Slurm, another database, another queue.
 
-    ``active`` is what ``systemctl is-active slurmctld slurmd`` printed, empty where hvlab's record is there;
+    ``active`` is the output of ``systemctl is-active slurmctld slurmd``, empty if hvlab's record exists;
     ``written`` and ``database`` say whether hvlab wrote slurm.conf and the database's settings.
     """
     problems = []
@@ -97,7 +97,7 @@ def check_host(
 def check_cluster(
     hosts: Sequence[SlurmHost], request: SlurmRequest, *, key: bool, uids: Mapping[str, str]
 ) -> list[Problem]:
-    """Return what the hosts of a cluster, and its options, disagree on.
+    """Return the disagreements between a cluster's hosts and options.
 
     ``key`` says whether munge's key is on the controller; ``uids`` has the lab user's UID on each host.
     """
@@ -189,7 +189,7 @@ def _accounts(request: SlurmRequest) -> Iterator[Finding]:
 
 
 def _key(hosts: Sequence[SlurmHost], request: SlurmRequest) -> Iterator[Finding]:
-    """Yield that munge's key is missing on the controller; hosts that this run leaves out may have one."""
+    """Yield the problem if the controller lacks munge's key; hosts left out of this run may have one."""
     present, file = {host.name for host in hosts}, request.munge_key_file
     owners = [host.name for host in hosts if host.record]
     owners += [name for name in request.hosts if name not in present]
@@ -216,7 +216,7 @@ def _uids(request: SlurmRequest, uids: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def misread(request: SlurmRequest) -> list[str]:
-    """Return settings that YAML took for something else: NO and OFF are booleans to it, 1:30:00 is 5400."""
+    """Return settings that YAML misread: NO and OFF become booleans, 1:30:00 becomes 5400."""
     given = [request.settings, *(p.get("settings", {}) for p in request.every_partition)]
     return [
         f"{name} is {value}"
@@ -236,9 +236,9 @@ def check_absent(
 ) -> list[Problem]:
     """Return why slurm.conf cannot change while hosts of the cluster are absent from this run.
 
-    ``asked`` are the hosts that --limit left in, ``present`` those of them that have not failed; ``states``
-    is what ``sinfo`` printed of the others as ``name|state``. A host without Slurm may be left out, and so
-    may one that slurmctld says is down.
+    ``asked`` are the hosts within --limit, ``present`` those of them that have not failed; ``states`` is the
+    output of ``sinfo`` for the others as ``name|state``. A host without Slurm may be absent, and so may one
+    that slurmctld calls down.
     """
     controller = request.controller
     if controller in asked and controller not in present:
@@ -266,7 +266,7 @@ def check_absent(
 
 
 def holes(host: SlurmHost) -> str:
-    """Return the security fixes that Slurm's packages lack; empty where none is known to lack."""
+    """Return the security fixes that Slurm's packages lack; empty if none is known to be missing."""
     own = _numbers(host.packaged)
     lacks = [
         f"{hole['fixes']} ({hole['below']})"

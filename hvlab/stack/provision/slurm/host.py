@@ -9,13 +9,13 @@ from typing import Any
 
 Node = Mapping[str, Any]
 
-# The release that brought mpi.conf and plugins for control groups.
+# The release that introduced mpi.conf and cgroup plugins.
 PLUGINS = (22, 5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmSystem:
-    """Slurm's packages of an operating system: release, folders, and whether they have PMIx."""
+    """An operating system's Slurm packages: release, folders, and whether they include PMIx."""
 
     version_package: str
     usual_version: str
@@ -29,13 +29,13 @@ class SlurmSystem:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where slurm.conf and what it names are."""
+        """Folders of slurm.conf and the files it names."""
         return self.etc, self.state_dir, self.log_dir, self.run_dir
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmRequest:
-    """Options of role slurm, for the cluster and for one host of it."""
+    """Options of role slurm, for the cluster and for one of its hosts."""
 
     cluster: str
     controller: str
@@ -58,15 +58,15 @@ class SlurmRequest:
 
     @property
     def every_partition(self) -> Sequence[Mapping[str, Any]]:
-        """All partitions; the default one alone where none is named."""
+        """All partitions; only the default one if none is named."""
         return self.partitions or [{"name": self.partition}]
 
 
 @dataclass(frozen=True)
 class SlurmHost:
-    """One host of the cluster: its facts, and what ``slurmd -C`` prints of its hardware.
+    """One host of the cluster: its facts, and its hardware as ``slurmd -C`` prints it.
 
-    ``available`` is what the package manager said of the package that is not installed yet.
+    ``available`` is the package manager's output about the package that is not installed yet.
     """
 
     name: str
@@ -77,7 +77,7 @@ class SlurmHost:
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """What an earlier run recorded there."""
+        """The record of an earlier run."""
         return (self.facts.get("ansible_local") or {}).get("hvlab_slurm") or {}
 
     @property
@@ -87,7 +87,7 @@ class SlurmHost:
 
     @property
     def packaged(self) -> str:
-        """Slurm's version: of the installed package, else of the one that would come; empty where unknown."""
+        """Slurm's version: of the installed package, else of the available one; empty if unknown."""
         name = self.system.version_package
         offered = re.findall(rf"Candidate: +(\S+)|^{name}\.\w+\s+(\S+)", self.available, re.MULTILINE)
         candidate = next((one or other for one, other in reversed(offered)), "")
@@ -96,12 +96,12 @@ class SlurmHost:
 
     @property
     def version(self) -> str:
-        """Slurm's release, such as ``22.05``; where no package is known, that of the system's usual ones."""
+        """Slurm's release, such as ``22.05``; without a known package, the system's usual one."""
         return ".".join((self.packaged or self.system.usual_version).split(".")[:2])
 
     @property
     def container(self) -> bool:
-        """Whether it sees the hardware of its machine, of which slurmd cannot tell its own part."""
+        """Whether it sees its machine's whole hardware; slurmd cannot tell the host's own part."""
         return bool((self.facts.get("hvlab") or {}).get("container"))
 
     @property

@@ -1,4 +1,4 @@
-"""What Slurm's files say, decided from options and facts."""
+"""The contents of Slurm's files, decided from options and facts."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ REST_APIS = {
     "25.11": "v0.0.44",
 }
 REST_SOCKET = "/run/slurmrestd/slurmrestd.socket"
-# Open MPI's own PMIx lacks munge, which slurmd's offers; and direct connections are refused now and then.
+# Open MPI's own PMIx lacks munge, which slurmd's offers; and direct connections are sometimes refused.
 PMIX_CONF = {"PMIxDirectConn": "false", "PMIxEnv": "PMIX_MCA_psec=native"}
 PMIX_ENVIRONMENT = {"SLURM_PMIX_DIRECT_CONN": "false", "PMIX_MCA_psec": "native"}
 _SHAPE = ("Boards", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
 
 
 def describe(host: SlurmHost, request: SlurmRequest) -> dict[str, Any]:
-    """Return a node's line in slurm.conf as data, with what the others need to know of it."""
+    """Return a node's line in slurm.conf as data, with the details that other hosts need."""
     counted = host.container or request.slots > host.cpus
     offered = max(host.cpus, request.slots if counted else 0)
-    # A twentieth of the memory is the system's own: a node with less than its line says is taken out of
-    # work. In steps of 256 MB: each kernel leaves some MB more or less.
+    # A twentieth of the memory is reserved for the system: Slurm drains a node with less than its line says.
+    # In steps of 256 MB, because free memory varies by some MB between kernels.
     memory = int(host.memory * 0.95 // 256 * 256)
     shape = {} if counted else {name: host.reported[name] for name in _SHAPE if name in host.reported}
     node = {
@@ -71,7 +71,7 @@ class SlurmPlan:
 def plan(
     host: SlurmHost, request: SlurmRequest, *, last: Mapping[str, Any], now: Mapping[str, Node], uid: str
 ) -> SlurmPlan:
-    """Decide what a host's files say.
+    """Decide the contents of a host's files.
 
     ``last`` is the record of the host of slurmctld, ``now`` describes the nodes of this run.
     """
@@ -103,7 +103,7 @@ def plan(
         settings=settings,
         cgroup=_cgroup(host, nodes),
         mpi_conf=mpi_conf,
-        # Without mpi.conf PMIx in slurmstepd has slurmd's environment, and Slurm's plugin asks for srun's.
+        # Without mpi.conf, PMIx in slurmstepd has slurmd's environment, and Slurm's plugin expects srun's.
         environment=PMIX_ENVIRONMENT if host.system.pmix and not mpi_conf else {},
         gpus=_any(nodes, "gpus"),
         daemons=[
@@ -137,11 +137,11 @@ def _settings(host: SlurmHost, request: SlurmRequest, nodes: Mapping[str, Node])
     head = nodes.get(request.controller) or {"hostname": request.controller, "address": ""}
     cgroups = _cgroups(host, nodes)
     if _any(nodes, "container"):
-        # A virtual host has neither cores nor memory of its own, and a lab notices soon that one is lost.
+        # A virtual host has no cores or memory of its own, and a lab should notice quickly that one is lost.
         kind = {"SelectTypeParameters": "CR_CPU", "SlurmdTimeout": "30", "KillWait": "5"}
         tasks = "task/none"
     else:
-        # Cores and memory, of which a job that names none has its CPUs' share, and Slurm's own times.
+        # Cores and memory (a job that names none gets its CPUs' share), and Slurm's default times.
         shares = [int(node["memory_per_cpu"]) for node in nodes.values() if node.get("memory_per_cpu")]
         kind = {
             "SelectTypeParameters": "CR_Core_Memory",
@@ -155,7 +155,7 @@ def _settings(host: SlurmHost, request: SlurmRequest, nodes: Mapping[str, Node])
         "SlurmctldHost": f"{head['hostname']}({head['address']})",
         "SlurmUser": "slurm",
         "AuthType": "auth/munge",
-        # Else root of one node is root of all.
+        # Otherwise root on one node is root on all.
         "DisableRootJobs": "YES",
         "StateSaveLocation": f"{system.state_dir}/slurmctld",
         "SlurmdSpoolDir": f"{system.state_dir}/slurmd",
@@ -167,18 +167,18 @@ def _settings(host: SlurmHost, request: SlurmRequest, nodes: Mapping[str, Node])
         "TaskPlugin": tasks,
         "SelectType": "select/cons_tres",
         "MpiDefault": "pmix" if system.pmix else "none",
-        # A node that was down returns by itself once it answers.
+        # A node that was down returns automatically once it answers.
         "ReturnToService": "2",
-        # Limits are those of slurmd's unit, not of the shell that srun was called from.
+        # Limits come from slurmd's unit, not from the shell that called srun.
         "PropagateResourceLimits": "NONE",
         **kind,
     }
     if _any(nodes, "counted"):
         settings["SlurmdParameters"] = "config_overrides"
     if system.pmix:
-        # Where a step has fewer nodes than TreeWidth, Slurm's PMIx waits for the ranks of the same node
-        # alone: then MPI_Init ends before all have begun it, and ranks crash (src/common/reverse_tree.c of
-        # Slurm 20.02 to 26.05).
+        # In a step with fewer nodes than TreeWidth, Slurm's PMIx waits only for ranks on the same node:
+        # MPI_Init ends before all have begun it, and ranks crash (src/common/reverse_tree.c of Slurm 20.02 to
+        # 26.05).
         settings["TreeWidth"] = "2"
     if _any(nodes, "gpus"):
         settings["GresTypes"] = "gpu"
@@ -187,7 +187,7 @@ def _settings(host: SlurmHost, request: SlurmRequest, nodes: Mapping[str, Node])
             "Prolog": f"{system.etc}/prolog.d/*",
             "Epilog": f"{system.etc}/epilog.d/*",
             "PrologFlags": "Alloc",
-            # By itself Slurm holds a batch job whose prolog failed: here it starts on another node.
+            # By default Slurm holds a batch job whose prolog failed; here it starts on another node.
             "SchedulerParameters": "nohold_on_prolog_fail",
         }
     if request.accounting:
@@ -195,7 +195,7 @@ def _settings(host: SlurmHost, request: SlurmRequest, nodes: Mapping[str, Node])
             "AccountingStorageType": "accounting_storage/slurmdbd",
             "AccountingStorageHost": head["address"],
             "PriorityType": "priority/multifactor",
-            # Who has used less than the others comes first, then who has waited longer.
+            # Users with less usage come first, then those who have waited longer.
             "PriorityWeightFairshare": "10000",
             "PriorityWeightAge": "1000",
         }
@@ -226,7 +226,7 @@ def _cgroup(host: SlurmHost, nodes: Mapping[str, Node]) -> dict[str, str]:
 
 
 def _digest(settings: Mapping[str, Any], request: SlurmRequest) -> str:
-    """What slurm.conf says beside the nodes."""
+    """A digest of slurm.conf without its nodes."""
     text = json.dumps([settings, list(request.every_partition), request.partition])
     return hashlib.sha256(text.encode()).hexdigest()
 
