@@ -53,9 +53,9 @@ _GROUPS = {
 VERBS = {name: text for verbs in _GROUPS.values() for name, text in verbs.items()}
 
 
-# A disk that takes nothing more, by a file system, a quota, a limit of the process or its state.
+# The disk accepts no more data: file system full, quota, file size limit, or read-only.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-# What a user or the machine may have no more of: files, processes, memory.
+# The user or the machine is out of files, processes or memory.
 _MANY = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 
@@ -91,7 +91,7 @@ class _Verbs(click.Group):
                 formatter.write_dl([(name.ljust(max(map(len, VERBS))), text) for name, text in verbs.items()])
 
 
-# Names are taken in any case.
+# Verbs are matched whatever their letter case.
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 110,
@@ -116,13 +116,13 @@ def run(arguments: list[str]) -> int:
     0 fine, 1 something measured or checked failed, 2 usage or configuration, 3 hosts unreachable,
     130 interrupted.
     """
-    # Whatever the user's umask, others can write into nothing that is made here.
+    # Whatever the user's umask, nothing created here is writable by others.
     os.umask(os.umask(0o077) | 0o022)
     try:
         with handled_signals():
             if arguments and arguments[0].lower() == "help":
                 arguments = [*arguments[1:], "--help"]
-            # What hosts say to others who want them meanwhile.
+            # Hosts name this command to anyone else who asks for them meanwhile.
             os.environ["HVLAB_COMMAND"] = " ".join(["hvlab", *arguments[:1]])
             result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)
             sys.stdout.flush()
@@ -163,14 +163,14 @@ def _of_system(error: OSError) -> tuple[str, str]:
         Path.cwd()
     except OSError:
         return "the working directory is gone", "change to another"
-    # Python looks for one by writing to it, and says ENOENT where none has space.
+    # Python tests each candidate by writing to it, and reports ENOENT where none has space.
     if "temporary directory" in words:
         return words, "free space in /tmp, or name another folder in TMPDIR"
     return words, "see what this machine lacks (`dmesg`, `df`, `ulimit -a`)"
 
 
 def _drop_output() -> None:
-    """Let what could not be printed go, so that Python does not try again as it ends."""
+    """Discard unprinted output, so that Python does not try again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -185,9 +185,9 @@ _ENDING = b"\nhvlab: already ending what it started; to interrupt that would lea
 
 @contextmanager
 def handled_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first of these signals within the block; the next ones change nothing.
+    """Raise KeyboardInterrupt at the first of these signals within the block; later ones have no effect.
 
-    What was started ends while that exception is on its way; another one would cut that short. SIGHUP stays
+    The exception ends everything that was started; a second one would cut that short. SIGHUP stays
     ignored where it was (nohup); SIGINT counts in the background of a script, too.
     """
     count = 0
@@ -214,7 +214,7 @@ def handled_signals() -> Iterator[None]:
 
 
 def _silence(streams: Iterable[int]) -> None:
-    """Write nothing more to a terminal that is gone: that fails, in the middle of ending."""
+    """Stop writing to a terminal that is gone: a failing write would interrupt the clean-up."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(null, stream)

@@ -31,12 +31,12 @@ from hvlab.results.summary import failures
 from hvlab.vlab import limits
 from hvlab.workloads import WORKLOADS
 
-# Every one of them is a value in a mapping of its own: `--set sizes=1M`.
+# Each sets one parameter: `--set sizes=1M`.
 SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data", "framework")
-# What --resume can be combined with: where the run is, and the output format.
+# Options allowed with --resume: where the run is, and the output format.
 _ANYWAY = ("inventory", "limit", "here", "python", "store", "output_format", "dry_run", "verbose")
 _WITH_RESUME = (*_ANYWAY, "resume")
-# And --against: what B changes, and how much is measured.
+# Options allowed with --against: what B changes, and how much is measured.
 _WITH_AGAINST = (
     *(*_ANYWAY, "against", "restart", "queue_limit", "sets", "settings", *SHORT, "no_cuda", "backend"),
     *("launcher", "repeats", "time_limit"),
@@ -337,7 +337,7 @@ def command(
 def _job(
     request: BenchRequest, given: set[str], python: str | None, store: Store, earlier: str | None
 ) -> AbstractContextManager[Lab]:
-    """Return the hosts of this Slurm job, for as long as the command runs."""
+    """Return the hosts of this Slurm job; they stay usable while the command runs."""
     from hvlab.remote import here  # noqa: PLC0415 - it loads slowly
 
     others = sorted(given & {"inventory", "limit", "ssh_port", "export"})
@@ -357,7 +357,7 @@ def _job(
 
 
 def _planned(request: BenchRequest, python: str | None) -> Lab:
-    """Return the hosts that a Slurm job might have, for a dry run outside of one."""
+    """Return assumed hosts of a Slurm job, for a dry run outside one."""
     counts = [re.findall(r"\d+", text or "") for text in (request.hosts, request.slots)]
     if not all(counts):
         raise UsageError(
@@ -370,7 +370,7 @@ def _planned(request: BenchRequest, python: str | None) -> Lab:
 
 
 def _lab(inventory: Path, limit: str | None, *, prefetch: bool) -> Lab:
-    """Return the inventory's hosts, and load meanwhile what measures them."""
+    """Return the inventory's hosts, and meanwhile load the modules that measure them."""
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, inventory, limit=limit)
         if prefetch:

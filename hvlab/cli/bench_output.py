@@ -1,4 +1,4 @@
-"""What ``hvlab bench`` prints, and writes for Kubernetes."""
+"""Output of ``hvlab bench``: what it prints, and the files for Kubernetes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
 
 
 def list_cases(word: str, reasons: Mapping[str, str | None], *, whole: bool = False, err: bool) -> None:
-    """Print the reason of each case; a reason that many cases share once, unless the whole is asked for."""
+    """Print the reason for each case; unless everything is requested, a shared reason is printed once."""
     by_reason: dict[str | None, list[str]] = {}
     for case, reason in reasons.items():
         by_reason.setdefault(reason, []).append(case)
@@ -55,7 +55,7 @@ def list_cases(word: str, reasons: Mapping[str, str | None], *, whole: bool = Fa
 
 
 def oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
-    """Print how many cases have more ranks than the virtual hosts have cores; ``held`` are those of each."""
+    """Print how many cases have more ranks than the virtual hosts' cores; ``held`` is by host."""
     cases_of: dict[str, list[str]] = {}
     for case in schedule.cases:
         hosts = {host: held[host] for host in case.hosts if host in held}
@@ -70,7 +70,7 @@ def oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
 
 
 def tag(schedule: Schedule) -> None:
-    """Print that an image may change under its name: docker tells its id for the records, srun does not."""
+    """Warn that an image may change under its name: docker reports its id for the records, srun does not."""
     image = schedule.spec.container
     if image is None or _FIXED_IMAGE.search(image):
         return
@@ -115,7 +115,7 @@ def _settings(cases: Sequence[Case]) -> Iterator[str]:
 
 
 def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
-    """Print every command line of a schedule that is estimated to take so many seconds."""
+    """Print every command line of a schedule, and its estimated time in seconds."""
     starts = list(schedule.containers().items())
     commands = [(case, _mask(schedule.command(case))) for case in schedule.cases]
     if output_format == "table":
@@ -134,7 +134,7 @@ def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
 
 
 def _mask(command: Command) -> Command:
-    """Return a command without what is secret of its environment."""
+    """Return a command with the secrets in its environment masked."""
     return replace(command, argv=masked_argv(command.argv), env=masked(command.env))
 
 
@@ -162,7 +162,7 @@ def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Pat
 
 
 def lost_files(records: Sequence[Record], folder: Path) -> None:
-    """Print which files own trainings lost with their working folders; ``folder`` is the run's."""
+    """Print which files users' trainings lost with their working folders; ``folder`` is the run's."""
     cases = dict.fromkeys(record.case_id for record in records if record.workload == COMMAND.name)
     names = [*dict.fromkeys(name for case in cases for name in removed(folder / case))]
     if names:

@@ -61,8 +61,8 @@ def command(
     Find which change of the stack makes one configuration slower.
 
     GOOD and BAD are each a stack file, a lock of `hvlab plan --write-lock`, a run by its id, a baseline by
-    its name, or `lab`, the stack in use. What an end leaves out is as in use: a run or a baseline has
-    versions, but no build flags.
+    its name, or `lab`, the stack in use. What either leaves out is taken from the stack in use: a run or a
+    baseline has versions, but no build flags.
 
     Stacks between the two are installed beside the one in use and measured in turn with GOOD, until one
     change is left that brings the difference: a release of Open MPI, Python, torch, TensorFlow or Horovod, a

@@ -1,6 +1,6 @@
-"""What a shell may offer for a value: runs, cases, inventories, hosts, suites, baselines.
+"""Completions a shell may offer for a value: runs, cases, inventories, hosts, suites, baselines.
 
-No host is contacted, and no program of an inventory is run. What cannot be read gives no candidates.
+No host is contacted, and no program of an inventory is run. Anything unreadable gives no candidates.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hvlab.base.paths import default_inventory, project_dir, results_dir
 Items = list[CompletionItem[str]]
 Complete = Callable[[click.Context, click.Parameter, str], Items]
 
-# What every shell takes as one word as it stands.
+# Names that every shell takes as one word without quoting.
 _WORD = re.compile(r"[\w@%+=:,./~-]+")
 
 
 def _offered(names: Callable[[click.Context, str], Iterable[CompletionItem[str]]]) -> Complete:
-    """Make a function of all names one of those that begin as the word does; an error leaves none."""
+    """Turn a function that lists all names into a completion; an error offers none."""
 
     @functools.wraps(names)
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
@@ -83,7 +83,7 @@ runs, baselines = _offered(_runs), _offered(_baselines)
 
 @_offered
 def stacks(context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
-    """Yield what can name a stack: what is in use, baselines, runs, and any file."""
+    """Yield what can name a stack: the one in use, baselines, runs, and any file."""
     yield CompletionItem(incomplete, type="file")
     yield CompletionItem("lab", help="what is in use")
     yield from _baselines(context)
@@ -92,7 +92,7 @@ def stacks(context: click.Context, incomplete: str) -> Iterator[CompletionItem[s
 
 @_offered
 def cases(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
-    """Yield the cases of the run that is named before, else of the last."""
+    """Yield the cases of the run named earlier on the command line, else of the last run."""
     from hvlab.results.store import Store  # noqa: PLC0415 - as above
 
     store = Store(_results(context))
@@ -103,7 +103,7 @@ def cases(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[s
 
 @_offered
 def inventories(_context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
-    """Yield the inventories in ./inventory and in that of the clone one stands in, besides any file."""
+    """Yield the inventories in ./inventory and in the current clone, besides any file."""
     yield CompletionItem(incomplete, type="file")
     here, project = Path.cwd(), project_dir()
     places = [here / "inventory", *([project / "inventory"] if here.is_relative_to(project) else [])]

@@ -48,12 +48,12 @@ def check_catalogue(*, output_format: str) -> int:
     return 1 if changes else 0
 
 
-@command.command("update", short_help="Write what the index says into the catalogue's files.")
+@command.command("update", short_help="Update the catalogue's files from the index.")
 @click.option("--own", "to_own", is_flag=True, help="Write to your own file of releases.")
 def update_catalogue(*, to_own: bool) -> int:
-    """Write what the index says into the catalogue's files, for review.
+    """Update the catalogue's files from the index, for review.
 
-    Outside a clone of the repository, or with --own, it goes into your own file of releases.
+    Outside a clone of the repository, or with --own, your own file of releases is updated instead.
     """
     to_own = to_own or not (project_dir() / ".git").exists()
     changes = _differences(with_own=to_own)

@@ -1,4 +1,4 @@
-"""Whether collectives are as fast as their links allow, printed below the tables of a run."""
+"""Are collectives as fast as their links allow? Printed below the tables of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How checks of hosts are printed: `verify` and `health` say what failed in the same way."""
+"""Prints checks of hosts: `verify` and `health` report failures in the same way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ C = TypeVar("C", bound=CheckOutcome)
 
 
 def counts(checks: Sequence[C], columns: Mapping[str, Callable[[list[C]], str]]) -> None:
-    """Print a line for each host; a column is its heading and what it shows of the host's checks."""
+    """Print a line for each host; each column has a heading and a function of the host's checks."""
     table = Table("host", *columns, box=None)
     by_host: dict[str, list[C]] = {}
     for check in checks:

@@ -1,4 +1,4 @@
-"""``hvlab clean``: what takes space on this machine, and what of it is old."""
+"""``hvlab clean``: what takes space on this machine, and which of it is old."""
 
 from __future__ import annotations
 
@@ -71,23 +71,23 @@ def command(
 
     Show what hvlab keeps on this machine, with sizes, and remove what is old.
 
-    That is the cache (packs, packages, sources, data sets), the images of virtual hosts, what killed commands
-    left of these, and what the programs of old runs printed, including those of searches by tune and bisect
-    that have ended. All of it but the last is made or fetched again when it is needed. Records, settings and
-    keys always stay, and so does what was used within a day or belongs to a lab that is up.
+    This covers the cache (packs, packages, sources, data sets), the images of virtual hosts, partial
+    ones left by killed commands, and the output of programs in old runs, including the runs of finished
+    searches by tune and bisect. All but the last is made or fetched again when needed. Records, settings
+    and keys always stay, and so does what was used within a day or belongs to a lab that is up.
 
-    With --on-hosts it is what lies on the hosts: build folders, packs of versions that are no longer in use,
-    stacks of bisect, what killed commands left, and files of runs, which hvlab has fetched. What a link
-    points to, another pack was built on or a process uses stays.
+    With --on-hosts it covers files on the hosts: build folders, packs of versions no longer in use, stacks
+    of bisect, what killed commands left, and files of runs that hvlab has fetched. A file stays if a link
+    points to it, another pack was built on it or a process uses it.
 
-    Without --yes it asks first; where there is no terminal, it only shows. Whenever something is added to the
-    cache, the longest unused goes by itself until the rest fits $HVLAB_CACHE_LIMIT (20G).
+    Without --yes it asks first; without a terminal, it only shows. Whenever something is added to the
+    cache, the longest unused is removed until the rest fits $HVLAB_CACHE_LIMIT (20G).
     """
     results = store.folder.resolve()
     most = None if size is None else cache.parse_size(size)
     if limit and not hosts:
         raise UsageError("--limit names hosts", remedy="add --on-hosts to look at them, or leave --limit out")
-    cache.limit()  # A wrong one is named here, too.
+    cache.limit()  # Reports an invalid limit here, too.
     place: _ThisMachine | _OnHosts = (
         _OnHosts(load(inventory, limit=limit), results) if hosts else _ThisMachine(results)
     )
@@ -119,13 +119,13 @@ class _ThisMachine:
         self.problem: HvlabError | None = None
 
     def listed(self) -> list[Kept]:
-        """Return all of it; an open search is resumed from the files of its runs, so these are not in it."""
+        """Return all of it, without the runs of open searches, which are resumed from their files."""
         ended = [search for search in searches.folders(self._results) if searches.ended(search)]
         run_files = (one for folder in [self._results, *ended] for one in cache.run_files(folder))
         return [*cache.entries(), *run_files]
 
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
-        """Remove what is chosen; return what went."""
+        """Remove what is chosen; return what was removed."""
         problems, gone = [], []
         for one in chosen:
             try:
@@ -180,13 +180,13 @@ class _OnHosts:
         self.problem: HvlabError | None = None
 
     def listed(self) -> list[Kept]:
-        """Ask the hosts; who does not answer is the ``problem``."""
-        from hvlab.remote import unused  # noqa: PLC0415 - it loads slowly, and this machine needs none of it
+        """Ask the hosts; those that do not answer are the ``problem``."""
+        from hvlab.remote import unused  # noqa: PLC0415 - it loads slowly, and only --on-hosts needs it
 
         return self._answered(unused.list_unused(self._lab))
 
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
-        """Remove what is chosen while nothing else measures the lab; return what went."""
+        """Remove what is chosen while nothing else measures the lab; return what was removed."""
         from hvlab.remote import unused  # noqa: PLC0415 - as above
         from hvlab.searches.bisect import install  # noqa: PLC0415 - as above
 

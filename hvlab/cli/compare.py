@@ -35,13 +35,13 @@ def command(
 
     Compare RUN_A with RUN_B, configuration by configuration; without RUN_B, the settings of RUN_A.
 
-    Without RUN_A it is the last run.
+    RUN_A defaults to the last run.
 
-    Within a run all settings were measured in turn, so a verdict says which is faster: A and B of a run with
-    --ab or --against, else every two backends, and every two values of a parameter that leaves the work as
-    it is. "needs" is how many repeats would probably decide what is open.
+    Within a run all settings were measured in turn, so a verdict says which is faster: A or B of a run with
+    --ab or --against, else of every two backends, and every two values of a parameter that leaves the work as
+    it is. "needs" is how many repeats would probably decide an open comparison.
 
-    Between two runs it does not: "differs" means that the difference is statistically significant, but
+    Between two runs it cannot: "differs" means that the difference is statistically significant, but
     perhaps only because the runs were measured at different times, and "same" may hide a difference for the
     same reason. To compare two settings, measure both in one run.
     """

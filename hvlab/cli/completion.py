@@ -14,10 +14,10 @@ _NO_ERRORS = " 2>/dev/null)"
 
 
 class _WholeWords(ShellComplete):
-    """For shells to which ``--suite=quick`` is one word: all of it is offered again."""
+    """For shells in which ``--suite=quick`` is one word: candidates repeat all of it."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        """Return the items for the last word."""
+        """Return the candidates for the last word."""
         items = super().get_completions(args, incomplete)
         option, equals, _ = incomplete.partition("=")
         if not equals or not option.startswith("--"):
@@ -31,7 +31,7 @@ class _Bash(BashComplete):
     source_template = BashComplete.source_template.replace(" $1)", f" $1{_NO_ERRORS}")
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words before, and the one that is typed; bash makes three of ``--suite=quick``."""
+        """Return the words before, and the one being typed; bash splits ``--suite=quick`` into three."""
         args, incomplete = super().get_completion_args()
         return (args[:-1] if args[-1:] == ["="] else args), incomplete
 
@@ -42,7 +42,7 @@ class _Zsh(_WholeWords, ZshComplete):
     )
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return the three lines of an item; zsh drops empty ones, as that of a file not yet typed."""
+        """Return the three lines of a candidate; zsh drops empty ones, as for a file not yet typed."""
         return super().format_completion(item if item.value else CompletionItem("_", type=item.type))
 
 
@@ -76,12 +76,12 @@ def command(context: click.Context, shell: str) -> None:
 
 
 def is_requested() -> bool:
-    """Return whether a shell asks for candidates."""
+    """Whether a shell is asking for candidates."""
     return os.environ.get(_VARIABLE, "").endswith("_complete")
 
 
 def answer(cli: click.Command) -> int:
-    """Print the candidates, one on a line as the shell's script has it; whatever happens, no error."""
+    """Print the candidates, one per line in the form of the shell's script; never an error."""
     shell = os.environ[_VARIABLE].partition("_")[0]
     with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere), suppress(Exception):
         click.echo(_completion(shell, cli).complete().encode())

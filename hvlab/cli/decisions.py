@@ -1,4 +1,4 @@
-"""What the settings of one run show, printed: by ``bench`` after it, by ``compare`` at any time."""
+"""Verdicts on the settings of one run, printed by ``bench`` after it and by ``compare`` at any time."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ matters = click.option(
 def of_run(
     store: Store, run: Run, *, metric: str | None = None, matters: float = verdict.MATTERS
 ) -> Decisions:
-    """Return how the settings of a run stand to one another.
+    """Return the verdicts on the settings of a run.
 
-    Raises UsageError for a metric of which neither more nor less is better, and for an imported run.
+    Raises UsageError for a metric where neither more nor less is better, and for an imported run.
     """
     _, spec = store.spec(run.run_id)
     measured = measurements(run, store.records(run.run_id))
@@ -45,7 +45,7 @@ def of_run(
 
 
 def show(decisions: Decisions, output_format: str) -> None:
-    """Print a run's decisions: with sentences, or for machines."""
+    """Print a run's decisions: as sentences, or for machines."""
     if output_format == "json":
         click.echo(json.dumps(decision_rows.as_json(decisions), indent=1))
         return
@@ -56,7 +56,7 @@ def show(decisions: Decisions, output_format: str) -> None:
 
 
 def note_stack(store: Store, before: str, run_id: str) -> None:
-    """Say what has another version than when A's settings were measured first: both sides have today's."""
+    """Name the versions that changed since A was first measured: both sides were measured with today's."""
     then, now = (measurements(store.run(name), store.records(name)) for name in (before, run_id))
     for difference in of_stacks(then, now):
         click.echo(

@@ -73,15 +73,15 @@ def command(
     hvlab doctor --fix                          # have roles mend what they can
     hvlab doctor --list munge
 
-    Find out what is wrong with the hosts, or from a log what went wrong.
+    Find out what is wrong with the hosts, or what went wrong in a log.
 
     Asks each host once, and lets hosts reach one another as ranks do: names, logins, ports, MTU, Open MPI,
-    compilers, temporary folders, shared memory, clocks, drivers and GPUs. Each finding says on which hosts,
+    compilers, temporary folders, shared memory, clocks, drivers and GPUs. Each finding names the hosts,
     what was seen, why it breaks and what to do. Nothing is changed without --fix, which runs the roles that
-    mend it and asks again. The exit code is 1 if something is wrong, and 3 if a host is unreachable.
+    mend it and checks again. The exit code is 1 if something is wrong, and 3 if a host is unreachable.
 
-    LOG is what was written by mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers,
-    Slurm's daemons, pods and kernels, as it comes: with lines of several ranks mixed, prefixes, colours and
+    LOG is the output of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers,
+    Slurm's daemons, pods and kernels, unedited: with lines of several ranks mixed, prefixes, colours and
     wrapped lines. Root causes are listed first. It stays silent about anything it does not
     recognise, and lists what only looks like a fault as harmless. The exit code is 1 if a cause is
     recognised.

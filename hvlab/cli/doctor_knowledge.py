@@ -1,4 +1,4 @@
-"""``hvlab doctor --explain`` and ``--list``: prints what is known of failures, without a log or a host."""
+"""``hvlab doctor --explain`` and ``--list``: prints the known causes, without a log or a host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def explain(cause_id: str, *, output_format: str) -> None:
 
 
 def list_causes(word: str, *, output_format: str) -> None:
-    """Print the id and title of each entry whose text has a word; all for an empty one."""
+    """Print the id and title of each entry whose text contains a word; all for an empty word."""
     causes = [cause for cause in knowledge.CAUSES if word.lower() in _text(cause)]
     if output_format == "json":
         rows = [{"id": cause.id, "title": cause.title, "family": _FAMILY[cause.id]} for cause in causes]
@@ -40,7 +40,7 @@ def list_causes(word: str, *, output_format: str) -> None:
         return
     width = max((len(cause.id) for cause in causes), default=0)
     lines = [f"{cause.id:{width}}  {cause.title}" for cause in causes]
-    click.echo("\n".join(lines) or f"nothing known has {word!r} in it")
+    click.echo("\n".join(lines) or f"no known cause contains {word!r}")
 
 
 def _page(cause: Cause) -> str:

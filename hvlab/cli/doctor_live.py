@@ -36,9 +36,9 @@ _REFUSED = (
 def examine(
     inventory: Path, limit: str | None, *, output_format: str, fix: bool, yes: bool, prove: bool
 ) -> None:
-    """Ask the hosts and print what is wrong. Raises HvlabError for faults and for hosts that are silent.
+    """Ask the hosts and print what is wrong. Raises HvlabError for faults and for silent hosts.
 
-    With ``prove`` the fault nearest to the root that virtual hosts can show is put into some.
+    With ``prove``, the first fault that virtual hosts can show is reproduced on some; root causes come first.
     """
     if fix and output_format == "json":
         raise UsageError("--fix shows what it does as text", remedy="leave out --format json or --fix")
@@ -64,7 +64,7 @@ def examine(
 
 
 def site(lab: Lab) -> Site:
-    """Return what the detectors need of a lab."""
+    """Return the parts of a lab that the detectors need."""
     members = tuple(_member(lab, host) for host in lab.hosts)
     port = random.randint(*_PORTS)  # noqa: S311 - only not the one of another run
     managed = lab.text("common_hosts_managed", "true").lower() in ("true", "yes")
@@ -79,7 +79,7 @@ def _member(lab: Lab, host: Host) -> Member:
 
 
 def _ask(lab: Lab) -> tuple[list[HostFault], dict[str, str]]:
-    """Return what is wrong, and the hosts that could not be asked, with the reason."""
+    """Return the faults, and the hosts that could not be asked, with the reason."""
     asked = site(lab)
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
         answered = put(lab, across_hosts.questions(asked), at_once=len(lab.hosts))
@@ -118,7 +118,7 @@ def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> st
 def _fix(
     lab: Lab, faults: list[HostFault], *, yes: bool
 ) -> tuple[list[HostFault], dict[str, str], HvlabError | None]:
-    """Show which roles would run where, run them, and ask again; the error is that of a role that failed."""
+    """Show which roles would run where, run them, and ask again; returns the error of a failed role."""
     for fault, hosts in _groups([fault for fault in faults if not fault.role]):
         click.echo(f"\nno role mends: {', '.join(hosts)}: {across_hosts.ENTRIES[fault.id].title}")
     refused = list(dict.fromkeys(fault.host for fault in faults if fault.id in _REFUSED))
@@ -129,7 +129,7 @@ def _fix(
         )
     if not mended:
         return faults, {}, None
-    # Roles stand upon one another: all of them run on every host that needs one.
+    # Roles build on one another, so all of them run on every host that needs any.
     hosts = list(dict.fromkeys(fault.host for fault in mended))
     roles = ",".join(dict.fromkeys(fault.role for fault in mended))
     click.echo(f"\n--fix runs: hvlab provision -l {','.join(hosts)} -t {roles}")

@@ -17,21 +17,21 @@ import click
 
 from hvlab.base.errors import UsageError
 
-# Of a larger log so many bytes are kept from its beginning and from its end.
+# Bytes kept from the beginning and from the end of a larger log.
 _HEAD, _TAIL = 4 * 1024**2, 12 * 1024**2
-# A device or a pipe may never end: so many are read at most.
+# Maximum number of bytes read, since a device or a pipe may never end.
 _MOST = 1024**3
 _BLOCK = 1024**2
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
-# Of packed files; an OSError of gzip or bz2 has no number.
+# Errors in packed files; an OSError of gzip or bz2 has no errno.
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, OSError)
 _GIVE = "give the path of a log, or - for standard input; -l HOST asks one host"
 
 
 def lines(path: str) -> list[str]:
-    """Return the lines of a log; ``-`` is standard input. Says on standard error what it leaves out.
+    """Return the lines of a log; ``-`` is standard input. Notes on standard error what is left out.
 
-    Raises UsageError where there is nothing to read.
+    Raises UsageError if there is nothing to read.
     """
     try:
         with _opened(path) as file, _unpacked(path, file) as log:
@@ -64,7 +64,7 @@ def _unpacked(path: str, file: BufferedReader) -> IO[bytes]:
 
 
 def _ends(path: str, file: IO[bytes]) -> bytes:
-    """Return a file, or its beginning and its end."""
+    """Return a file; of a large one, the beginning and the end."""
     head = b""
     tail: deque[bytes] = deque()
     size = kept = 0
@@ -88,7 +88,7 @@ def _ends(path: str, file: IO[bytes]) -> bytes:
         while kept - len(tail[0]) >= _TAIL:
             kept -= len(tail.popleft())
     if broken:
-        click.echo(f"{path} is damaged ({broken}): what comes before is read", err=True)
+        click.echo(f"{path} is damaged ({broken}): only the part before the damage is read", err=True)
     if size >= _MOST:
         click.echo(f"{path}: only the first {_MOST // 1024**2} MiB are read", err=True)
     left_out = size - len(head) - kept

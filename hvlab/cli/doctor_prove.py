@@ -1,4 +1,4 @@
-"""``hvlab doctor --prove``: a cause is put into a fresh lab, shown, mended, and shown to be gone."""
+"""``hvlab doctor --prove``: reproduces a cause in a fresh lab, mends it, and shows that it is gone."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _WRONG = "open an issue with these lines: either doctor or the proof is wrong"
 
 
 def prove(causes: Sequence[str]) -> None:
-    """Prove the first of these causes, nearest to the root first, that virtual hosts can show.
+    """Prove the first of these causes that virtual hosts can show; root causes come first.
 
-    Raises UsageError where none of them can be, CheckError where what is shown is not that cause, or stays.
+    Raises UsageError if they can show none, CheckError if another cause shows, or the remedy fails.
     """
     proof = next((OF_CAUSE[cause] for cause in causes if cause in OF_CAUSE), None)
     if proof is None:
@@ -53,7 +53,7 @@ def prove(causes: Sequence[str]) -> None:
 
 
 def show(lab: FreshLab, proof: CauseProof) -> None:
-    """Put a cause in, see it, mend it, see it gone. Raises CheckError where it is otherwise."""
+    """Put a cause in, see it, mend it, see it gone. Raises CheckError if any step fails."""
     words = " ".join(["hvlab", *proof.command])
     for cause, line in lab.causes(proof).items():
         raise CheckError(f"`{words}` fails before anything was put in: {cause}: {line}")
@@ -92,7 +92,7 @@ class FreshLab:
         self._env = {**os.environ, **own}
 
     def hvlab(self, words: Sequence[str], *, check: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run a command of hvlab on this lab. Raises HvlabError where it has to succeed and does not."""
+        """Run a command of hvlab on this lab. Raises HvlabError if it must succeed and does not."""
         verb = 2 if words[0] in ("lab", "keys") else 1
         argv = [sys.executable, "-m", "hvlab", *words[:verb], "-i", str(self._inventory), *words[verb:]]
         done = process.run(process.bound(argv), seconds=_COMMAND_S, env=self._env)
@@ -102,11 +102,11 @@ class FreshLab:
         return done
 
     def root(self, host: str, line: str) -> None:
-        """Run a line in the shell of root on a host."""
+        """Run a line in root's shell on a host."""
         self.hvlab(["lab", "ssh", host, line], check=True)
 
     def causes(self, proof: CauseProof) -> dict[str, str]:
-        """Return the causes that the proof's command shows now, each with a line; none where it succeeds."""
+        """Return the causes that the proof's command shows now, each with a line; none if it succeeds."""
         done = self.hvlab(proof.command)
         if not done.returncode:
             return {}
@@ -119,12 +119,12 @@ class FreshLab:
 
 @contextmanager
 def fresh_lab() -> Iterator[FreshLab]:
-    """Boot and provision a lab; it is gone after the block."""
+    """Boot and provision a lab; it is removed after the block."""
     waiting = "another hvlab proves something; waiting for it"
     with locked(_LOCK, waiting=lambda: click.echo(waiting, err=True)), temporary_folder() as folder:
         lab = FreshLab(folder)
         try:
-            # What a killed proof left is no fresh lab.
+            # The remains of a killed proof are no fresh lab.
             lab.hvlab(["lab", "down"], check=True)
             lab.hvlab(["lab", "up"], check=True)
             lab.hvlab(["provision"], check=True)

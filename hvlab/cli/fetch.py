@@ -1,4 +1,4 @@
-"""``hvlab fetch``: fetch to the controller what hosts will be built from, and nothing else."""
+"""``hvlab fetch``: fetch to the controller everything that hosts will be built from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def command(*, inventory: Path, limit: str | None, to: Path | None) -> int:
 
     Fetch the sources and wheels that all hosts will be built from, or name all that cannot be had.
 
-    They go to this machine's cache; `hvlab provision` begins with the same. On a machine without network,
+    They go to this machine's cache; `hvlab provision` fetches them, too. On a machine without network,
     name the folder of --to in HVLAB_CACHE; lab_pack_mirror can name its folder `packs`.
     """
     cache.limit()

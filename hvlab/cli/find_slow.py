@@ -68,7 +68,7 @@ def command(
 
     Find out which host is slow, and which link, in which direction.
 
-    First all hosts compute and send to one another at once; then each suspect is measured alone beside
+    First all hosts compute and send to one another at once; then suspects are measured one at a time beside
     others. The data goes over TCP between the hosts' interfaces to the ranks' network; GPUs take no part.
     The hosts need Python 3.8 and nothing else, and should do no other work meanwhile. Nothing is changed
     on them, and nothing is stored: the folder of the results only holds the lock against other measurements
@@ -124,7 +124,7 @@ def _print(result: SlowSearch, names: list[str], measure: HostProbe, *, matrix: 
 
 
 def heat_map(result: SlowSearch, names: list[str]) -> Table:
-    """Return how many times as long each link takes as the median: a row for each sender."""
+    """Return each link's time relative to the median: a row for each sender."""
     table = Table("from / to", *names, "computing", box=None, pad_edge=False)
     for sender, name in enumerate(names):
         links = [result.links.get((sender, receiver)) for receiver in range(len(names))]

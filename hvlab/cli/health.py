@@ -70,7 +70,7 @@ def command(
 
     Find out whether every host is fit for work.
 
-    A hard fault is one with which work would fail or be wrong; a soft one makes it slow or doubtful.
+    With a hard fault work would fail or be wrong; a soft fault makes it slow or doubtful.
     Nothing is changed on the hosts. The exit code is 1 if a host has hard faults, 3 if one is unreachable.
     """
     if listed:
@@ -98,7 +98,7 @@ def command(
 
 
 def _learn(inventory: Path, lab: Lab, teacher: str, chosen: Sequence[ModuleType], *, force: bool) -> Path:
-    """Judge a host by what holds on any machine, then write its type."""
+    """Judge a host by the rules for any machine, then write its type."""
     names = [host.name for host in lab.hosts]
     if teacher not in names:
         raise unknown("host", teacher, names)

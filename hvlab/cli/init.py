@@ -22,7 +22,7 @@ from hvlab.remote.ssh_client import FirstLogin
 
 _say = partial(click.echo, err=True)
 _ON_THE_HOST = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
-# Ansible's own, and those that the inventory gets.
+# Group names taken by Ansible or by the new inventory.
 _GROUPS = ("all", "ungrouped", "gpu", "cpu", "virtual")
 # Enough of an inventory to judge names and addresses before a host is contacted.
 _PLACEHOLDERS = {"lab_network": "192.0.2.0/24", "lab_interface": "eth0"}
@@ -78,16 +78,16 @@ def command(
     hvlab init inventory/mylab 'gpu[01:16]=10.0.0.[11:26]'
     hvlab init inventory/mylab                  # asks for the hosts
 
-    Get to know hosts, and write an inventory of them to FOLDER.
+    Inspect hosts, and write an inventory of them to FOLDER.
 
     HOST is NAME, NAME=ADDRESS or ADDRESS, each with :PORT if not 22, or a range as Ansible writes it, such as
-    'gpu[01:16]=10.0.0.[11:26]'. Without any, the hosts are asked for. Shows the fingerprints of their SSH
+    'gpu[01:16]=10.0.0.[11:26]'. Without any, it asks for the hosts. It shows the fingerprints of their SSH
     keys, and records the keys only after a yes; without a terminal it needs --fingerprints or
     --accept-new-keys. Then it logs in to every host, changes nothing there, and chooses the ranks' network
     and slots and the members of group gpu.
 
-    A host that cannot be used is left out, and the exit code is 3. It is 1 if something else has to be put
-    right before the hosts can be provisioned.
+    An unusable host is left out, and the exit code is 3. It is 1 if something else has to be corrected
+    before the hosts can be provisioned.
     """
     new_inventory.check_free(folder, force=force)
     trusted = host_keys.read_fingerprints(fingerprints) if fingerprints else None
@@ -150,7 +150,7 @@ def _ask_for_hosts(user: str | None) -> tuple[tuple[str, ...], str | None]:
 
 
 def _check_hosts(hosts: Sequence[Host]) -> None:
-    """Refuse what no inventory may hold, before a host is contacted."""
+    """Refuse invalid hosts before any is contacted."""
     twice = sorted({host.name for host in hosts if [other.name for other in hosts].count(host.name) > 1})
     problems = [Problem(name, "it is listed twice", "list it once") for name in twice]
     problems += [
@@ -168,7 +168,7 @@ def _check_hosts(hosts: Sequence[Host]) -> None:
 
 
 def _ask_for_keys(hosts: Sequence[Host], trusted: TrustedFingerprints | None) -> list[ShownKeys]:
-    """Return what the hosts showed; end everything where one is not what it was, or not what it should be."""
+    """Return the keys that hosts showed; stop if one has changed or is not the expected one."""
     _say(f"asking {_number(hosts)} for SSH host keys")
     shown = host_keys.ask(hosts)
     if trusted:
@@ -217,7 +217,7 @@ def _confirm(target: Path) -> None:
 
 
 def _log_in(hosts: Sequence[Host]) -> tuple[list[FirstLogin], list[tuple[Host, Problem]]]:
-    """Return the logins of those hosts that can be used, and why the others cannot."""
+    """Return the logins of usable hosts, and why the others cannot be used."""
     from hvlab.checks.preflight import without_python  # noqa: PLC0415 - it loads slowly
 
     if hosts:
@@ -297,7 +297,7 @@ def _print(lab: Lab, logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[s
 
 
 def _end(folder: Path, left_out: Sequence[tuple[Host, Problem]], problems: Sequence[Problem]) -> None:
-    """Raise the error that names every host that is not in order."""
+    """Raise one error that names every host with a problem."""
     if left_out:
         names = ", ".join(host.name for host, _ in left_out)
         raise UnreachableError(

@@ -34,9 +34,9 @@ SOON = timedelta(weeks=1)
 _PLAYBOOK = "playbooks/trust.yml"
 _STEPS = {
     rotation.STABLE: "none under way",
-    rotation.ANNOUNCED: "begun: hosts get to know the next authorities; go on with `hvlab keys rotate`",
-    rotation.REPLACED: "begun: the former authorities are still trusted; go on with `hvlab keys rotate`",
-    rotation.RETIRED: "begun: hosts may still trust the former authorities; go on with `hvlab keys rotate`",
+    rotation.ANNOUNCED: "begun: hosts are learning the next authorities; resume with `hvlab keys rotate`",
+    rotation.REPLACED: "begun: the former authorities are still trusted; resume with `hvlab keys rotate`",
+    rotation.RETIRED: "begun: hosts may still trust the former authorities; resume with `hvlab keys rotate`",
 }
 
 
@@ -50,7 +50,7 @@ def command() -> None:
     Issue, replace and revoke the keys by which hosts trust one another.
 
     Two certificate authorities of the lab, one for hosts and one for its user, lie on this machine.
-    `hvlab provision` makes them and signs every host; these commands are for what comes later.
+    `hvlab provision` makes them and signs every host; these commands are for everything after that.
     """
 
 
@@ -77,7 +77,7 @@ def init(inventory: Path, authority: str | None) -> None:
 @options.inventory
 @options.limit
 def issue(inventory: Path, limit: str | None) -> None:
-    """Sign every host, and give it the lab user's key and what it is to trust (role ssh_trust)."""
+    """Sign every host, and install the lab user's key and the keys it must trust (role ssh_trust)."""
     lab = load(inventory, limit=limit)
     _issue(lab, limit)
 
@@ -87,8 +87,8 @@ def issue(inventory: Path, limit: str | None) -> None:
 def rotate(inventory: Path) -> None:
     """Replace the authorities and the lab user's key, on all hosts.
 
-    Hosts go on accepting one another; only a login that begins at the moment when its host's key is
-    replaced may fail. If it is interrupted, or a host cannot be reached, the same command goes on from
+    Hosts continue to accept one another; only a login that begins at the moment when its host's key is
+    replaced may fail. If it is interrupted, or a host cannot be reached, the same command continues from
     there. Run no benchmark meanwhile.
     """
     lab = load(inventory)
@@ -102,7 +102,7 @@ def _rotate(lab: Lab, trust: Trust) -> None:
     _check(lab)
     if rotation.step(trust) in (rotation.STABLE, rotation.ANNOUNCED):
         rotation.announce(trust)
-        _say("1 of 3: hosts get to know the next authorities")
+        _say("1 of 3: hosts learn the next authorities")
         _issue(lab)
         rotation.replace(trust)
     if rotation.step(trust) == rotation.REPLACED:
@@ -111,7 +111,7 @@ def _rotate(lab: Lab, trust: Trust) -> None:
         rotation.retire(trust)
     _say("3 of 3: hosts forget the former authorities")
     _issue(lab)
-    # Before the end: a rotation that is killed here goes on from here.
+    # Before the last step: a rotation killed here resumes from here.
     _renew_munge_key(trust)
     rotation.finish(trust)
     _say("replaced: both authorities, each host's certificate, the lab user's key")
@@ -131,11 +131,11 @@ def _renew_munge_key(trust: Trust) -> None:
 @options.inventory
 @click.argument("hosts", nargs=-1, required=True, shell_complete=candidates.hosts)
 def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
-    """Revoke the host keys of HOSTS, and the lab user's key, which they have; the other hosts get a new one.
+    """Revoke the host keys of HOSTS, and the lab user's key, which they hold; the other hosts get a new one.
 
-    Its former keys, too: where a rotation was interrupted, hosts may have one of those.
+    The user's former keys are revoked, too: after an interrupted rotation, hosts may hold one of those.
 
-    For a machine that was lost or taken over, whether it still answers or not.
+    Use it for a machine that was lost or taken over, whether it still answers or not.
     """
     lab = load(inventory)
     trust = _trust(lab)
@@ -155,12 +155,12 @@ def _revoke(lab: Lab, trust: Trust, hosts: Sequence[str]) -> None:
     silent = probe.problems(others) if others else []
     reached = [host.name for host in others if host.name not in {problem.host for problem in silent}]
     if reached:
-        # A host that is lost meanwhile is no reason to go on trusting those that are revoked.
+        # Losing a host meanwhile must not keep the revoked ones trusted.
         with suppress(UnreachableError):
             _check(lab, ",".join(reached))
     revoke(trust, [key for host in hosts for key in trust.host_keys(host)] + trust.user_keys)
     rotation.replace_identity(trust)
-    # Before a host can stop it: the hosts that are revoked have the key.
+    # First, since a failing host could stop what follows, and the revoked hosts hold this key.
     _renew_munge_key(trust)
     if reached:
         provision.run_playbook(lab, limit=",".join(reached), playbook=_PLAYBOOK)
@@ -222,7 +222,7 @@ def _trust(lab: Lab) -> Trust:
 
 
 def _check(lab: Lab, limit: str | None = None) -> None:
-    """Raise CheckError where preflight refuses hosts, such as another owner's, before keys change here."""
+    """Raise CheckError if preflight refuses hosts, such as another owner's, before keys change here."""
     try:
         provision.run_playbook(lab, ["--tags", "preflight"], limit=limit, playbook=_PLAYBOOK)
     except CheckError as error:

@@ -122,12 +122,12 @@ def status(inventory: Path, output_format: str) -> None:
         pid = "" if row.pid is None else str(row.pid)
         limits = (_cores(row), _memory(row.memory), _rate(row), row.rack or "")
         table.add_row(row.host, row.address, row.state, pid, since, row.release or "", *limits)
-    # A row stays on its line, however wide.
+    # Rows are never wrapped.
     click.echo(tables.as_text(table))
 
 
 def _cores(row: NodeStatus) -> str:
-    """Return a host's cores, whether others may use them, and its CPU weight where it is not that of all."""
+    """Return a host's cores, whether others may use them, and its CPU weight if it is not the default."""
     if row.cores is None:
         return ""
     others = " shared" if row.shared_with else " own"
@@ -140,7 +140,7 @@ def _memory(size: int | None) -> str:
 
 
 def _rate(row: NodeStatus) -> str:
-    """Return the rates of a host's link, one where both are the same, with delay and loss."""
+    """Return the rates of a host's link (one if both are equal), its delay and loss."""
     if row.link_lost:
         return "lost, run `hvlab lab up` again"
     rates = [row.up or ""] if row.up == row.down else [f"up {row.up or 'any'}", f"down {row.down or 'any'}"]
@@ -186,7 +186,7 @@ class _Progress:
             self.live.stop()
 
     def report(self, host: str, step: str) -> None:
-        """Show that a host (or the lab, "") has come to a step."""
+        """Show that a host (or the lab, "") has reached a step."""
         if self.steps.get(host) == step:
             return
         self.steps[host] = step

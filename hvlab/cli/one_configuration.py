@@ -1,4 +1,4 @@
-"""The options that ask for one configuration, in ``hvlab tune`` and ``hvlab bisect``."""
+"""The options that select one configuration, in ``hvlab tune`` and ``hvlab bisect``."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ _ONE = (
 
 
 def one_options(command: F) -> F:
-    """Add the options that ask for one configuration; :func:`one` reads them."""
+    """Add the options that select one configuration; :func:`one` reads them."""
     for option in reversed(_ONE):
         command = option(command)
     return command
 
 
 def one(values: Mapping[str, Any], lab: Lab) -> BenchRequest:
-    """Return what the options of one configuration ask for."""
+    """Return the configuration that the options select."""
     known = {item.name for item in fields(BenchRequest)}
     texts = {name: str(values[name]) for name in ("hosts", "slots") if values[name]}
     return one_configuration(

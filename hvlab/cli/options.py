@@ -27,7 +27,7 @@ Rows = Sequence[tuple[str, str]]
 # Whether a command line has ``--``, in the context's meta.
 AFTER_DASHES = "hvlab.after-dashes"
 
-# Whether all of the help is asked for, in the context's meta.
+# Whether all of the help is requested, in the context's meta.
 WHOLE = "hvlab.help-all"
 
 
@@ -65,19 +65,19 @@ class GroupedCommand(click.Command):
     notes: Sequence[Callable[[], tuple[str, Rows]]] = ()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Note whether words of a command of the user's are marked as such."""
+        """Note whether the user's own command follows ``--``."""
         ctx.meta[AFTER_DASHES] = "--" in args
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name = error.option_name.lstrip("-").replace("-", "_")
             if any(find(name, parameters(workload)) for workload in WORKLOADS):
-                problem = f"{error.option_name} is no option, but a parameter"
+                problem = f"{error.option_name} is a parameter, not an option"
                 raise UsageError(problem, remedy=f"write --set {name}=VALUE") from error
             raise
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the parameters, with --help-all where --help is short."""
+        """Return the parameters, with --help-all if --help is short."""
         params = super().get_params(ctx)
         return [*params[:-1], _ALL, params[-1]] if self.brief else params
 
@@ -106,7 +106,7 @@ class GroupedCommand(click.Command):
 
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-# What people write without its option.
+# Values that people write without the option.
 _NAMES = {"--suite": suite.NAMES, "--workload": WORKLOADS, "--backend": BACKENDS, "--library": LIBRARIES}
 
 inventory = click.option(
@@ -128,7 +128,7 @@ limit = click.option(
 
 
 def _refuse_names(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> Any:
-    """Refuse a first word that is a name of what to measure, or no program; after ``--`` all are taken."""
+    """Refuse a first word that names a workload or the like, or no program; after ``--`` any is accepted."""
     if not words or context.meta.get(AFTER_DASHES):
         return words
     own = {option for item in context.command.params for option in item.opts}
@@ -221,7 +221,7 @@ class TimeType(click.ParamType[float]):
             return value
         match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhd]?)", str(value).strip().lower())
         if match is None:
-            self.fail(f"{value} is no time such as 90s, 20m or 2h", param, ctx)
+            self.fail(f"{value} is not a time such as 90s, 20m or 2h", param, ctx)
         seconds = float(match[1]) * _SECONDS[match[2] or self._unit]
         if not self._least <= seconds <= self._most:
             least, most = map(_format_time, (self._least, self._most))

@@ -78,8 +78,8 @@ def command(
     Choose one version of every component for every host: driver, CUDA, cuDNN, NCCL, Open MPI, torch, ...
 
     The choice follows from the inventory's pins and the hosts' facts. Nothing is changed. If no versions
-    fit together, the conflicting pins and facts are named, with what would resolve the conflict, and the
-    exit code is 1; so it is where `hvlab provision` would refuse a host.
+    fit together, it names the conflicting pins and facts and ways to resolve the conflict, and the
+    exit code is 1, as it is if `hvlab provision` would refuse a host.
 
     With --limit, the versions of the lock are pins for these hosts. What differs from the lock is noted.
     """
@@ -119,7 +119,7 @@ def command(
 
 
 def _against(kept: Lock, result: Resolution | Infeasible, *, used: bool) -> Resolution | Infeasible:
-    """Return the result with what there is to know of the lock."""
+    """Return the result with notes on the lock."""
     if isinstance(result, Infeasible):
         return (
             replace(result, also=[*result.also, f"the versions in {kept.path} are pins here"])
@@ -131,8 +131,8 @@ def _against(kept: Lock, result: Resolution | Infeasible, *, used: bool) -> Reso
 
 
 def _live(inventory: Path, limit: str | None) -> tuple[list[HostRequest], list[Problem]]:
-    """Return the lab, and the hosts that provisioning will refuse because they are another's."""
-    # They load slowly, and recorded facts do not need them.
+    """Return the lab, and the hosts that provisioning will refuse because they belong to another owner."""
+    # These load slowly, and a plan from recorded facts needs none of them.
     from rich.console import Console  # noqa: PLC0415
 
     from hvlab.checks.before import PreflightHost  # noqa: PLC0415
@@ -252,7 +252,7 @@ def _print(result: Resolution | Infeasible, *, explain: bool, output_format: str
 
 
 def _code(result: Resolution | Infeasible) -> int:
-    """Return the exit code, and print why hosts will be refused that a stack was found for."""
+    """Return the exit code, and print why hosts with a valid stack will still be refused."""
     if isinstance(result, Infeasible):
         return 1
     if result.refused:

@@ -22,7 +22,7 @@ from hvlab.lab.inventory import Lab, load
 from hvlab.remote import probe
 
 # ansible-playbook's own exit statuses; 4 also stands for a playbook that does not parse.
-# How long Ansible takes to end itself after Ctrl-C, and after SIGTERM with all workers, in seconds.
+# Seconds that Ansible gets to end after Ctrl-C, and after SIGTERM with all workers.
 _ENDS_S, _STOPS_S = 5.0, 30.0
 _UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)
 
@@ -64,7 +64,7 @@ def command(
         raise UsageError(
             f"unexpected argument {further[0]!r}", remedy="put ansible-playbook's options after --"
         )
-    cache.limit()  # Else a wrong one ends the playbook, after minutes of compiling.
+    cache.limit()  # An invalid limit would otherwise stop the playbook after minutes of compiling.
     os.environ.update(_vault(further) | ({"ANSIBLE_STDOUT_CALLBACK": "hvlab_changes"} if dry_run else {}))
     lab = load(inventory, limit=limit)
     probe.probe(lab.hosts)
@@ -79,9 +79,9 @@ def command(
 def run_playbook(
     lab: Lab, words: Sequence[str] = (), *, limit: str | None = None, playbook: str = "site.yml"
 ) -> None:
-    """Run a playbook with these further options on this terminal, when no other hvlab changes the lab.
+    """Run a playbook with these further options on this terminal, once no other hvlab is changing the lab.
 
-    Raises HvlabError for how it ended.
+    Raises HvlabError unless it succeeded.
     """
     program = str(Path(sys.executable).parent / "ansible-playbook")
     argv = [program, str(project_dir() / playbook), "-i", str(lab.source)]
@@ -118,12 +118,12 @@ def _alone(lab: str) -> Iterator[None]:
 
 def _say_that_it_waits(lab: str) -> None:
     click.echo(
-        f"lab {lab}: another hvlab changes its hosts; this one begins when that one has ended", err=True
+        f"lab {lab}: another hvlab is changing its hosts; this one starts when that one ends", err=True
     )
 
 
 def _vault(words: Sequence[str]) -> dict[str, str]:
-    """Return environment variables that give every Ansible program the vault named by these options."""
+    """Return environment variables that tell every Ansible program the vault options."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--vault-password-file", "--vault-pass-file", dest="ANSIBLE_VAULT_PASSWORD_FILE")
     parser.add_argument("--vault-id", dest="ANSIBLE_VAULT_IDENTITY_LIST")
@@ -132,13 +132,13 @@ def _vault(words: Sequence[str]) -> dict[str, str]:
 
 
 def _call(argv: list[str]) -> int:
-    """Run Ansible on this terminal and return its exit status; where hvlab is ended, Ansible is, too."""
+    """Run Ansible on this terminal and return its exit status; if hvlab is ended, so is Ansible."""
     with temporary_folder() as folder:
         return _played(process.bound(argv), _environment(folder))
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return what Ansible's processes get; all that they put on this machine for a while is in the folder."""
+    """Return the environment of Ansible's processes; their temporary files go into the folder."""
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return os.environ | {
@@ -155,7 +155,7 @@ def _played(argv: list[str], env: Mapping[str, str]) -> int:
         try:
             return ansible.wait()
         except KeyboardInterrupt:
-            # Ctrl-C has reached it; other signals have not.
+            # Ctrl-C has reached Ansible; other signals have not.
             with suppress(subprocess.TimeoutExpired):
                 ansible.wait(_ENDS_S)
                 return _INTERRUPTED[1]

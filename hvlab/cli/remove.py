@@ -1,4 +1,4 @@
-"""``hvlab remove``: take away from the hosts what hvlab put there."""
+"""``hvlab remove``: remove everything hvlab put on the hosts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hvlab.results.store import Store
 
 
 class Removed(HostAnswer):
-    """What goes from a host, or went, by kind; and what stays there, with the reason."""
+    """What is removed from a host, by kind; and what stays there, with the reason."""
 
     gone: dict[str, list[str]]
     stays: list[str]
@@ -38,14 +38,14 @@ def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_
     hvlab remove                                # show what would go, then ask
     hvlab remove -l n3 --yes
 
-    Take away from the hosts what hvlab put there: the stack, its files, the lab's user and keys, holds on
+    Remove everything hvlab put on the hosts: the stack, its files, the lab's user and keys, holds on
     packages, package sources, and the services of its Slurm.
 
-    It goes by what hvlab recorded on each host. A file that it replaced gets its former text back where that
-    was kept. System packages stay, NVIDIA's driver among them. Hosts that stay in the lab accept a removed
+    It relies on what hvlab recorded on each host. A file that it replaced gets its former text back if that
+    was kept. System packages stay, including NVIDIA's driver. Hosts that stay in the lab accept a removed
     one until `hvlab keys revoke` is run for it.
 
-    Without --yes it asks first; where there is no terminal, it only shows.
+    Without --yes it asks first; without a terminal, it only shows.
     """
     lab = load(inventory, limit=limit)
     found, failures = _ask_hosts(lab, look=True)

@@ -117,7 +117,7 @@ def _signature(signed: Sequence[str]) -> dict[str, str]:
 
 
 def _format(output_format: str | None, output: Path | None) -> str:
-    """Return the format. Raises UsageError where option and file name are of two."""
+    """Return the format. Raises UsageError if option and file name disagree."""
     by_name = _SUFFIXES.get(output.suffix.lower()) if output else None
     if output_format and by_name and by_name != output_format:
         raise UsageError(
@@ -151,7 +151,7 @@ def _history(
     runs = history.read(store, metric, run)
     chosen = _format(output_format, output)
     lab = runs[-1].run.lab
-    # An imported run's lab may be called anything.
+    # An imported run's lab may have any name, even one unfit for a file.
     path = (output or store.folder / f"history-{lab.replace('/', '_')}-{metric}.{chosen}").absolute()
     page = history.document(runs, metric)
     return _tell(save(page, path, name=f"{lab} {metric}", output_format=chosen, lang=lang))
@@ -169,7 +169,7 @@ def _fill(template: Path, output: Path, report: Report, lang: str | None) -> Non
             font = images.chinese_font() if lang == "zh" else None
             curves = trainings.curves(report.data, report.studies, load("zh" if font else "en"))
             images.write(curves, folder, font)
-        # Whole or not at all, and where a link to it leads.
+        # Written atomically, to the target if it is a link.
         target = output.resolve()
         if kept := _keep(target, filled.text.encode("utf-8")):
             click.echo(f"{output} was kept as {kept.name}", err=True)
@@ -185,7 +185,7 @@ def _fill(template: Path, output: Path, report: Report, lang: str | None) -> Non
 
 
 def _keep(path: Path, content: bytes) -> Path | None:
-    """Return the copy of a file that is about to be overwritten with something else."""
+    """Copy a file that is about to be overwritten with something else; return the copy."""
     if not path.exists() or path.read_bytes() == content:
         return None
     names = (path.with_name(f"{path.name}.~{number}~") for number in itertools.count(1))

@@ -74,7 +74,7 @@ def show_samples(*, run: str | None, store: Store, output_format: str) -> int:
     """Show how the iterations of RUN (default: the last run) are distributed.
 
     A row for each configuration: mean, median, p95, p99 and a histogram of the iterations of all repeats
-    after the warm-up; each is the mean over the ranks. p95 takes 20 iterations, p99 takes 100. The last bar
+    after the warm-up; each is the mean over the ranks. p95 needs 20 iterations, p99 needs 100. The last bar
     holds everything beyond. JSON has the edges and counts of the histogram.
     """
     from hvlab.analysis.compare.rows import case_names  # noqa: PLC0415 - it takes long, and `list` must not
@@ -141,12 +141,12 @@ def export_run(
     return 0
 
 
-@command.command("rebuild", short_help="Make the index of the runs anew.")
+@command.command("rebuild", short_help="Rebuild the index of the runs.")
 @options.results
 def rebuild_store(*, store: Store) -> int:
-    """Make the index of the runs anew, and name what their folders do not say.
+    """Rebuild the index of the runs, and name what their folders lack.
 
-    Any command makes it where it is gone or damaged: the folders of the runs hold everything.
+    Any command rebuilds it if it is missing or damaged: the folders of the runs hold everything.
     """
     records, unread = store.rebuild()
     known = {run.run_id for run in store.runs()}
@@ -197,10 +197,10 @@ def import_files(
 
     Output of any version is accepted, whatever launchers, pods or clocks put before its lines. Launches of
     the same configuration become its repeats; the settings that a file states belong to the configuration.
-    A row that cannot be right becomes a failure with its line, and columns without a metric are named.
+    An impossible row becomes a failure with its line, and columns without a metric are named.
 
-    Each collective is judged by what its links can carry. A file names its GPUs, but not the network: add
-    --nic where ranks are on several hosts.
+    Each collective is judged by the capacity of its links. A file names its GPUs, but not the network: add
+    --nic if ranks are on several hosts.
     """
     overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots, _hardware(gpus, nic))
     run_id, records = importing.import_files(store, files, overrides, reader=reader, lab=lab)
@@ -230,17 +230,17 @@ def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:
 
 
 def _hardware(gpus: str | None, nic: str | None) -> dict[str, Any] | None:
-    """Return the facts of a host that options state. Raises UsageError."""
+    """Return the facts of a host as stated by options. Raises UsageError."""
     facts: dict[str, Any] = {}
     if gpus is not None:
         name, _, count = gpus.rpartition(":")
         if not name or not re.fullmatch("[0-9]{1,2}", count) or not int(count):
-            raise UsageError(f"--gpus {gpus} is no MODEL:N", remedy="write it as --gpus h100:8")
+            raise UsageError(f"--gpus {gpus} is not MODEL:N", remedy="write it as --gpus h100:8")
         facts["gpus"] = [{"name": name}] * int(count)
     if nic is not None:
         cards = re.fullmatch("([1-9][0-9]?)x([1-9][0-9]{0,3})", nic)
         if cards is None:
-            raise UsageError(f"--nic {nic} is no NxGBITS", remedy="8 cards of 400 Gbit/s are --nic 8x400")
+            raise UsageError(f"--nic {nic} is not NxGBITS", remedy="8 cards of 400 Gbit/s are --nic 8x400")
         ports = [{"name": f"nic{number}", "rate": f"{cards[2]} Gb/sec"} for number in range(int(cards[1]))]
         facts["rdma"] = {"devices": ports}
     return facts or None

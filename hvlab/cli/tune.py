@@ -87,7 +87,7 @@ class _Tune(GroupedCommand):
 @click.option(
     "--restore",
     is_flag=True,
-    help="Only put back what a search with --host-settings left changed that was killed.",
+    help="Only restore the settings that a killed search with --host-settings left changed.",
 )
 @click.option(
     "--output",
@@ -123,10 +123,10 @@ def command(
 
     Find settings that make one configuration faster, and prove it.
 
-    Settings are proposed and measured in rounds, in turn with those of today; what is clearly worse is
-    dropped. The best counts only if it is significantly better when it is measured again in turn with those
-    of today, and a training's loss stays as it was. Otherwise the answer is that today's are as good, that
-    the best was not accepted, and why, or that it is open because time ended; the exit code is 0 for each
+    Settings are proposed and measured in rounds, in turn with today's; those that are clearly worse are
+    dropped. The best counts only if it is significantly better when measured again in turn with today's,
+    and if a training's loss stays the same. Otherwise the answer is that today's settings are as good, that
+    the best was not accepted, and why, or that it is open because time ran out; the exit code is 0 for each
     answer. To resume an interrupted or open search, run the same command again.
     """
     lab = load(inventory, limit=limit)
@@ -186,7 +186,7 @@ def _print(result: TuneResult, store: Store, place: Path, output_format: str) ->
 
 
 def _put_back(inventory: Path, lab: Lab, store: Store) -> bool:
-    """Undo what searches left on hosts that were killed; return whether there was anything."""
+    """Restore host settings that killed searches left changed; return whether there were any."""
     from hvlab.searches.tune import host_state  # noqa: PLC0415 - it loads slowly
 
     files = host_state.left_behind(store.folder, lab.name)

@@ -1,4 +1,4 @@
-"""``hvlab verify``: is every host as the inventory asks for?"""
+"""``hvlab verify``: does every host match the inventory?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def command(
     hvlab verify
     hvlab verify -l n3 --deep
 
-    Check every host against what the inventory asks for.
+    Check every host against the inventory.
 
     Nothing is changed on the hosts. The exit code is 1 if a check failed, and 3 if a host is unreachable.
     """

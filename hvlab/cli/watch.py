@@ -21,9 +21,9 @@ from hvlab.results.store import Record, Store
 
 _EVERY_S = 1.0
 _WIDE = 10_000
-# Fewer columns have room for the cases and how they ended, not for bar, hosts and figures.
+# A narrower terminal shows the cases and how they ended, without bar, hosts and figures.
 _NARROW = 60
-# What stands on a terminal besides cases and verdicts, and the fewest of either.
+# Lines on a terminal besides cases and verdicts, and the minimum of either.
 _REST, _FEWEST = 12, 3
 _STYLES = {"ok": "green", "failed": "red", "skipped": "yellow"}
 
@@ -42,11 +42,11 @@ def command(*, run: str | None, once: bool, store: Store) -> int:
     RUN is a run of bench, tune or bisect; the default is the newest in progress. In a search of tune or
     bisect, the display follows from run to run until the search ends.
 
-    It reads what these commands write on this machine, contacts no host, and may be ended at any time.
+    It reads what these commands write on this machine, contacts no host, and may be stopped at any time.
     Verdicts are those of the last look at all comparisons of a run with --repeats auto, --ab or --against; in
     between there are none, since looking more often would find more false ones. The display ends with the
     run: exit code 0 if the run finished, 1 if cases failed or it did not finish, 130 after Ctrl-C. A search
-    gives 0 if it came to its result, else 1.
+    gives 0 if it reached a result, else 1.
     """
     watch = open_watch(store, run) if run else current(store)
     console = Console(highlight=False)
@@ -72,12 +72,12 @@ def _search_end(folder: Path) -> int:
     if searches.ended(folder):
         click.echo(f"{name} ended; its report is in {folder}")
         return 0
-    click.echo(f"{name} did not come to its end; the same command resumes it")
+    click.echo(f"{name} did not finish; the same command resumes it")
     return 1
 
 
 def _print(view: View) -> None:
-    """Print a view once; elsewhere than on a terminal a row stays on its line, however wide."""
+    """Print a view once; rows are wrapped only on a terminal."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDE)
@@ -96,7 +96,7 @@ def _live(watch: Watch, view: View, console: Console) -> View:
 
 
 def _lines(watch: Watch, view: View) -> View:
-    """Print a line for each case that ends, and one where what goes on has changed."""
+    """Print a line for each case that ends, and one for each change of the run's state."""
     shown, said = len(view.cases), ""
     _print_head(view)
     while True:
@@ -130,7 +130,7 @@ class _Page:
         self._verdicts: list[RenderableType] = []
 
     def render(self, view: View) -> RenderableType:
-        """Return the page; verdicts are reckoned only after a look, since that takes a second."""
+        """Return the page; verdicts are computed only after a look, since that takes a second."""
         room = max(2 * _FEWEST, self.console.height - _REST)
         verdicts = room // 2 if view.judged else 0
         if view.judged is None or view.judged != self._judged:
