@@ -186,8 +186,12 @@ class _Run:
     def _break_off(self, words: str) -> None:
         """End the run in the store and on the hosts; where one of the two fails, the other is done."""
         with ExitStack() as ending:
-            ending.callback(self.reap, self.run_id, without=self.losses.gone)
-            ending.callback(self.progress.note, words)
+            # Until the hosts are this run's own and have sent their facts, nothing was started there.
+            if (self.folder / "facts.json").exists():
+                ending.callback(self.reap, self.run_id, without=self.losses.gone)
+                ending.callback(self.progress.note, words)
+            else:
+                ending.callback(self.release, self.run_id)
             self.store.enter(self.run_id, "interrupted")
 
     def _where(self) -> str:

@@ -224,7 +224,8 @@ class Play:
             known = reading.cause_of(text)
             if known:
                 raise CheckError(f"{failed}: {known.cause.title}:\n{text}", remedy=known.cause.remedy)
-            raise CheckError(f"{failed}:\n{text}", remedy=remedy)
+            said = all("what to do:" in failure.message.lower() for failure in self.failures)
+            raise CheckError(f"{failed}:\n{text}", remedy="" if said else remedy)
         if self._error:
             words = f"{type(self._error).__name__}: {self._error}"
             raise HvlabError(f"{failed}: Ansible could not be run: {words}", remedy=_AGAIN) from self._error

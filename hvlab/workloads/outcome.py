@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.base import answers
+from hvlab.base import answers, remedies
 from hvlab.base.answers import AnswerError
 from hvlab.doctor import reading
+from hvlab.lab.inventory import ROOT
 from hvlab.workloads import answered, proof
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import METRICS
-from hvlab.workloads.parameters import Parameter
+from hvlab.workloads.parameters import MPIRUN, Parameter
 
 _TAIL_LINES = 4
 _LIMIT = 500
@@ -65,6 +66,12 @@ _ISSUE = (
     "help, compare the clocks of the hosts and of this machine"
 )
 _LAB_REMEDIES = dict.fromkeys(("host-key", "host-key-changed", "ssh-denied"), _ISSUE)
+# How launchers name the rank that failed first: mpirun twice, horovodrun.
+_FAILED = re.compile(
+    r"Process name: (?:\[\[\d+,\d+\],)?(\d+)|process rank (\d+) with PID|^Process (\d+) exit with",
+    re.MULTILINE,
+)
+_ADVISED = "; what to do: "
 _MISSING = re.compile(r"Missing ranks:\s*(.*)")
 
 
@@ -220,7 +227,38 @@ def _elsewhere(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str |
 
 
 def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | None:
-    """Return the error of the launch itself, from case.json and the launcher's last words."""
+    """Return the error of the launch itself, from case.json and the launcher's last words.
+
+    It begins with the host of the rank that failed, and says how to mend hvlab's own installation there.
+    """
+    error = _launch_failure(case, ended, folder)
+    if not error or ended.get("timed_out"):
+        return error
+    first = _first_failed(case, folder)
+    where = first or (case.hosts[1:] if re.search("orted|ORTE", error) else case.hosts[:1])
+    seen = error if not first or re.search(rf"\b{re.escape(first[0])}\b", error) else f"{first[0]}: {error}"
+    # A user's own program, a container's image: not from hvlab.
+    if case.command or case.container or ROOT not in read_text(folder / "argv.json"):
+        return seen
+    hosts = ",".join(where)
+    mended = remedies.remedy("installation", error, hosts=hosts)
+    if mended:
+        seen = seen if first else f"{hosts}: {error}"
+        return f"{seen.partition(_ADVISED)[0]}{_ADVISED}{mended}"
+    looked = remedies.remedy("crash", error, hosts=hosts)
+    return seen.rstrip(".") + (_ADVISED if _ADVISED not in seen else "; or ") + looked if looked else seen
+
+
+def _first_failed(case: Case, folder: Path) -> Sequence[str]:
+    """Return the host of the rank that failed first; none where the launcher does not say it."""
+    match = _FAILED.search(output(folder))
+    if not match or case.params.get(MPIRUN.name):
+        return ()
+    rank = int(match[match.lastindex or 0])
+    return case.hosts[rank // case.slots :][:1]
+
+
+def _launch_failure(case: Case, ended: Mapping[str, Any], folder: Path) -> str | None:
     if ended.get("error"):
         return str(ended["error"])
     if ended.get("timed_out"):

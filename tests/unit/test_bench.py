@@ -357,6 +357,19 @@ def test_whatever_ends_a_run_ends_its_processes(world, store):
         assert world.pop() == store.run().run_id
 
 
+def test_a_host_that_another_run_has_gets_one_sentence_and_its_remedy(world, store, monkeypatch, capsys):
+    monkeypatch.setattr(FakePlay, "__enter__", lambda self: self)
+    message = "ann measures this host; what to do: wait for its end"
+    FakePlay.script = {1: HostFailure("n1", message, unreachable=False)}
+    with pytest.raises(CheckError) as caught:
+        measure.measure(plan(), store)
+    assert str(caught.value).count("n1: ann") == 1
+    assert not caught.value.remedy
+    assert not world
+    assert "ending the processes" not in capsys.readouterr().err
+    assert store.run().state == "interrupted"
+
+
 def test_a_folder_that_cannot_be_written_keeps_no_host_from_being_reaped(world, store, monkeypatch):
     def refuse(*_, **__):
         raise OSError(30, "Read-only file system")

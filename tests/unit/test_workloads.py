@@ -8,6 +8,7 @@ import pytest
 
 from hvlab.doctor import knowledge
 from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL
+from hvlab.lab.inventory import ROOT
 from hvlab.workloads import WORKLOADS, argv, data, outcome
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.operations import OPERATIONS
@@ -590,3 +591,49 @@ def test_the_cause_is_told_and_not_all_that_mpirun_can_think_of(
     assert words.startswith(known)
     assert f"({line})" in words
     assert "network connectivity" not in words
+
+
+_ENDED_FIRST = "The first process to do so was:\n\n  Process name: [[4615,1],1]\n  Exit code:    1\n"
+
+
+@pytest.mark.parametrize(
+    ("ended", "printed", "host"),
+    [
+        (
+            {"rc": 1},
+            f"ImportError: libmpi.so.40: cannot open shared object file: No such\n{_ENDED_FIRST}",
+            "n2",
+        ),
+        ({"rc": 1}, f"ImportError: {ROOT}/x/mpi_lib_v2.so: invalid ELF header\n{_ENDED_FIRST}", "n2"),
+        ({"rc": 1}, f"ImportError: dynamic module does not define module export\n{_ENDED_FIRST}", "n2"),
+        ({"rc": 127}, f"timeout: failed to run command '{ROOT}/x/python3': No such\n{_ENDED_FIRST}", "n2"),
+        ({"rc": 1}, "Process 1 exit with status code 127.\nProcess 0 exit with status code 143.\n", "n2"),
+        ({"rc": 127}, f"bash: line 1: {ROOT}/bin/orted: No such file or directory\n{ORTE}", "n2"),
+        ({"rc": None, "error": f"{ROOT}/bin/mpirun: No such file or directory"}, "", "n1"),
+        ({"rc": 1}, "ValueError: Gloo support has not been built. If this is not expected,\n", "n1"),
+    ],
+)
+def test_a_damaged_installation_names_its_host_and_what_mends_it(tmp_path, ended, printed, host):
+    (tmp_path / "argv.json").write_text(f'["{ROOT}/bin/mpirun"]')
+    (tmp_path / "stderr").write_text(printed)
+    error = launcher_error(case(), ended, tmp_path)
+    assert error.startswith(f"{host}: ")
+    assert error.count("what to do") == 1
+    assert f"`hvlab provision -l {host}`" in error
+    assert f"`hvlab verify -l {host}`" in error
+    own = launcher_error(replace(case(), params={**case().params, "command": "python a.py"}), ended, tmp_path)
+    assert "provision" not in own
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        ORTE,
+        "mpirun noticed that process rank 1 with PID 3077 on node n2 exited on signal 7 (Bus error).",
+        "Process 1 exit with status code 255.",
+    ],
+)
+def test_a_crash_without_words_may_be_a_damaged_file(tmp_path, printed):
+    (tmp_path / "argv.json").write_text(f'["{ROOT}/bin/mpirun"]')
+    (tmp_path / "stderr").write_text(printed)
+    assert "`hvlab verify -l n2`" in launcher_error(case(), {"rc": 1}, tmp_path)

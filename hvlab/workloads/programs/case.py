@@ -54,7 +54,9 @@ def main() -> int:
     with open(os.path.expanduser("~/.hvlab/lock-{}".format(platform.node())), "a+") as lock:
         holder = take(lock, job["case"])
         if holder is not None:
-            sys.stderr.write("this host is measuring another case, {}\n".format(holder))
+            sys.stderr.write(
+                "this host is measuring another case, {}; what to do: wait for its end\n".format(holder)
+            )
             return BUSY
         clear(folder)
         # What others may read of it.
