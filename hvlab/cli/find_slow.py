@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -20,6 +21,8 @@ from hvlab.results.store import Store
 from hvlab.searches.slow import advice
 from hvlab.searches.slow.hosts import TRANSFER_S, HostProbe
 from hvlab.searches.slow.search import ALPHA, RATIO, SlowSearch, search
+from hvlab.searches.slow.trials import Judgement
+from hvlab.vlab.limits import host_cores
 
 _WIDE = 10_000
 
@@ -72,8 +75,8 @@ def command(
     others. The data goes over TCP between the hosts' interfaces to the ranks' network; GPUs take no part.
     The hosts need Python 3.8 and nothing else, and should do no other work meanwhile. Nothing is changed
     on them, and nothing is stored: the folder of the results only holds the lock against other measurements
-    of the lab. The exit code is 1 if something is slow or most links carry nothing, 3 if a host is
-    unreachable.
+    of the lab. The exit code is 1 if something is slow (but for virtual hosts that share cores) or most
+    links carry nothing, 3 if a host is unreachable.
     """
     lab = inventories.load(inventory, limit=limit)
     names = [host.name for host in lab.hosts]
@@ -88,23 +91,38 @@ def command(
         if len(names) > 1:
             probe.probe(lab.hosts)
         result = search(len(names), measure, ratio=ratio, alpha=alpha)
+    cores = {host: held.cpus for host, held in host_cores(lab.name).items()}
+    placed = {
+        each: advice.lacks_shared_cores(each, names, measure.shares, cores) for each in result.of("slow")
+    }
+    slow = [each for each, others in placed.items() if not others]
     if output_format == "json":
         given = {"lab": lab.name, "ratio": ratio, "alpha": alpha}
         click.echo(json.dumps({**given, **advice.as_json(result, names, measure.shares)}, indent=1))
     else:
-        _print(result, names, measure, matrix=matrix)
-    slow = result.of("slow")
+        _print(result, names, measure, placed, matrix=matrix)
     if slow:
         titles = "; ".join(advice.describe(each, names).title for each in slow)
         raise CheckError(titles, remedy="see above; run this again afterwards")
 
 
-def _print(result: SlowSearch, names: list[str], measure: HostProbe, *, matrix: bool) -> None:
+def _print(
+    result: SlowSearch,
+    names: list[str],
+    measure: HostProbe,
+    placed: Mapping[Judgement, Sequence[str]],
+    *,
+    matrix: bool,
+) -> None:
     click.echo(f"{advice.effort(result)}\nmedian of the links: {advice.speed(result.median_rate)}")
     if matrix:
         Console(width=None if Console().is_terminal else _WIDE).print(heat_map(result, names))
-    for each in result.of("slow"):
+    for each, others in placed.items():
         place = advice.describe(each, names, measure.shares)
+        if others:
+            name = names[each.suspect.host]
+            click.echo(f"\n{name} is not at fault: `hvlab lab up` placed it on cores of {', '.join(others)}")
+            continue
         click.echo(f"\n{place.title}\n  observed: {place.observed}\n  what to do: {place.remedy}")
     for each in result.of("open"):
         place = advice.describe(each, names, measure.shares)
@@ -119,7 +137,7 @@ def _print(result: SlowSearch, names: list[str], measure: HostProbe, *, matrix: 
         click.echo(f"\n{text}")
     if result.untried:
         click.echo(f"\n{advice.untried(result)}")
-    if not result.of("slow"):
+    if all(placed.values()):
         click.echo(f"\n{advice.conclusion(result)}")
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from hvlab.base.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
 from hvlab.cli import run
+from hvlab.lab.cores import HostCores
 from hvlab.remote.playbook import HostFailure
 from hvlab.results.lock import measuring
 from hvlab.searches.slow import hosts
@@ -388,15 +389,17 @@ def test_what_goes_wrong_is_told_with_the_host(monkeypatch, answer, failures, er
 def command(monkeypatch, tmp_path):
     """Return a function that runs the command on a lab of so many hosts, with something slow."""
 
-    def call(count, slow, *words):
+    def call(count, slow, *words, shares=(), cores=()):
         def measure(lab, **options):
             links = Links(count, slow)
-            links.shares = {}
+            links.shares = dict(shares)
             return links
 
         monkeypatch.setattr("hvlab.cli.find_slow.inventories.load", lambda path, limit: lab(count))
         monkeypatch.setattr("hvlab.cli.find_slow.probe.probe", lambda hosts: None)
         monkeypatch.setattr("hvlab.cli.find_slow.HostProbe", measure)
+        held = {host: HostCores("here", cpus) for host, cpus in dict(cores).items()}
+        monkeypatch.setattr("hvlab.cli.find_slow.host_cores", lambda lab: held)
         return run(["find-slow", *words])
 
     monkeypatch.setenv("HVLAB_RESULTS", str(tmp_path))
@@ -419,6 +422,22 @@ def test_something_slow(command, capsys):
     assert "what to do: compare the clock" in shown.out
     row = next(line.split() for line in shown.out.splitlines() if line.startswith("n2 "))
     assert float(row[-1]) == pytest.approx(3, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("share", "cores", "status"),
+    [(0.5, (0, 1), 0), (1.0, (0, 1), 1), (0.5, (3,), 1)],
+    ids=["shared", "slow on shared cores", "cores of its own"],
+)
+def test_a_host_that_hvlab_placed_on_cores_of_others_is_not_slow(command, capsys, share, cores, status):
+    shares = {host: [share if host == 1 else 1.0] for host in range(4)}
+    placed = {"n1": (0,), "n2": cores, "n3": (1,), "n4": (2,)}
+    assert command(4, {HOST: 3.0}, shares=shares, cores=placed) == status
+    told = "n2 is not at fault: `hvlab lab up` placed it on cores of n1, n3"
+    shown = capsys.readouterr()
+    assert (told in shown.out) == (not status)
+    assert ("n2 computes slowly" in shown.out) == bool(status)
+    assert ("n2 computes slowly" in shown.err) == bool(status)
 
 
 def test_a_link_that_carries_nothing_in_the_matrix(command, capsys):

@@ -82,6 +82,21 @@ def relative_share(host: int, shares: Mapping[int, Sequence[float]]) -> float | 
     return statistics.median(shares[host]) / max(statistics.median(others), 1e-9)
 
 
+def lacks_shared_cores(
+    judgement: Judgement,
+    names: Sequence[str],
+    shares: Mapping[int, Sequence[float]],
+    cores: Mapping[str, Sequence[int]],
+) -> Sequence[str]:
+    """Return the virtual hosts on whose cores a slow host was placed, where it got less processor time."""
+    suspect = judgement.suspect
+    share = relative_share(suspect.host, shares) if suspect.kind == "host" else None
+    if share is None or share >= _LESS_TIME:
+        return []
+    own = set(cores.get(names[suspect.host], ()))
+    return [name for name in cores if name != names[suspect.host] and own & set(cores[name])]
+
+
 def times(value: float) -> str:
     """Return a number of times as a person reads it."""
     return f"{value:.2f}" if value < _MOST_TIMES else f"over {_MOST_TIMES}"
