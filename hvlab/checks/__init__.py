@@ -1,4 +1,4 @@
-"""Is a host right? Questions to hosts, and judges that say what is wrong, why, and which role mends it.
+"""Is a host as it should be? Questions to hosts, and judges that report faults, causes and the role to run.
 
-A file a subject, at four stages: see :mod:`registry` first. What runs on a node by itself is in :mod:`node`.
+One file per subject, at four stages: see :mod:`registry` first. Nodes run the code in :mod:`node`.
 """

@@ -1,7 +1,7 @@
-"""What hosts themselves show of what is known: questions, and detectors over the answers of all. Pure.
+"""Known causes as hosts themselves show them: questions, and detectors over the answers of all. Pure.
 
 Each subject has ``questions``, in the form that ``hvlab/checks/node/probe.py`` answers, and ``faults``. A
-fault names an entry of ``hvlab/doctor/knowledge``. What a host did not answer is no fault of it.
+fault names an entry of ``hvlab/doctor/knowledge``. A missing answer is not a fault.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ ENTRIES: Mapping[str, Cause] = {cause.id: cause for cause in (*knowledge.CAUSES,
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
-    """Return what every host is asked, by name; its own name stands for ``@HOST@`` in it."""
+    """Return the questions to every host, by name; ``@HOST@`` in them stands for the host's own name."""
     return {name: question for subject in _SUBJECTS for name, question in subject.questions(site).items()}
 
 
 def faults(site: Site, answered: Mapping[str, Mapping[str, Any]]) -> list[HostFault]:
-    """Return what the answers show, what is nearest to the root first."""
+    """Return the faults that the answers show, root causes first."""
     replies = {host.name: HostReplies(answered[host.name]) for host in site.hosts if host.name in answered}
     every = [fault for subject in _SUBJECTS for fault in subject.faults(site, replies)]
     return ranked(every)
 
 
 def ranked(every: Sequence[HostFault]) -> list[HostFault]:
-    """Return faults once each, what is nearest to the root first."""
+    """Return each fault once, root causes first."""
     return sorted(dict.fromkeys(every), key=lambda fault: ENTRIES[fault.id].weight)
 
 
 def of_message(host: str, message: str) -> HostFault | None:
-    """Return the fault that Ansible's message about a host shows; None where nothing is known of it."""
+    """Return the fault that Ansible's message about a host shows; None if it is unknown."""
     root = reading.root(message.splitlines())
     return HostFault(root.cause.id, host, " ".join(message.split())[:300]) if root else None

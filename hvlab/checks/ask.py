@@ -17,18 +17,18 @@ from hvlab.lab.inventory import Lab
 from hvlab.remote.gather import collect
 from hvlab.remote.probe import problems
 
-# What a question may take by itself, see probe; then what the round trip may take besides.
+# Time limit of a question, see probe; then extra time for the round trip.
 _QUESTION_S = 20
 _ROUND_TRIP_S = 60
-# Each subject takes its own questions as far as they are answered.
+# Each subject picks out the answers to its own questions.
 _Answers = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What the hosts answered: ``readings`` by host, and ``silent`` and ``broken`` with the reason.
+    """The hosts' answers: ``readings`` by host; ``silent`` and ``broken`` hosts with the reason.
 
-    ``asked`` is when, by the controller's clock: before and after, in seconds since the epoch.
+    ``asked`` is the controller's clock before and after, in seconds since the epoch.
     """
 
     readings: Mapping[str, Mapping[str, Any]]
@@ -38,7 +38,7 @@ class Answered:
 
 
 def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
-    """Ask all hosts of the subjects at the same time, and read what they answer.
+    """Ask all hosts about the subjects at the same time, and read their answers.
 
     Raises CheckError where Ansible itself fails.
     """
@@ -48,9 +48,9 @@ def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
 
 
 def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 0) -> Answered:
-    """Put questions to all hosts; ``readings`` are what the probe answers, by question.
+    """Put questions to all hosts; ``readings`` are the probe's answers, by question.
 
-    A host that does not answer keeps none of the others; at least ``at_once`` are asked at the same time.
+    A silent host does not hold up the others; at least ``at_once`` are asked at the same time.
     Raises CheckError where Ansible itself fails.
     """
     variables = {
@@ -59,7 +59,7 @@ def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 
         "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
     }
     began = time.time()
-    # Ansible would wait long for a host that is gone, or take an old connection for an answer.
+    # Ansible would wait long for a host that is gone, or mistake an old connection for an answer.
     silent = {problem.host: problem.observed for problem in problems(lab.hosts)}
     there = replace(lab, hosts=tuple(host for host in lab.hosts if host.name not in silent))
     gathered, failures = (
@@ -78,8 +78,8 @@ def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 
 
 
 def _longest(questions: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return the seconds that questions may take, some of which run one after another."""
+    """Return the time limit in seconds for questions, some of which run one after another."""
     alone = sum(each.get("timeout", _QUESTION_S) for each in questions.values() if each.get("alone"))
     beside = [each.get("timeout", _QUESTION_S) for each in questions.values() if not each.get("alone")]
-    # Eight at a time; it is enough that the slowest of each eight come one after another.
+    # Eight run at a time, so the worst case is the sum of the slowest of each eight.
     return int(alone + sum(sorted(beside, reverse=True)[:: probe.AT_ONCE]))

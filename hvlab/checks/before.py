@@ -1,4 +1,4 @@
-"""The stage before the roles: hosts by their facts, and what role preflight asks of them.
+"""The stage before the roles: hosts by their facts, and the requirements of role preflight.
 
 The judges stand with their subjects; :mod:`hvlab.checks.preflight` calls them in turn.
 """
@@ -52,7 +52,7 @@ class PreflightHost:
 
     @property
     def recorded(self) -> Mapping[str, Any]:
-        """Return what the role common recorded on this host in an earlier run."""
+        """Return the record that an earlier run of role common left on this host."""
         return self._recorded_by("hvlab_common")
 
     @property
@@ -65,7 +65,7 @@ class PreflightHost:
         return local if isinstance(local, Mapping) else {}
 
     def on_network(self, interface: str) -> list[str]:
-        """Return the addresses an interface has in the lab's network."""
+        """Return an interface's addresses in the lab's network."""
         link = (self.own.get("interfaces") or {}).get(interface, {})
         network = ipaddress.ip_network(self.network)
         addresses = [cidr.split("/")[0] for cidr in link.get("cidrs", [])]
@@ -73,16 +73,16 @@ class PreflightHost:
 
     @property
     def lab_address(self) -> str | None:
-        """Return the address ranks use: the inventory's where that is in the lab's network."""
+        """Return the address ranks use: the inventory's if it is in the lab's network."""
         addresses = self.on_network(self.interface)
         return self.address if self.address in addresses or not addresses else addresses[0]
 
 
 @dataclass(frozen=True)
 class HostLimits:
-    """What hosts must fulfil; disk space in MiB, times in seconds.
+    """Requirements for hosts; disk space in MiB, times in seconds.
 
-    ``supported``: distribution -> versions; without any, the systems of the catalogue.
+    ``supported``: distribution -> versions; if empty, the systems of the catalogue.
     """
 
     clock_offset_max: float = CLOCK_OFFSET_S
@@ -95,10 +95,10 @@ class HostLimits:
 
 
 def lab_hosts(hosts: list[PreflightHost], reached: Mapping[str, str | None]) -> dict[str, dict[str, Any]]:
-    """Return name -> address, alias and port of all hosts of the inventory, also of those left out here.
+    """Return name -> address, alias and port of all hosts of the inventory, including those left out here.
 
-    `reached` gives where the inventory says that each is. Of those left out, what earlier runs recorded fills
-    the gaps: an address in the lab's network, where the inventory has none there, and the aliases that all
+    `reached` gives each host's address in the inventory. For those left out, records of earlier runs fill
+    the gaps: an address in the lab's network if the inventory has none there, and the aliases that all
     hosts recorded.
     """
     network, present = hosts[0].network if hosts else "", {host.name for host in hosts}
@@ -122,7 +122,7 @@ def lab_hosts(hosts: list[PreflightHost], reached: Mapping[str, str | None]) -> 
 
 
 def address_of(target: str | None) -> str | None:
-    """Return an address of the inventory in its usual form; None where it is a name."""
+    """Return an address of the inventory in its usual form; None if it is a name."""
     try:
         return str(ipaddress.ip_address(str(target)))
     except ValueError:
@@ -152,7 +152,7 @@ class _Holder(HostAnswer):
 
 
 def held(host: str, answer: object) -> Problem:
-    """Return the problem of a host that another run has, from what it answers."""
+    """Return the problem of a host that another run holds, from its answer."""
     holder = _Holder(**answers.checked(answer, host, _Holder))
     since = time.strftime("%H:%M:%S", time.localtime(time.time() - min(holder.seconds, 1e9)))
     command = f", who runs `{holder.command}`" if holder.command else ""

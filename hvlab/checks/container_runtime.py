@@ -27,7 +27,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
 
 
 def missing_settings(expected: Any, actual: Any, place: str = "") -> list[str]:
-    """Return the settings of ``expected`` that ``actual`` does not have; it may have others."""
+    """Return the settings of ``expected`` that ``actual`` lacks; extra ones are allowed."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         return [
             item

@@ -1,4 +1,4 @@
-"""CUDA's toolkit, and what stands on the driver: NCCL, nvcc, and the GPUs that ranks use now."""
+"""CUDA's toolkit and whatever depends on the driver: NCCL, nvcc, and the GPUs that ranks use now."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ n=$(sed -n 's/^ *"nvcc": "\\([^"]*\\)".*/\\1/p' /etc/ansible/facts.d/hvlab_cuda.
 [ -x "$n" ] && "$n" --list-gpu-code
 exit 0
 """
-# In a login shell of the user: what its LD_LIBRARY_PATH would have the loader take first.
+# In a login shell of the user: libraries that its LD_LIBRARY_PATH puts first.
 _STRAY = """
 IFS=:
 for d in $LD_LIBRARY_PATH; do ls -d "$d"/libnccl.so.2 2>/dev/null; done
@@ -48,7 +48,7 @@ class GpuRank(HostAnswer):
     job: str
 
 
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {
     "nccl-newer-than-driver": "",
     "nccl-headers": "nccl",
@@ -59,7 +59,7 @@ FAULTS = {
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
-    """Ask hosts where any host of the lab should have GPUs."""
+    """Ask all hosts if any host of the lab should have GPUs."""
     if not any(host.gpu for host in site.hosts):
         return {}
     capabilities = ["nvidia-smi", "--query-gpu=index,compute_cap", "--format=csv,noheader"]
@@ -76,7 +76,7 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    """Judge the hosts that the inventory says have GPUs."""
+    """Judge the hosts that have GPUs according to the inventory."""
     for host in site.hosts:
         if host.gpu and host.name in every:
             replies = every[host.name]
@@ -87,7 +87,7 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
 
 
 def _driver(name: str, replies: HostReplies) -> Iterator[HostFault]:
-    """NCCL for a newer major release of CUDA than the driver's needs the package of compatibility."""
+    """NCCL for a newer major release of CUDA than the driver's needs the compatibility package."""
     serves = re.search(r"CUDA(?: UMD)? Version ?: +(\d{1,3})\.(\d{1,3})", replies.output(_DRIVER))
     built = re.search(r"^(libnccl2?) (\S{1,80}\+cuda(\d{1,3})\.\d{1,3})", replies.output(_NCCL), re.MULTILINE)
     if serves and built and int(built[3]) > int(serves[1]) and not replies.paths(_COMPAT):

@@ -18,11 +18,11 @@ from hvlab.stack.provision.requirements import locked, requirements
 _ENVIRONMENTS = "environments"
 _RECORDS = {name: f"/etc/ansible/facts.d/hvlab_{name}.fact" for name in ("python_env", "horovod")}
 _IMPORT_S = 60
-# Ended by the time limit, or for memory: that says nothing of the environment.
+# Ended by the time limit or for lack of memory, which says nothing about the environment.
 _NO_ANSWER = (0, 124, 137, -9)
 _BUILT = re.compile(r"^built ([01]) ([01])$", re.MULTILINE)
 _WARNED = [cause for cause in knowledge.CAUSES if cause.id == "horovod-version-mismatch"]
-# What a role brings back, since it compares the files of its packs.
+# Roles that restore files, since they compare the files of their packs.
 _ROLES = {
     "horovod-not-built": "horovod",
     "horovod-version-mismatch": "python_env",
@@ -41,9 +41,9 @@ class Printed(HostAnswer):
 
 
 class Environment(HostAnswer):
-    """What ``programs/environments.py`` prints of one.
+    """One environment as ``programs/environments.py`` prints it.
 
-    ``build`` is what the role was asked for; ``torch_cuda`` is torch's CUDA, None where there is no torch.
+    ``build`` is the requested build; ``torch_cuda`` is torch's CUDA, None without torch.
     """
 
     looked: int
@@ -55,7 +55,7 @@ class Environment(HostAnswer):
     imports: dict[str, Printed]
 
 
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {
     "environment-broken": "python_env",
     "horovod-not-built": "horovod",
@@ -69,7 +69,7 @@ FAULTS = {
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
-    """Ask after all else: an import of torch takes seconds of a core, and the meeting counts seconds."""
+    """Ask last: importing torch keeps a core busy for seconds, which would disturb the timed meeting."""
     given = {"horovod": site.horovod, "records": _RECORDS, "seconds": _IMPORT_S}
     argv = ["python3", "-c", source("environments"), json.dumps(given)]
     return {_ENVIRONMENTS: {"run": argv, "user": site.user, "timeout": 240, "alone": True}}
@@ -82,7 +82,7 @@ def environments(replies: HostReplies) -> dict[str, Environment]:
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    """Judge the imports, then what they stand on."""
+    """Judge the imports, then what they depend on."""
     for name, replies in every.items():
         for path, environment in environments(replies).items():
             role = "horovod" if path.startswith(f"{site.horovod}/") else "python_env"
@@ -122,7 +122,7 @@ def _import(name: str, path: str, framework: str, printed: Printed) -> Iterator[
         yield HostFault(id_, name, f"{what}: {said[:200] or f'ended with {printed.rc}'}", _ROLES.get(id_, ""))
 
 
-# Without importing the framework, which takes more than all of this; ranks do that (role horovod).
+# Does not import the framework, which would take longer than all of this; ranks do that (role horovod).
 PROGRAM = """
 import importlib.metadata, json, platform, sys
 packages, framework = list(importlib.metadata.distributions()), None
@@ -135,7 +135,7 @@ print(json.dumps({"python": platform.python_version(), "machine": platform.machi
 
 
 def asked_for(node: RoleHost) -> dict[str, dict[str, Any]]:
-    """The environments in the inventory."""
+    """The environments that the inventory requests."""
     return dict(node.variables["python_env_environments"])
 
 
@@ -174,7 +174,7 @@ def packages_are_those_of_the_lock_file(node: RoleHost) -> None:
         )
         wrong = []
         for package, version in re.findall(r"^([\w.-]+)(?:\[\S*\])?==([^\s;\\]+)", text, re.MULTILINE):
-            # The package index has one build of torch, and no build in its number.
+            # The package index has one build of torch, without a build in its version number.
             if installed.get(normal(package)) not in (version, version.partition("+cu")[0]):
                 wrong.append(f"{package} {installed.get(normal(package), 'missing')}, locked {version}")
         node.expect(not wrong, f"environment {name}: {'; '.join(wrong)}")

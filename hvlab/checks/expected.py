@@ -1,6 +1,6 @@
-"""What machines of a type should have: files of data, the package's own and the user's.
+"""Expected values for each machine type: data files, the package's own and the user's.
 
-A file is named after its type and holds ``match`` (what such a machine is recognised by), ``expect`` (values
+A file is named after its type and holds ``match`` (how such a machine is recognised), ``expect`` (values
 by name, each plain or ``{value, source}``) and ``source``. :mod:`hvlab.checks.node.machine` chooses one.
 """
 
@@ -16,7 +16,7 @@ from hvlab.checks.node import machine, subjects
 
 FOLDER = Path(__file__).parent / "machines"
 _KEYS = ("match", "expect", "source")
-# What a name's ending says of its value.
+# The kind of a value, by the ending of its name.
 _KINDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
     (("_count", "_width", "_generation"), (int,), "a whole number"),
     (("_gib", "_mib", "_gbit", "_gbyte_s", "_w", "_mhz"), (int, float), "a number"),
@@ -26,14 +26,14 @@ _KINDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
 
 
 def own_folder(inventory: Path) -> Path:
-    """Return where the machine types of an inventory lie: ``health`` beside or inside it."""
+    """Return the folder of an inventory's machine types: ``health`` beside or inside it."""
     return (inventory if inventory.is_dir() else inventory.parent) / "health"
 
 
 def load(inventory: Path) -> list[dict[str, Any]]:
     """Return the known types, a user's own first, as :func:`machine.choose` takes them.
 
-    Raises UsageError with everything that is wrong in the files.
+    Raises UsageError with every mistake in the files.
     """
     wrong: list[Problem] = []
     own, known = (_read(folder, wrong) for folder in (own_folder(inventory), FOLDER))
@@ -43,7 +43,7 @@ def load(inventory: Path) -> list[dict[str, Any]]:
 
 
 def _read(folder: Path, wrong: list[Problem]) -> dict[str, Any]:
-    """Return the data of every file by its name; what is wrong is added to ``wrong``."""
+    """Return the data of every file by its name; mistakes are added to ``wrong``."""
     types = {}
     for path in sorted(folder.glob("*.yml")):
         try:
@@ -56,7 +56,7 @@ def _read(folder: Path, wrong: list[Problem]) -> dict[str, Any]:
 
 
 def problems(path: Path, data: Any) -> list[Problem]:
-    """Return everything that is wrong in the data of one file."""
+    """Return every mistake in the data of one file."""
     shape = "write `match:` and `expect:`, each a mapping, as in a file of `hvlab health --learn HOST`"
     if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("match", "expect")):
         return [Problem(str(path), "it has no mappings `match` and `expect`", shape)]
@@ -97,7 +97,7 @@ def _kind(path: Path, name: Any, value: Any) -> list[Problem]:
 
 
 def check_names(types: Iterable[Mapping[str, Any]], names: Iterable[str | None]) -> None:
-    """Raise UsageError where an inventory names a machine type that there is not."""
+    """Raise UsageError if an inventory names an unknown machine type."""
     known = [each["name"] for each in types]
     for name in names:
         if name and name not in known:

@@ -17,7 +17,7 @@ from hvlab.checks.site import HostFault, Site
 _TMP = "/tmp"
 _SHM = "/dev/shm"
 _STATE = "folders"
-# Each as a table; nothing is written. ``findmnt`` is not everywhere, so options come from the kernel.
+# Printed as a table; nothing is written. Not every host has ``findmnt``, so options come from the kernel.
 _SCRIPT = """
 echo "mode $(stat -Lc %a /tmp)"; [ -w /tmp ] && [ -x /tmp ] && echo "writable yes"
 t=${TMPDIR:-/tmp}; echo "tmpdir $t"; [ -d "$t" ] && [ -w "$t" ] && echo "tmpdir_writable yes"
@@ -31,7 +31,7 @@ _COLUMNS = 2
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {
     "session-dir": "",
     "tmp-not-sticky": "",
@@ -49,7 +49,7 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    """Judge modes, room and mount options."""
+    """Judge modes, free space and mount options."""
     for name, replies in every.items():
         table = replies.table(_STATE)
         if "mode" in table:
@@ -119,7 +119,7 @@ def tmp_can_be_used(node: RoleHost) -> None:
 
 
 def check_tmp(hosts: list[PreflightHost]) -> Iterator[Problem]:
-    """Yield hosts on which ranks cannot write to /tmp or run from it."""
+    """Yield hosts where ranks cannot write to /tmp or run programs from it."""
     for host in hosts:
         tmp = host.own.get("tmp") or {"writable": False}
         if not tmp["writable"]:
@@ -134,7 +134,7 @@ def check_tmp(hosts: list[PreflightHost]) -> Iterator[Problem]:
 
 
 def check_disk(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Problem]:
-    """Yield file systems with too little space; a host that has the software already needs less."""
+    """Yield file systems with too little space; a host that already has the software needs less."""
     for host in hosts:
         measured = {path: free for path, free in host.own.get("disk_free_mb", {}).items() if free is not None}
         for path, minimum in limits.disk_free_mb.items():

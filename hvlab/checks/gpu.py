@@ -1,4 +1,4 @@
-"""NVIDIA's driver: as the inventory asks for, in use, its library and headers, and GPUs for all slots."""
+"""NVIDIA's driver: matches the inventory, is in use, its library and headers; and GPUs for all slots."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _LOADER = "loader"
 _KERNEL = "kernel"
 _HEADERS = "kernel headers"
 _DKMS = "dkms"
-# GPUDirect Storage, which DKMS builds also where the driver's own modules come built.
+# GPUDirect Storage: DKMS builds it even if the driver's own modules are prebuilt.
 _STORAGE = "/var/lib/dkms/nvidia-fs"
 _RELEASE = re.compile(r"[0-9]{1,3}\.[0-9]{1,4}[\w.+~-]{0,80}")
 
 
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {"kernel-headers": "", "invalid-ordinal": "", "libcuda-missing": "", "gpu-busy": ""}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
-    """Ask hosts about their GPUs where any host of the lab should have some."""
+    """Ask all hosts about GPUs if any host of the lab should have some."""
     if not any(host.gpu for host in site.hosts):
         return {}
     asked: dict[str, dict[str, Any]] = {
@@ -48,7 +48,7 @@ def _smi(*options: str) -> dict[str, Any]:
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    """Judge the hosts that the inventory says have GPUs."""
+    """Judge the hosts that have GPUs according to the inventory."""
     for host in site.hosts:
         if host.gpu and host.name in every:
             yield from _one(host.name, host.slots, every[host.name])
@@ -85,7 +85,7 @@ def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
 
 
 def _taken(replies: HostReplies) -> Iterator[str]:
-    """Yield the GPUs that take no further process. An exclusive one without a process takes its rank."""
+    """Yield the GPUs that accept no further process. An exclusive one without a process accepts its rank."""
     processes = dict(re.findall(r"^(\S+), (\d+)$", replies.output(_PROCESSES), re.M))
     for bus, gpu, mode in re.findall(r"^(\S+), (\d+), (\w+)$", replies.output(_MODES), re.M):
         if mode == "Prohibited":
@@ -140,7 +140,7 @@ def modules_are_built(node: RoleHost, fact: Mapping[str, Any]) -> None:
 
 
 def _numbers(release: str) -> list[int]:
-    """Return the numbers of a kernel's release, the larger the newer."""
+    """Return a kernel's release as a sortable key: newer releases are larger."""
     return [int(number) for number in re.findall(r"\d+", release)]
 
 
@@ -150,7 +150,7 @@ def the_kernels_that_boot_next_have_a_module(node: RoleHost, fact: Mapping[str, 
         return
     newer = [path.partition("vmlinuz-")[2] for path in node["kernels"]]
     newer = [kernel for kernel in newer if _numbers(kernel) > _numbers(fact["kernel"])]
-    # By its names in NVIDIA's and the distributions' packages; the kernel has others: nvidiafb, nvidia_cspmu.
+    # Named as in NVIDIA's and the distributions' packages; the kernel has others: nvidiafb, nvidia_cspmu.
     module = r"/lib/modules/([^/]+)/\S*/nvidia(?:-current)?(?:-tesla(?:-\d+)?)?(?:-open)?[.]ko"
     paths = re.findall(module, node["modules"]["out"])
     bare = sorted(set(newer) - set(paths))

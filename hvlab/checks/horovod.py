@@ -21,7 +21,7 @@ from hvlab.checks.provisioned import (
 )
 
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
-# What a rank does, up to where it has loaded its NCCL.
+# The start of a rank, up to loading its NCCL.
 LOADED = """
 import importlib, sys
 importlib.import_module("horovod." + sys.argv[1])
@@ -63,7 +63,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
 
 
 def asks_after(node: RoleHost, nodes: Mapping[str, RoleHost]) -> dict[str, Question]:
-    """First the launches over many hosts; where one fails, those of each host; then what no rank reported."""
+    """Launches over many hosts first; if one fails, those of each host; then anything no rank reported."""
     questions, ended = launches(node, nodes)
     questions = {name: question for name, question in questions.items() if name not in node.answers}
     if questions or not ended:
@@ -84,7 +84,7 @@ def limits(node: RoleHost, nodes: Mapping[str, RoleHost]) -> dict[str, Any]:
 
 
 def launches(node: RoleHost, nodes: Mapping[str, RoleHost]) -> tuple[dict[str, Question], bool]:
-    """The launches that begin on this host, by what is known so far, and whether those of groups ended."""
+    """The launches that begin on this host, given the answers so far, and whether those of groups ended."""
     slots, timeout = ranks.ranks_per_host(nodes), limits(node, nodes)["timeout"]
     questions, ended = {}, True
     planes = [(variant, backend) for backend in ranks.LAUNCHERS for variant in having(node, backend)]
@@ -104,12 +104,12 @@ def launches(node: RoleHost, nodes: Mapping[str, RoleHost]) -> tuple[dict[str, Q
 
 
 def mute_of(pair: Iterable[str], nodes: Mapping[str, RoleHost]) -> list[str]:
-    """The hosts of a pair whose logins run no command: a launcher would wait for them until its limit."""
+    """The hosts of a pair whose logins run no command: a launcher would wait for them until it times out."""
     return [name for name in pair if name in nodes and nodes[name].mute]
 
 
 def built(output: str) -> dict[str, set[str]]:
-    """What `horovodrun --check-build` ticks, by section."""
+    """The items that `horovodrun --check-build` ticks, by section."""
     sections: dict[str, set[str]] = {}
     section = ""
     for line in output.splitlines():
@@ -123,13 +123,13 @@ def built(output: str) -> dict[str, set[str]]:
 
 
 def rank_report(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> dict[str, Any] | None:
-    """What a rank reported of a variant, if that is all there is to know: a rank loads one framework."""
+    """A rank's report on a variant, if complete: a rank loads only one framework."""
     alone = len(variants(node)[variant]["frameworks"]) == 1
     return ranks.report_of(node, nodes, variant) if alone else None
 
 
 def build(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> tuple[str, dict[str, set[str]]]:
-    """The version of a variant, and what it was built with by section: a rank's report, or horovodrun's."""
+    """A variant's version and build options by section, as reported by a rank or by horovodrun."""
     report = rank_report(node, nodes, variant)
     if report:
         (framework,) = variants(node)[variant]["frameworks"]
@@ -160,7 +160,7 @@ def build_flags_match_the_inventory(node: RoleHost, nodes: dict[str, RoleHost]) 
     for variant, options in variants(node).items():
         _, available = build(node, nodes, variant)
         planes = {name for name in ("mpi", "gloo") if options.get(name)}
-        # oneCCL is left out where there is no build of it for the machine; the role records that.
+        # oneCCL is left out if it has no build for the machine; the role records that.
         has_ccl = "CCL" in recorded.get(variant, {}).get("operations", [])
         operations = {"ccl"} if options.get("ccl") and has_ccl else set()
         operations |= planes | gpu_planes(options)
@@ -199,7 +199,7 @@ def libraries_are_found(node: RoleHost) -> None:
 
 @ROLE.check
 def ranks_load_the_same_nccl_on_all_hosts(node: RoleHost, nodes: dict[str, RoleHost]) -> None:
-    """The one that is loaded counts: torch brings its own, whatever Horovod was built with."""
+    """The loaded one counts: torch brings its own, whatever Horovod was built with."""
     planned = node.stack.get("nccl_loaded") or {}
     for variant in variants(node):
         for framework in nccl_frameworks(node, variant):
@@ -216,7 +216,7 @@ def ranks_load_the_same_nccl_on_all_hosts(node: RoleHost, nodes: dict[str, RoleH
                 if f"{variant} {framework} NCCL" in other.answers
             }
             differing = [f"{release} on {name}" for name, release in others.items() if release != loaded]
-            # A plan may give hosts different ones, and says so, unless the lab is to run NCCL.
+            # A plan may give hosts different ones, and says so, unless the lab must run NCCL.
             node.expect(
                 not differing or (expected and node.variables.get("lab_backend") != "nccl"),
                 f"{ranks} load NCCL {loaded}, {', '.join(differing)}; NCCL refuses to run between them",
@@ -239,7 +239,7 @@ def expect_sum(node: RoleHost, question: str, *, hosts: int) -> None:
 def expect_launches(
     node: RoleHost, nodes: Mapping[str, RoleHost], backend: str, where: str, *, hosts: int
 ) -> None:
-    """Ranks add up with those of the other hosts, or at least where this host was asked by itself."""
+    """Ranks add up with those of the other hosts, or at least when this host was asked alone."""
     if not having(node, backend):
         raise NotApplicable(f"no variant on {node.name} is to have {backend}")
     for variant in having(node, backend):
@@ -265,7 +265,7 @@ def ranks_add_up_between_hosts(node: RoleHost, nodes: dict[str, RoleHost], case:
 
 @ROLE.check_each(*ranks.LAUNCHERS)
 def ranks_add_up_on_all_hosts(node: RoleHost, nodes: dict[str, RoleHost], case: str) -> None:
-    """Of the first host of each launch alone, so that one that fails is one failure."""
+    """Reported by the first host of each launch only, so that a failed launch counts once."""
     for variant in having(node, case):
         for group in ranks.groups_of(node, nodes, variant, case):
             if node.name == group[0] and len(group) > 1:

@@ -1,8 +1,8 @@
 """The launches that check Horovod: a sum over ranks of many hosts, of one host, and of a pair.
 
-Importing a framework takes more of a processor than all other checks of a host. So one launch a backend takes
-up to GROUP hosts, and its ranks also report what their Horovod was built with. Only where it fails is each of
-its hosts asked by itself and with its neighbour, which names the one that is wrong.
+Importing a framework takes more CPU time than all other checks of a host. So one launch per backend covers
+up to GROUP hosts, and its ranks also report what their Horovod was built with. Only if it fails is each of
+its hosts asked alone and with its neighbour, which identifies the faulty one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from hvlab.workloads.launchers.command import Job
 LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}
 GROUP = 32
 TIMEOUT_S = 180
-# Virtual hosts share the cores of one machine: each gets so much longer for each other one.
+# Extra seconds for each other virtual host, since they share the cores of one machine.
 TIMEOUT_SHARED_S = 15
-# A rank ends as soon as it has left Horovod: to take the framework apart is a quarter of its work.
+# A rank ends as soon as it has left Horovod: tearing down the framework is a quarter of its work.
 REPORT = """
 built = [plane for plane in ("mpi", "gloo", "nccl", "ccl") if getattr(hvd, plane + "_built")()]
 print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "host": socket.gethostname(), "built": built,
@@ -64,22 +64,22 @@ def prefix(node: RoleHost, variant: str) -> str:
 
 
 def having(node: RoleHost, backend: str) -> list[str]:
-    """The variants that are to have this backend."""
+    """The variants that should have this backend."""
     return [variant for variant, options in variants(node).items() if options.get(backend)]
 
 
 def ranks_per_host(nodes: Mapping[str, RoleHost]) -> int:
-    """Two, which meet in the host's memory; one where there are more virtual hosts than cores."""
+    """Two, which communicate through memory; one if there are more virtual hosts than cores."""
     return 1 if sum(map(is_virtual, nodes.values())) > (os.cpu_count() or 1) else 2
 
 
 def neighbour(node: RoleHost) -> str | None:
-    """The host whose name comes next; None for the last one. So every host is in a pair."""
+    """The host with the next name; None for the last one. So every host is in a pair."""
     return min((peer for peer in node.peers if peer > node.name), default=None)
 
 
 def groups(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Split hosts into groups of at most GROUP; the last host of one is the first of the next."""
+    """Split hosts into groups of at most GROUP; the last host of each is the first of the next."""
     ordered = sorted(names)
     return [tuple(ordered[at : at + GROUP]) for at in range(0, max(len(ordered) - 1, 1), GROUP - 1)]
 
@@ -87,7 +87,7 @@ def groups(names: Sequence[str]) -> list[tuple[str, ...]]:
 def groups_of(
     node: RoleHost, nodes: Mapping[str, RoleHost], variant: str, backend: str
 ) -> list[tuple[str, ...]]:
-    """The groups of a host among those that are to have the same variant and backend, without silent ones.
+    """The groups of a host among those that should have the same variant and backend, without silent ones.
 
     A host whose logins run no command is a group of its own.
     """
@@ -110,7 +110,7 @@ def allreduce(
     slots: int,
     timeout: int = TIMEOUT_S,
 ) -> Question:
-    """Ask for a sum over the ranks of hosts, started just as a benchmark is; ``timeout`` is in seconds."""
+    """Ask for a sum over the ranks of hosts, started exactly as a benchmark; ``timeout`` is in seconds."""
     interface = node.variables["lab_interface"]
     case = Case(
         id="check", workload="allreduce", backend=backend, launcher="", hosts=hosts,
@@ -135,7 +135,7 @@ def allreduce(
 
 
 def reports(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The reports of the ranks in what a launch printed."""
+    """The reports of the ranks in a launch's output."""
     printed = []
     for line in re.findall(r'\{"rank": .*\}', answer["out"]):
         with contextlib.suppress(ValueError):
@@ -144,7 +144,7 @@ def reports(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def adds_up(answer: Mapping[str, Any], *, hosts: int, slots: int) -> bool:
-    """Whether every rank of a launch has the sum of all of them, on as many hosts."""
+    """Whether every rank of a launch has the sum over all ranks, on the expected number of hosts."""
     ranks, size = reports(answer), hosts * slots
     total = size * (size + 1) / 2
     right = [rank for rank in ranks if (rank["size"], rank["least"], rank["most"]) == (size, total, total)]
@@ -152,12 +152,12 @@ def adds_up(answer: Mapping[str, Any], *, hosts: int, slots: int) -> bool:
 
 
 def name(variant: str, backend: str, where: str, group: Sequence[str] = ()) -> str:
-    """The name of a question: ``where`` is here, pair, or together with the group's last host."""
+    """The name of a question: ``where`` is ``here``, ``pair``, or ``together`` with the group's last host."""
     return " ".join([variant, backend, where, *group[-1:]])
 
 
 def failed(nodes: Mapping[str, RoleHost], variant: str, backend: str, group: tuple[str, ...]) -> bool | None:
-    """Whether the launch over a group failed; None while it has not ended. A host alone has none."""
+    """Whether the launch over a group failed; None while it is running. A host alone has none."""
     first = nodes[group[0]]
     answer = first.answers.get(name(variant, backend, "together", group))
     if answer is None:
@@ -166,7 +166,7 @@ def failed(nodes: Mapping[str, RoleHost], variant: str, backend: str, group: tup
 
 
 def report_of(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> dict[str, Any] | None:
-    """What a rank on this host reported of a variant; None if none did. Ranks are in the hosts' order."""
+    """A rank's report from this host on a variant; None if none reported. Ranks are in the hosts' order."""
     slots = ranks_per_host(nodes)
     for backend in LAUNCHERS:
         together = name(variant, backend, "together")

@@ -1,4 +1,4 @@
-"""The host answers, and what roles recorded on it can be read."""
+"""The host answers, and the roles' records on it can be read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMON = Role("common")
 
 @HOST.check
 def answers(node: RoleHost) -> None:
-    """The other checks skip a host that does not."""
+    """Its failure makes the other checks skip the host."""
     if node.silence:
         raise UnreachableHostError(
             node.name,
@@ -52,7 +52,7 @@ def facts_are_json(node: RoleHost) -> None:
 
 
 def applied_roles() -> list[str]:
-    """Return the roles that some playbook names."""
+    """Return the roles that any playbook names."""
     names = set()
     for path in (ROOT / "playbooks").glob("*.yml"):
         for play in read_shipped(path) or []:
@@ -67,7 +67,7 @@ def applied_roles() -> list[str]:
 @COMMON.check
 def facts_belong_to_roles(node: RoleHost) -> None:
     known = {f"{FACTS}/hvlab_{role}.fact" for role in applied_roles()}
-    # hvlab_ROLE@NAME.fact is of a stack beside the one in use.
+    # hvlab_ROLE@NAME.fact belongs to a stack beside the one in use.
     written = {path: re.sub(r"@[^/]+(?=\.fact$)", "", path) for path in node["facts"]}
     unknown = sorted(path for path, own in written.items() if "/hvlab_" in path and own not in known)
     node.expect(not unknown, f"unknown fact files, which no role writes: {', '.join(unknown)}", "remove them")

@@ -1,4 +1,4 @@
-"""No second hwloc in the place of the one that Open MPI was built with."""
+"""No second hwloc replaces the one that Open MPI was built with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of hosts and machine types -> one check after another, and the verdict."""
+"""Turns the answers of hosts and the machine types into checks and a verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BECOME = "see that Ansible becomes root there, and has a Python from 3.8 on (an
 class HealthCheck(CheckOutcome):
     """One check of one host; ``severity`` of a failed one is ``hard`` or ``soft``.
 
-    ``observed`` is what was read, or why it was skipped.
+    ``observed`` is the reading, or the reason for skipping.
     """
 
     severity: str = ""
@@ -36,7 +36,7 @@ class HealthCheck(CheckOutcome):
 
     @property
     def title(self) -> str:
-        """Return the host, the check and how it ended, in one line."""
+        """Return the host, the check and its outcome in one line."""
         return f"{self.host}  {self.check} ({self.severity or self.outcome})"
 
 
@@ -46,9 +46,9 @@ def judge(
     chosen: Sequence[ModuleType],
     types: Sequence[Mapping[str, Any]] | None,
 ) -> list[HealthCheck]:
-    """Return every check of every host, in the lab's order; without ``types``, by what holds on any machine.
+    """Return every check of every host, in the lab's order; without ``types``, by the rules for any machine.
 
-    The names of types that the inventory gives its hosts were checked: :func:`expected.check_names`.
+    Assumes that the inventory's type names passed :func:`expected.check_names`.
     """
     checks = []
     for host in lab.hosts:
@@ -73,13 +73,13 @@ def _unanswered(host: str, answered: Answered) -> HealthCheck:
 
 
 def expectations(host: Host, lab: Lab, answered: Answered) -> dict[str, Any]:
-    """Return what is expected of a host besides what its type has; a type may say otherwise."""
+    """Return the values expected of a host whatever its type; a type may override them."""
     interface = host.text("lab_interface") or lab.interface
     return {"network_interfaces": [interface], "controller_clock": answered.asked}
 
 
 def verdict(checks: Sequence[HealthCheck]) -> HvlabError | None:
-    """Return the error that names the hosts that are unfit or silent, or None where every host is fit."""
+    """Return the error that names the unfit and the silent hosts, or None if every host is fit."""
     every = len({check.host for check in checks})
     silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
     unfit = sorted({check.host for check in checks if check.unfit and check.outcome != "unreachable"})

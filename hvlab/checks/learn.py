@@ -1,4 +1,4 @@
-"""A machine type, as one good host teaches it."""
+"""Learns a machine type from one good host."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hvlab.checks.node import machine, subjects
 
 _HEAD = """\
 # Machines of this type, as host {host} taught `hvlab health --learn {host}` on {day}.
-# Correct what is not so on every one of them; remove what may differ. A host belongs to the type that matches
+# Correct values that are not true of all of them; remove those that may differ. A host gets the type matching
 # best; `lab_machine_type: {name}` in the inventory says it without a match.
 """
-_NO_MATCH = "# No GPUs tell these machines from others: set lab_machine_type, or write a match.\n"
+_NO_MATCH = "# No GPUs distinguish these machines from others: set lab_machine_type, or write a match.\n"
 
 
 def type_name(host: str, readings: Mapping[str, Any]) -> str:
@@ -34,7 +34,7 @@ def type_name(host: str, readings: Mapping[str, Any]) -> str:
 def text(host: str, readings: Mapping[str, Any], day: str) -> str:
     """Return the file that describes machines like this host."""
     name = type_name(host, readings)
-    # The firmware's name alone may be that of other machines, too: every virtual machine of a cloud has it.
+    # The firmware's name alone may fit other machines, too: all virtual machines of a cloud share it.
     known = {
         criterion: readings[reading]
         for criterion, reading in machine.CRITERIA.items()
@@ -71,12 +71,12 @@ def _with_margin(learned: Mapping[str, Any], margin: Mapping[str, float]) -> Seq
 def write(inventory: Path, host: str, readings: Mapping[str, Any], *, day: str, force: bool) -> Path:
     """Write the type of a host beside the inventory and return its file.
 
-    Raises UsageError where it exists, unless ``force``.
+    Raises UsageError if it exists, unless ``force``.
     """
     folder = expected.own_folder(inventory)
     path = folder / f"{type_name(host, readings)}.yml"
     if path.exists() and not force:
-        raise UsageError(f"there is already a {path}", remedy="compare them, then write it anew with --force")
+        raise UsageError(f"there is already a {path}", remedy="compare them, then replace it with --force")
     folder.mkdir(parents=True, exist_ok=True)
     files.write_file(path, text(host, readings, day))
     return path

@@ -20,7 +20,7 @@ from hvlab.base.errors import HvlabError, unknown
 
 _GROUPS = {
     "Set up, and clean up": {
-        "init": "get to know hosts, and write an inventory of them",
+        "init": "inspect hosts, and write an inventory of them",
         "lab": "boot and remove virtual hosts",
         "plan": "choose versions for every host, and explain the choice",
         "fetch": "fetch what the hosts will be built from",
@@ -29,7 +29,7 @@ _GROUPS = {
         "catalogue": "compare the catalogue of releases with the package index",
         "completion": "print the script by which bash, zsh or fish completes commands",
         "clean": "show what takes space on this machine, and remove what is old",
-        "remove": "take away from the hosts what hvlab put there",
+        "remove": "remove everything hvlab put on the hosts",
     },
     "Check the hosts": {
         "verify": "check the state of every host",

@@ -44,7 +44,7 @@ def check_catalogue(*, output_format: str) -> int:
     if output_format == "json":
         click.echo(json.dumps([change.as_json() for change in changes], indent=1))
     else:
-        click.echo(_table(changes) if changes else "the catalogue says what the index says")
+        click.echo(_table(changes) if changes else "the catalogue matches the index")
     return 1 if changes else 0
 
 
@@ -58,11 +58,11 @@ def update_catalogue(*, to_own: bool) -> int:
     to_own = to_own or not (project_dir() / ".git").exists()
     changes = _differences(with_own=to_own)
     if not changes:
-        click.echo("the catalogue says what the index says")
+        click.echo("the catalogue matches the index")
         return 0
     click.echo(_table(changes))
     paths = [_write_own(changes)] if to_own else _write(changes)
-    click.echo(f"written, to be reviewed: {', '.join(map(str, paths))}")
+    click.echo(f"written; review them: {', '.join(map(str, paths))}")
     return 0
 
 

@@ -120,7 +120,7 @@ class FreshLab:
 @contextmanager
 def fresh_lab() -> Iterator[FreshLab]:
     """Boot and provision a lab; it is removed after the block."""
-    waiting = "another hvlab proves something; waiting for it"
+    waiting = "another proof is running; waiting for it"
     with locked(_LOCK, waiting=lambda: click.echo(waiting, err=True)), temporary_folder() as folder:
         lab = FreshLab(folder)
         try:

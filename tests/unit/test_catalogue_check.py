@@ -372,4 +372,4 @@ def test_the_verb_checks_and_writes(
     assert run(["catalogue", "update", "--own"]) == 0
     assert f"written, to be reviewed: {path}" in capsys.readouterr().out
     assert run(["catalogue", "check"]) == 0
-    assert "says what the index says" in capsys.readouterr().out
+    assert "matches the index" in capsys.readouterr().out

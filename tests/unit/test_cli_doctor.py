@@ -206,7 +206,7 @@ def test_causes_are_found_by_a_word_of_their_text(capsys):
         "family": "Slurm's daemons and nodes",
     }
     assert run(["doctor", "--list", "xyzzy"]) == 0
-    assert capsys.readouterr().out == "nothing known has 'xyzzy' in it\n"
+    assert capsys.readouterr().out == "no known cause contains 'xyzzy'\n"
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_two_calls_do_not_change_the_hosts_of_a_lab_at_once(calls, monkeypatch, 
         assert run(["provision", "-i", str(LAB)]) == 0
     assert ended == [[]]
     assert len(calls) == 1
-    assert "lab lab: another hvlab changes its hosts" in capfd.readouterr().err
+    assert "lab lab: another hvlab is changing its hosts" in capfd.readouterr().err
     assert not (tmp_path / "provisioning/lab").exists()
 
 

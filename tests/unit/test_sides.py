@@ -371,7 +371,7 @@ def test_a_change_that_is_slower_is_exit_code_1(store, monkeypatch, capsys, inve
         (["--against", "r1", "--hosts", "2"], "takes no --hosts"),
         (["--repeats", "5", "--time-limit", "5m"], "--time-limit is for --repeats auto"),
         (["--repeats", "often"], "often"),
-        (["--repeats", "auto", "--time-limit", "soon"], "soon is no time such as 90s, 20m or 2h"),
+        (["--repeats", "auto", "--time-limit", "soon"], "soon is not a time such as 90s, 20m or 2h"),
     ],
 )
 def test_options_that_do_not_go_together(inventory, capsys, tmp_path, monkeypatch, *, words, told):  # noqa: F811

@@ -173,7 +173,7 @@ def test_runs_of_others_do_not_belong_to_a_search(trials, tmp_path):
 
 @pytest.mark.parametrize(("result", "code", "last"), [
     (True, 0, "tune k1 ended; its report is in {folder}"),
-    (False, 1, "tune k1 did not come to its end; the same command resumes it"),
+    (False, 1, "tune k1 did not finish; the same command resumes it"),
 ])  # fmt: skip
 def test_a_search_is_followed_in_lines(trials, tmp_path, result, code, last):
     lines = []
