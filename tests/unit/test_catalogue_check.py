@@ -370,6 +370,6 @@ def test_the_verb_checks_and_writes(
     assert run(["catalogue", "check", "--format", "json"]) == 1
     assert [item["release"] for item in json.loads(capsys.readouterr().out)] == ["13.9"]
     assert run(["catalogue", "update", "--own"]) == 0
-    assert f"written, to be reviewed: {path}" in capsys.readouterr().out
+    assert f"written; review them: {path}" in capsys.readouterr().out
     assert run(["catalogue", "check"]) == 0
     assert "matches the index" in capsys.readouterr().out
