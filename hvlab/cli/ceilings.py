@@ -41,16 +41,16 @@ def show(store: Store, run_id: str, records: Sequence[Record]) -> None:
         )
     except (FileNotFoundError, AnswerError):
         facts = {}
-    known = ceiling.ceilings(records, facts)
-    found = {one: each for one, each in known.items() if isinstance(each, Ceiling)}
-    for section in sections(records, {one: each.busbw for one, each in found.items()}):
+    answers_of = ceiling.ceilings(records, facts)
+    ceilings = {one: each for one, each in answers_of.items() if isinstance(each, Ceiling)}
+    for section in sections(records, {one: each.busbw for one, each in ceilings.items()}):
         click.echo(tables.render(section.rows, section.columns, "table"))
-    judgements = ceiling.judge(gather(records), found)
+    judgements = ceiling.judge(gather(records), ceilings)
     for judgement in judgements[:_MOST]:
         click.echo(f"ceiling: {_sentence(judgement)}")
     if len(judgements) > _MOST:
         click.echo(f"ceiling: and {len(judgements) - _MOST} more; `hvlab report {run_id}` has all")
-    for reason in dict.fromkeys(each for each in known.values() if each and isinstance(each, str)):
+    for reason in dict.fromkeys(each for each in answers_of.values() if each and isinstance(each, str)):
         click.echo(f"no ceiling is known: {reason}")
 
 

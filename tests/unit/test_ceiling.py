@@ -10,6 +10,7 @@ import yaml
 
 from hvlab.analysis import ceiling
 from hvlab.analysis.ceiling import Ceiling
+from hvlab.cli import run
 from hvlab.cli.results import _hardware
 from hvlab.results.configurations import Configuration, Repeats
 
@@ -155,3 +156,22 @@ def test_verdicts(figures: tuple[float, ...], verdict: str) -> None:
     top = ceiling.ceiling(one, _virtual({"n1": "1gbit", "n2": "1gbit"}))
     assert isinstance(top, Ceiling)
     assert _judge(one, top, *figures) == verdict
+
+
+_LOG = str(Path(__file__).parents[1] / "data/nccl-tests/allreduce-16x-a100-no-head.txt")
+
+
+def test_anybodys_log_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--on-hosts", "2", "--slots", "8", "--gpus", "a100:8", "--nic", "8x200"]
+    assert run(["results", "import", _LOG, *words, "--results", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "allreduce over nccl on 2x8: 188 GB/s, 94% of the 200 GB/s that a ring can do" in text
+    assert "the limit is the network (RDMA), 8 x 200 Gbit/s; as fast as it should be" in text
+
+
+@pytest.mark.parametrize(("option", "value"), [("--gpus", "h100"), ("--gpus", "h100:0"), ("--nic", "400")])
+def test_hardware_that_cannot_be_read_is_refused(
+    tmp_path: Path, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["results", "import", _LOG, option, value, "--results", str(tmp_path)]) == 2
+    assert "what to do" in capsys.readouterr().err
