@@ -320,7 +320,9 @@ class Play:
             message = _SAYS_LITTLE.sub("", clean(_failure_text(result)))[-_MESSAGE:]
             if not (result.get("results") and self.failures):
                 lost = unreachable or bool(result.get("lost"))
-                self.failures.append(HostFailure(str(data.get("host")), message, lost))
+                host = str(data.get("host"))
+                # Messages of roles begin with their host, as do lists of failures.
+                self.failures.append(HostFailure(host, message.removeprefix(f"{host}: "), lost))
 
 
 def _failure_text(result: Mapping[str, Any]) -> str:

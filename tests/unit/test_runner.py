@@ -228,6 +228,12 @@ def test_a_module_without_an_answer_says_what_was_printed(play):
     assert "~/.bashrc" in caught.value.remedy
 
 
+def test_a_message_that_begins_with_its_host_names_it_once(play):
+    play._enqueue(event("runner_on_failed", msg="n1: it is held by root@vm"))
+    play._drain()
+    assert [failure.message for failure in play.failures] == ["it is held by root@vm"]
+
+
 def test_an_ignored_failure_is_none(play):
     play._enqueue({"event": "runner_on_failed", "event_data": {"res": {"msg": "x"}, "ignore_errors": True}})
     play._drain()
