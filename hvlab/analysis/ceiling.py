@@ -147,9 +147,10 @@ def _facts_of(stack: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def judge(
-    gathered: Mapping[Configuration, Repeats], ceilings: Mapping[Configuration, Ceiling]
+    gathered: Mapping[Configuration, Repeats], limits: Mapping[Configuration, Ceiling | str]
 ) -> list[JudgedCollective]:
-    """Judge each collective by its fastest size."""
+    """Judge each collective whose ceiling is known by its fastest size."""
+    ceilings = {one: each for one, each in limits.items() if isinstance(each, Ceiling)}
     families: dict[tuple[Any, ...], list[tuple[int, float, Configuration]]] = {}
     for one, repeats in gathered.items():
         if one in ceilings and (figures := sorted(repeats.of("busbw"))):

@@ -41,16 +41,16 @@ def show(store: Store, run_id: str, records: Sequence[Record]) -> None:
         )
     except (FileNotFoundError, AnswerError):
         facts = {}
-    answers_of = ceiling.ceilings(records, facts)
-    ceilings = {one: each for one, each in answers_of.items() if isinstance(each, Ceiling)}
-    for section in sections(records, {one: each.busbw for one, each in ceilings.items()}):
+    limits = ceiling.ceilings(records, facts)
+    known = {one: each.busbw for one, each in limits.items() if isinstance(each, Ceiling)}
+    for section in sections(records, known):
         click.echo(tables.render(section.rows, section.columns, "table"))
-    judgements = ceiling.judge(gather(records), ceilings)
+    judgements = ceiling.judge(gather(records), limits)
     for judgement in judgements[:_MOST]:
         click.echo(f"ceiling: {_sentence(judgement)}")
     if len(judgements) > _MOST:
         click.echo(f"ceiling: and {len(judgements) - _MOST} more; `hvlab report {run_id}` has all")
-    for reason in dict.fromkeys(each for each in answers_of.values() if each and isinstance(each, str)):
+    for reason in dict.fromkeys(each for each in limits.values() if each and isinstance(each, str)):
         click.echo(f"no ceiling is known: {reason}")
 
 

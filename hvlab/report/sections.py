@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from hvlab.analysis import ceiling
-from hvlab.analysis.ceiling import Ceiling
 from hvlab.lab.backends import SERIAL
 from hvlab.report import (
     answer,
@@ -235,10 +234,7 @@ def _environment(report: Report, words: Words) -> Shown:
 
 def _ceiling(report: Report, _: Words) -> Shown:
     data = report.data
-    known = ceiling.ceilings(data.records, data.facts)
-    judged = ceiling.judge(
-        data.configurations, {one: each for one, each in known.items() if isinstance(each, Ceiling)}
-    )
+    judged = ceiling.judge(data.configurations, ceiling.ceilings(data.records, data.facts))
     if not judged:
         return None
     names = Names((each.configuration.workload, each.configuration.without("size_bytes")) for each in judged)
