@@ -41,14 +41,14 @@ def rivals(root: str = "") -> list[str]:
 
     A loaded nova module without a GPU does no harm.
     """
-    found = {"nouveau"} & loaded(root)
+    drivers = {"nouveau"} & loaded(root)
     for path in glob.glob(root + "/sys/bus/pci/devices/*/driver"):
         vendor = (read(os.path.join(os.path.dirname(path), "vendor")) or "").strip()
         name = os.path.basename(os.path.realpath(path))
         # Its name is NovaCore in the first kernels that have it.
         if vendor == "0x10de" and re.match("nouveau|nova", name, re.IGNORECASE):
-            found.add(name)
-    return sorted(found)
+            drivers.add(name)
+    return sorted(drivers)
 
 
 def on_disk(name: str, root: str = "") -> bool:

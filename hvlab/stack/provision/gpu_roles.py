@@ -31,14 +31,14 @@ def dcgm(*, version: str, driver: str) -> dict[str, Any]:
 
 def gpudirect(*, enabled: bool, rdma: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the ``way`` of GPUDirect RDMA, and whether to load its module, now and at boot."""
-    found = rdma or {"gdr_reason": "its RDMA devices could not be looked at"}
-    way, reason = found.get("way"), found.get("gdr_reason")
+    state = rdma or {"gdr_reason": "its RDMA devices could not be looked at"}
+    way, reason = state.get("way"), state.get("gdr_reason")
     peer = enabled and way == "peer_memory"
     return {
         "way": way,
         "reason": reason,
         "peer": peer,
-        "missing": peer and found.get("peer_memory") != "loaded",
+        "missing": peer and state.get("peer_memory") != "loaded",
         "fact": {"available": way is not None, "enabled": enabled, "way": way, "reason": reason},
     }
 

@@ -173,13 +173,13 @@ def patches(*, torch: str, gcc: str) -> dict[str, str]:
     Without torch its version is 0.
     """
     rules, texts = _patches()
-    found = {"torch": _numbers(torch), "gcc": _numbers(gcc)}
+    releases = {"torch": _numbers(torch), "gcc": _numbers(gcc)}
     chosen = [
         rule["file"]
         for rule in rules
-        if all(_numbers(rule[name][0]) <= now < _numbers(rule[name][1]) for name, now in found.items())
+        if all(_numbers(rule[name][0]) <= now < _numbers(rule[name][1]) for name, now in releases.items())
     ]
-    flags = "-include cstdint" if found["gcc"] >= _NO_CSTDINT else ""
+    flags = "-include cstdint" if releases["gcc"] >= _NO_CSTDINT else ""
     return {"patch": "".join(texts[name] for name in chosen), "flags": flags}
 
 

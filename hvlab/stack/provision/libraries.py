@@ -163,10 +163,10 @@ def _cudnn_problems(
     # Packages of one generation of cuDNN exclude each other; if the headers have no separate package, that
     # one goes.
     kin = re.compile(rf"libcudnn{library.release.split('.')[0]}(-[a-z]+)?-cuda-(\d+)$")
-    found = {name: match for name in installed if (match := kin.match(name))}
+    siblings = {name: match for name in installed if (match := kin.match(name))}
     in_the_way = [
         name
-        for name, match in found.items()
+        for name, match in siblings.items()
         if match[2] != major or (match[1] == "-headers" and name not in names)
     ]
     if in_the_way and not library.remove_old:

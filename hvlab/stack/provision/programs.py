@@ -23,11 +23,11 @@ def node_health(
     *, folder: str, target: str, machine_type: str, interfaces: Sequence[str], types: Sequence[str]
 ) -> Mapping[str, Any]:
     """Return the programs of the node's health check, and the machine ``types`` it chooses from."""
-    found = programs(folder=f"{folder}/node", target=f"{target}/hvlab/checks/node")
+    own = programs(folder=f"{folder}/node", target=f"{target}/hvlab/checks/node")
     main = Path(folder, "node/__main__.py").read_text("utf-8")
     return {
-        "files": [*found["files"], {"path": f"{target}/__main__.py", "content": main}],
-        "hashes": found["hashes"],
+        "files": [*own["files"], {"path": f"{target}/__main__.py", "content": main}],
+        "hashes": own["hashes"],
         "types": {
             "type": machine_type,
             "expect": {"network_interfaces": interfaces},

@@ -101,7 +101,7 @@ def check_cluster(
 
     ``key`` says whether munge's key is on the controller; ``uids`` has the lab user's UID on each host.
     """
-    found = [
+    findings = [
         *_releases(hosts),
         *_rest(hosts[0], request),
         *_options(request),
@@ -110,7 +110,7 @@ def check_cluster(
         *([] if key else _key(hosts, request)),
         *_uids(request, uids),
     ]
-    return [Problem(CLUSTER, observed, remedy) for observed, remedy in found]
+    return [Problem(CLUSTER, observed, remedy) for observed, remedy in findings]
 
 
 def _releases(hosts: Sequence[SlurmHost]) -> Iterator[Finding]:
