@@ -13,7 +13,7 @@ from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, run
 from hvlab.checks.replies import HostReplies
 from hvlab.checks.site import HostFault, Site
 from hvlab.doctor import knowledge, reading
-from hvlab.stack.provision.requirements import locked, requirements
+from hvlab.stack.provision.python_env import locked, requirements
 
 _ENVIRONMENTS = "environments"
 _RECORDS = {name: f"/etc/ansible/facts.d/hvlab_{name}.fact" for name in ("python_env", "horovod")}

@@ -17,8 +17,7 @@ from hvlab.base.yaml_files import load_shipped
 from hvlab.cli import options
 from hvlab.results import tables
 from hvlab.stack.catalogue import update
-from hvlab.stack.catalogue.differences import Difference, differences
-from hvlab.stack.catalogue.index import Pip
+from hvlab.stack.catalogue.differences import Difference, Pip, differences
 from hvlab.stack.resolver import own
 from hvlab.stack.resolver.catalogue import FOLDER, build, files
 

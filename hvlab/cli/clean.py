@@ -26,7 +26,7 @@ from hvlab.results.lock import measuring
 from hvlab.results.store import Store
 
 if TYPE_CHECKING:
-    from hvlab.remote.unused import HostsAnswer
+    from hvlab.remote.gather import HostsAnswer
 _COLUMNS = ("what", "number", "size", "last used", "goes", "frees")
 
 
@@ -181,18 +181,18 @@ class _OnHosts:
 
     def listed(self) -> list[Kept]:
         """Ask the hosts; those that do not answer are the ``problem``."""
-        from hvlab.remote import unused  # noqa: PLC0415 - it loads slowly, and only --on-hosts needs it
+        from hvlab.remote import gather  # noqa: PLC0415 - it loads slowly, and only --on-hosts needs it
 
-        return self._answered(unused.list_unused(self._lab))
+        return self._answered(gather.list_unused(self._lab))
 
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
         """Remove what is chosen while nothing else measures the lab; return what was removed."""
-        from hvlab.remote import unused  # noqa: PLC0415 - as above
+        from hvlab.remote import gather  # noqa: PLC0415 - as above
         from hvlab.searches.bisect import install  # noqa: PLC0415 - as above
 
         with measuring(self._results, self._lab.name):
             stacks = [one for one in chosen if one.kind == "stacks"]
-            gone = self._answered(unused.remove(self._lab, [one for one in chosen if one not in stacks]))
+            gone = self._answered(gather.remove(self._lab, [one for one in chosen if one not in stacks]))
             having = {one.host for one in stacks}
             if hosts := tuple(host for host in self._lab.hosts if host.name in having):
                 install.remove(replace(self._lab, hosts=hosts))

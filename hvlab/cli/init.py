@@ -13,9 +13,9 @@ import click
 
 from hvlab.base.errors import CheckError, Problem, UnreachableError, UsageError, report
 from hvlab.base.paths import project_dir
-from hvlab.lab import environment, host_patterns, inventory_rules, new_inventory, rank_network
+from hvlab.lab import environment, host_patterns, inventory_rules, new_inventory
 from hvlab.lab.inventory import Host, Lab
-from hvlab.lab.rank_network import RankNetwork
+from hvlab.lab.new_inventory import RankNetwork
 from hvlab.remote import host_keys, known_hosts, ssh_client
 from hvlab.remote.host_keys import ShownKeys, TrustedFingerprints
 from hvlab.remote.ssh_client import FirstLogin
@@ -113,7 +113,7 @@ def command(
     left_out = sorted([*left_out, *refused, *silent], key=lambda one: order.index(one[0].name))
     logins = [login for login in logins if login.host.name in facts]
     problems = [*host_keys.find_shared_keys(shown), *_problems(logins, facts)]
-    network = rank_network.choose(facts, {login.host.name: login.host.address for login in logins})
+    network = new_inventory.choose(facts, {login.host.name: login.host.address for login in logins})
     if not logins:
         raise UnreachableError(f"no host can be used; {folder} was not written:\n{_text(left_out, problems)}")
     if network is None:

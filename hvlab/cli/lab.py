@@ -19,7 +19,7 @@ from hvlab.lab import cores
 from hvlab.lab.inventory import load
 from hvlab.results import tables
 from hvlab.vlab import lab as virtual
-from hvlab.vlab.command import PATH
+from hvlab.vlab.controller import PATH
 from hvlab.vlab.lab import NodeStatus
 from hvlab.vlab.names import REDHAT, RELEASES
 from hvlab.vlab.plan import check_machine, make_plan, plan_without_limits

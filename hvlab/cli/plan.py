@@ -16,8 +16,8 @@ from hvlab.base.paths import trust_dir
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Host, Lab
-from hvlab.stack.provision.fetching import find_missing
-from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
+from hvlab.stack.provision.packs import find_missing
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan
 from hvlab.stack.resolver import facts as resolver_facts
 from hvlab.stack.resolver.facts import HostFacts
 from hvlab.stack.resolver.lab import request
@@ -245,9 +245,9 @@ def _print(result: Resolution | Infeasible, *, explain: bool, output_format: str
     if output_format == "json":
         click.echo(json.dumps(result.as_json(), indent=1))
     elif isinstance(result, Resolution):
-        click.echo(render.resolution(result, explain=explain))
+        click.echo(lock.resolution(result, explain=explain))
     else:
-        click.echo(f"hvlab: {render.infeasible(result)}", err=True)
+        click.echo(f"hvlab: {lock.infeasible(result)}", err=True)
     return _code(result)
 
 
@@ -267,5 +267,5 @@ def _print_change(
         click.echo(json.dumps({**after.as_json(), "now": before.as_json()}, indent=1))
         return _code(after)
     if isinstance(after, Resolution):
-        click.echo(render.changes(before, after) + "\n")
+        click.echo(lock.changes(before, after) + "\n")
     return _print(after, explain=explain, output_format=output_format)

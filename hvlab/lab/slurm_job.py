@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from hvlab.base.errors import CheckError, UsageError, report
-from hvlab.lab import rank_network
+from hvlab.lab import new_inventory
 from hvlab.lab.inventory import Host, Lab
 
 # A step beside running ones: it asks for no CPU of its own. Before 20.11 all steps behaved so.
@@ -192,7 +192,7 @@ def inventory(
             f"{problem}{installed[others[0]].prefix}", remedy="name one that is the same everywhere: --python"
         )
     _same_gpus(order, facts)
-    network = rank_network.choose(facts, {})
+    network = new_inventory.choose(facts, {})
     if network is None:
         raise CheckError(f"{order[0]}: it has no address", remedy="look at `ip addr` there")
     if network.problems and len(order) > 1:

@@ -7,6 +7,6 @@ Read `verdict` first: it says what "faster" rests on. `welch` takes out what a r
 chances come from it (sides with unlike noise) and from `permutation` (all pairs as one family), medians and
 their ratio from `interval`. `between` judges a run against several. `sequential` judges a run that is looked
 at while it is measured (`looks`), and says how many repeats would decide. `distribution` describes
-iterations; `warmup` and `straggler` stand alone. `alpha` is everywhere the share of comparisons that may hold
-a false alarm.
+iterations and finds where their warm-up ends; `straggler` stands alone. `alpha` is everywhere the share of
+comparisons that may hold a false alarm.
 """

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from hvlab.base.errors import HvlabError, UnreachableError, UsageError
 from hvlab.vlab import image, keys, limits, links, names, network, packages, reality, ssh
 from hvlab.vlab import node as machines
-from hvlab.vlab.command import succeeds
-from hvlab.vlab.files import close, discard, write
+from hvlab.vlab.controller import close, discard, succeeds, write
 from hvlab.vlab.limits import NodeLimits
 from hvlab.vlab.node import Node
 from hvlab.vlab.packages import NodeConfig

@@ -16,8 +16,7 @@ from hvlab.base.errors import HvlabError
 from hvlab.base.files import file_sha256, locked
 from hvlab.base.paths import image_dirs, images_dir
 from hvlab.vlab import names, packages, redhat
-from hvlab.vlab.command import run, stream
-from hvlab.vlab.files import close, discard, link, write
+from hvlab.vlab.controller import close, discard, link, run, stream, write
 from hvlab.vlab.packages import ImageConfig
 
 RECIPE = 4

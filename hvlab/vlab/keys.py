@@ -7,8 +7,7 @@ from pathlib import Path
 
 from hvlab.base.files import key_whole, public_whole
 from hvlab.base.sudo import hand_over
-from hvlab.vlab.command import run
-from hvlab.vlab.files import discard, write
+from hvlab.vlab.controller import discard, run, write
 
 LOGIN_KEY = "id_ed25519"
 

@@ -20,7 +20,7 @@ from hvlab.lab.inventory import Lab
 from hvlab.vlab import boot, enter_cgroup, keys, limits, links, network, reality, ssh
 from hvlab.vlab import node as machines
 from hvlab.vlab.boot import Boot, Report
-from hvlab.vlab.files import discard
+from hvlab.vlab.controller import discard
 from hvlab.vlab.node import Node
 from hvlab.vlab.plan import LabPlan, check_machine, check_names
 

@@ -16,7 +16,7 @@ from hvlab.base.paths import lab_runtime_dir
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.vlab import reality
-from hvlab.vlab.command import run
+from hvlab.vlab.controller import run
 from hvlab.vlab.topology import FULL_WEIGHT
 
 _CPUS = Path("/sys/devices/system/cpu")

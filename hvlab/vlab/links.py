@@ -14,7 +14,7 @@ from pathlib import Path
 from hvlab.base import process
 from hvlab.base.errors import UsageError
 from hvlab.vlab import names, reality
-from hvlab.vlab.command import SECONDS, environment, run, succeeds
+from hvlab.vlab.controller import SECONDS, environment, run, succeeds
 from hvlab.vlab.topology import LinkLimits, Topology
 
 _LINKS = Path("/sys/class/net")

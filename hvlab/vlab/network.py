@@ -15,8 +15,7 @@ from typing import Any
 from hvlab.base.errors import UsageError
 from hvlab.base.files import locked
 from hvlab.vlab import names
-from hvlab.vlab.command import run, succeeds
-from hvlab.vlab.files import write
+from hvlab.vlab.controller import run, succeeds, write
 from hvlab.vlab.topology import MAX_RACKS
 
 _LINKS = Path("/sys/class/net")

@@ -18,8 +18,7 @@ from pathlib import Path
 from hvlab.base.errors import HvlabError
 from hvlab.base.files import key_whole
 from hvlab.vlab import console, enter_cgroup, image, keys, names, packages, reality
-from hvlab.vlab.command import environment, run, succeeds
-from hvlab.vlab.files import close, folder_within, read_in, write, write_in
+from hvlab.vlab.controller import close, environment, folder_within, read_in, run, succeeds, write, write_in
 from hvlab.vlab.packages import NodeConfig
 
 _NETWORK = """\

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from hvlab.base import process
 from hvlab.vlab import names
-from hvlab.vlab.command import SECONDS, environment, run
+from hvlab.vlab.controller import SECONDS, environment, run
 
 _ONE_LINE_OPTIONS = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
 _ONE_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^]]*)\]\s*)?(?P<rest>(?!cdrom:)[^#]+)(?:#.*)?")

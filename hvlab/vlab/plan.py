@@ -17,7 +17,7 @@ from hvlab.base.paths import lab_runtime_dir
 from hvlab.lab import cores
 from hvlab.lab.inventory import Host, Lab
 from hvlab.vlab import names, topology
-from hvlab.vlab.command import PATH
+from hvlab.vlab.controller import PATH
 from hvlab.vlab.limits import NodeLimits
 from hvlab.vlab.node import Node
 from hvlab.vlab.topology import FULL_WEIGHT, LinkLimits, Topology

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvlab.base.yaml_files import read_shipped
-from hvlab.vlab.command import run
-from hvlab.vlab.files import discard, link, write
+from hvlab.vlab.controller import discard, link, run, write
 
 PACKAGES = ("dnf", "python3-dnf", "dnf-plugins-core", "rpm", "createrepo-c", "gpg", "gpgv")
 _DATA = read_shipped(Path(__file__).with_suffix(".yml"))

@@ -13,7 +13,7 @@ import paramiko
 
 from hvlab.base.errors import UnreachableError
 from hvlab.base.sudo import hand_over
-from hvlab.vlab.files import write
+from hvlab.vlab.controller import write
 from hvlab.vlab.node import Node
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)

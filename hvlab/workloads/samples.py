@@ -9,7 +9,7 @@ from typing import Any
 
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
-from hvlab.statistics import distribution, warmup
+from hvlab.statistics import distribution
 from hvlab.workloads import answered
 
 # As in the metrics: microseconds of a collective's iterations, seconds of a training's steps.
@@ -61,5 +61,5 @@ def _all(result: Mapping[str, Any]) -> Iterator[Iterations]:
 
 
 def _samples(metric: str, size: int | None, every: list[float], factor: float) -> Iterations:
-    dropped = warmup.length(every)
+    dropped = distribution.warmup_length(every)
     return Iterations(metric, size, dropped, tuple(seconds * factor for seconds in every[dropped:]))

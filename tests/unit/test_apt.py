@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from hvlab.ansible.action.hvlab_driver import as_request
-from hvlab.stack.provision.driver.sources import pin
+from hvlab.stack.provision.driver.plan import pin
 from hvlab.stack.provision.repository import repository
 from tests.vlab.repository import deb, spec
 

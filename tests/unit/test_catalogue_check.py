@@ -18,8 +18,8 @@ from hvlab.base.errors import HvlabError
 from hvlab.base.yaml_files import load_shipped
 from hvlab.cli import catalogue as verb
 from hvlab.cli import run
-from hvlab.stack.catalogue import differences, index, update
-from hvlab.stack.catalogue.index import Metadata, Pip
+from hvlab.stack.catalogue import differences, update
+from hvlab.stack.catalogue.differences import Metadata, Pip
 from hvlab.stack.resolver import catalogue, own
 
 # As pip 23.2 printed it, without the older ones.
@@ -92,7 +92,7 @@ class Fixed:
 
 
 def test_metadata_of_torch_as_pip_reports_it() -> None:
-    data = index.metadata(TORCH)
+    data = differences.metadata(TORCH)
     assert data.python == ("3.11", "3.15")
     assert data.exact("cuda-toolkit") == "13.2.2"
     assert data.exact("nvidia-cudnn-cu13") == "9.26.0.51"
@@ -100,7 +100,7 @@ def test_metadata_of_torch_as_pip_reports_it() -> None:
 
 
 def test_metadata_of_tensorflow_as_pip_reports_it() -> None:
-    data = index.metadata(TENSORFLOW)
+    data = differences.metadata(TENSORFLOW)
     assert data.python == ("3.10", "3.13")
     assert data.least("nvidia-cuda-runtime-cu12") == "12.5.82"
     assert data.least("nvidia-nccl-cu12") is None
@@ -154,7 +154,7 @@ def test_new_releases_and_points_are_missing() -> None:
         nvidia_cudnn_cu13=["9.99.0.1", "9.99.0.1.post1"],
         torch=["2.99.0"],
     )
-    fixed.wheels["2.99.0"] = index.metadata(TORCH)
+    fixed.wheels["2.99.0"] = differences.metadata(TORCH)
     missing = {(item.file, item.release): item for item in differences.differences(FILES, fixed)}
     assert set(missing) == {
         *(("cuda", "13.9"), ("cuda", "13.0"), ("nccl", "2.99.1"), ("cudnn", "9.99.0.1"), ("torch", "2.99.0")),
@@ -188,8 +188,8 @@ def text(file: str) -> str:
 
 def changed(**more: Sequence[str]) -> list[differences.Difference]:
     fixed = Fixed(**more)
-    fixed.wheels["2.99.0"] = index.metadata(TORCH)
-    fixed.wheels["2.98.0"] = index.metadata(TENSORFLOW)
+    fixed.wheels["2.99.0"] = differences.metadata(TORCH)
+    fixed.wheels["2.98.0"] = differences.metadata(TENSORFLOW)
     return differences.differences(FILES, fixed)
 
 
@@ -222,7 +222,7 @@ def test_an_update_changes_these_lines_alone_and_the_loader_takes_it(
     assert data[file]["releases"][release].get("source", "known") in data[file]["sources"]
     # What was written is what the index says.
     again = Fixed(**more)
-    again.wheels = {"2.99.0": index.metadata(TORCH), "2.98.0": index.metadata(TENSORFLOW)}
+    again.wheels = {"2.99.0": differences.metadata(TORCH), "2.98.0": differences.metadata(TENSORFLOW)}
     assert differences.differences(data, again) == []
 
 

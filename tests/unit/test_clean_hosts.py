@@ -13,13 +13,13 @@ import pytest
 
 from hvlab import cli
 from hvlab.cli import clean
-from hvlab.remote import unused
+from hvlab.remote import gather
 from hvlab.remote.playbook import HostFailure
 from hvlab.results.lock import measuring
 from hvlab.searches.bisect import install
 from tests.unit import labs
 
-PROGRAM = Path(unused.__file__).parent / "programs/unused.py"
+PROGRAM = Path(gather.__file__).parent / "programs/unused.py"
 DAY = 86_400.0
 KEY = "0123456789abcdef"
 
@@ -192,7 +192,7 @@ class Hosts:
 @pytest.fixture
 def hosts(monkeypatch, tmp_path):
     hosts = Hosts()
-    monkeypatch.setattr(unused, "collect", hosts.collect)
+    monkeypatch.setattr(gather, "collect", hosts.collect)
     monkeypatch.setattr(clean, "load", lambda path, limit: labs.lab(2))
     monkeypatch.setattr(
         install, "remove", lambda lab: hosts.removed.extend((host.name, "stacks") for host in lab.hosts)
@@ -206,7 +206,7 @@ def shown(capsys, *words: str) -> tuple[int, str, str]:
 
 
 def test_a_run_that_one_host_is_at_goes_nowhere(hosts):
-    kept = unused.list_unused(labs.lab(2)).kept
+    kept = gather.list_unused(labs.lab(2)).kept
     assert [(one.host, one.busy) for one in kept if one.kind == "run files"] == [("n1", True), ("n2", True)]
 
 
@@ -248,9 +248,9 @@ def test_a_damaged_answer_is_an_error_of_its_host(hosts, capsys):
 def test_hosts_remove_at_the_same_time_and_long_lists_are_divided(hosts, monkeypatch):
     rows = [{**RUN, "busy": False, "path": f"/home/hvlab/.hvlab/runs/r{number}"} for number in range(7)]
     hosts.answers = {"n1": rows, "n2": rows}
-    monkeypatch.setattr(unused, "_AT_ONCE", 10)
-    kept = unused.list_unused(labs.lab(2)).kept
-    gone = unused.remove(labs.lab(2), kept).kept
+    monkeypatch.setattr(gather, "_AT_ONCE", 10)
+    kept = gather.list_unused(labs.lab(2)).kept
+    gone = gather.remove(labs.lab(2), kept).kept
     assert [(one.host, one.paths) for one in gone] == [(one.host, one.paths) for one in kept]
     assert hosts.removed == [(name, row["path"]) for name in ("n1", "n2") for row in rows]
     assert hosts.calls == 1 + 2

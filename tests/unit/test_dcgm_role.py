@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.stack.provision.gpu_roles import dcgm
+from hvlab.stack.provision.roles import dcgm
 from tests.unit.plays import play, program
 from tests.vlab.repository import spec
 

@@ -6,11 +6,10 @@ import pytest
 
 from hvlab.ansible.action.hvlab_driver import as_request
 from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, installed_version
-from hvlab.stack.provision.driver.kernels import bare_kernels, kernels_to_build
-from hvlab.stack.provision.driver.loading import loading
+from hvlab.stack.provision.driver.in_use import loading
 from hvlab.stack.provision.driver.packages import packages_to_hold, signed
-from hvlab.stack.provision.driver.plan import plan
-from hvlab.stack.provision.driver.sources import guard, pin, sources
+from hvlab.stack.provision.driver.plan import guard, pin, plan, sources
+from hvlab.stack.provision.driver.system import bare_kernels, kernels_to_build
 
 KERNEL = "6.1.0-9-amd64"
 BUILT = {"name": "nvidia", "version": "550.54.14", "kernel": KERNEL, "state": "installed"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.stack.provision.driver.loading import loading
+from hvlab.stack.provision.driver.in_use import loading
 from hvlab.stack.provision.driver.plan import plan
 from tests.contract.tree import ROOT, load
 from tests.unit.plays import ansible_playbook, play

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvlab.stack.provision.driver.plan import plan
-from hvlab.stack.provision.driver.sources import pin
+from hvlab.stack.provision.driver.plan import pin, plan
 from hvlab.stack.resolver import plan as resolved
 from tests.unit.test_driver import KERNEL, REQUEST, make
 from tests.unit.test_resolver import lab

@@ -9,7 +9,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 
 from hvlab.ansible.action import hvlab_fetch
-from hvlab.stack.provision import fetching
+from hvlab.stack.provision import packs
 from hvlab.stack.resolver import HostRequest, plan
 from hvlab.stack.resolver.facts import from_file
 from tests.contract.tree import ROOT
@@ -148,11 +148,11 @@ def test_only_hosts_with_gpus_need_wheels_of_nvidia(fetch):
 
 def test_a_plan_names_what_is_missing(fetch):
     stacks = list(fetch.stacks.values())
-    assert [name.split()[0] for name in fetching.find_missing(stacks)] == ["openmpi", "torch", "horovod"]
+    assert [name.split()[0] for name in packs.find_missing(stacks)] == ["openmpi", "torch", "horovod"]
     fetch.run(None, fetch.variables)
-    assert fetching.find_missing(stacks) == []
-    fetching.cache_dir().joinpath("sources/openmpi").unlink()
-    assert fetching.find_missing(stacks) == [f"openmpi {fetch.stacks['n1']['versions']['openmpi']}"]
+    assert packs.find_missing(stacks) == []
+    packs.cache_dir().joinpath("sources/openmpi").unlink()
+    assert packs.find_missing(stacks) == [f"openmpi {fetch.stacks['n1']['versions']['openmpi']}"]
 
 
 def test_a_folder_to_be_carried_is_a_cache(fetch, monkeypatch, tmp_path):

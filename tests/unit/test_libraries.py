@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvlab.stack.provision import toolkit
+from hvlab.stack.provision import libraries
 from hvlab.stack.provision.libraries import Library, plan
 
 DEBIAN = {"distribution": "Debian", "distribution_version": "12", "os_family": "Debian"}
@@ -67,8 +67,8 @@ def cuda(facts, version, method, **options):
     usual = {"packages": (), "runfile": "", "checksum": "", "extra": (), "compiler": ()}
     folders = {"wheels_prefix": "/opt/cuda", "prefix": "/usr/local/cuda"}
     own = {"architecture": "x86_64"} | options
-    return toolkit.plan(
-        toolkit.CudaToolkit(facts=facts | own, version=version, method=method, **usual | folders)
+    return libraries.plan_toolkit(
+        libraries.CudaToolkit(facts=facts | own, version=version, method=method, **usual | folders)
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from hvlab.base.errors import InventoryError, Problem, UsageError
-from hvlab.lab import new_inventory, rank_network
+from hvlab.lab import new_inventory
 from hvlab.lab.host_patterns import ListedHost, expand
 from hvlab.lab.inventory import load
 from tests.unit.labs import lab
@@ -79,7 +79,7 @@ def test_the_common_network_is_the_one_the_hosts_are_reached_in():
         "a": facts(docker, ("ib0", "10.9.0.1/24"), ("eth0", "10.0.0.1/24")),
         "b": facts(docker, ("eth0", "10.0.0.2/24"), ("ib0", "10.9.0.2/24"), ("eth7", "10.7.0.2/24")),
     }
-    network = rank_network.choose(hosts, {"a": "10.0.0.1", "b": "10.0.0.2"})
+    network = new_inventory.choose(hosts, {"a": "10.0.0.1", "b": "10.0.0.2"})
     assert (str(network.network), network.interface, network.problems) == ("10.0.0.0/24", "eth0", ())
     assert [(name, str(other)) for name, other in network.others] == [("ib0", "10.9.0.0/24")]
 
@@ -90,16 +90,16 @@ def test_the_fastest_is_taken_where_all_speeds_are_known():
         f"n{number}": facts(("eth0", f"10.0.0.{number}/24"), ("ib0", f"10.9.0.{number}/24"), speeds=speeds)
         for number in (1, 2)
     }
-    assert rank_network.choose(hosts, {"n1": "10.0.0.1", "n2": "10.0.0.2"}).interface == "ib0"
+    assert new_inventory.choose(hosts, {"n1": "10.0.0.1", "n2": "10.0.0.2"}).interface == "ib0"
     hosts["n2"]["hvlab"]["nics"].pop()
-    assert rank_network.choose(hosts, {"n1": "10.0.0.1", "n2": "10.0.0.2"}).interface == "eth0"
+    assert new_inventory.choose(hosts, {"n1": "10.0.0.1", "n2": "10.0.0.2"}).interface == "eth0"
 
 
 def test_an_interface_of_another_name_is_named():
     hosts = {f"n{i}": facts(("eno1", f"10.0.0.{i}/24")) for i in (1, 2)} | {
         "n3": facts(("ens3", "10.0.0.3/24"))
     }
-    network = rank_network.choose(hosts, {})
+    network = new_inventory.choose(hosts, {})
     assert (str(network.network), network.interface) == ("10.0.0.0/24", "eno1")
     assert [(problem.host, problem.observed) for problem in network.problems] == [
         ("n3", "it is on ens3 in 10.0.0.0/24, most hosts on eno1")
@@ -108,13 +108,13 @@ def test_an_interface_of_another_name_is_named():
 
 def test_hosts_of_a_cloud_have_a_network_each():
     hosts = {"a": facts(("ens4", "10.128.0.2/32")), "b": facts(("ens4", "10.128.0.9/32"))}
-    network = rank_network.choose(hosts, {})
+    network = new_inventory.choose(hosts, {})
     assert (str(network.network), network.interface, network.problems) == ("10.128.0.0/28", "ens4", ())
 
 
 def test_hosts_in_different_networks_are_named():
     hosts = {"a": facts(("eth0", "10.0.1.5/24")), "b": facts(("eth0", "10.0.2.5/24"))}
-    network = rank_network.choose(hosts, {})
+    network = new_inventory.choose(hosts, {})
     assert str(network.network) == "10.0.0.0/22"
     assert "they share no network: 10.0.1.0/24, 10.0.2.0/24" in network.routed[0].observed
     assert network.problems == ()
@@ -128,14 +128,14 @@ def test_of_interfaces_that_lead_to_other_networks_the_fastest_on_all_hosts_coun
         )
         for i in (0, 1)
     }
-    network = rank_network.choose(hosts, {"h0": "192.168.0.9", "h1": "192.168.1.9"})
+    network = new_inventory.choose(hosts, {"h0": "192.168.0.9", "h1": "192.168.1.9"})
     assert (str(network.network), network.interface) == ("10.1.0.0/23", "ib0")
 
 
 def test_hosts_with_one_address_are_named():
     """As virtual machines behind the NAT of their hypervisor."""
     hosts = {name: facts(("eth0", "10.0.2.15/24")) for name in ("a", "b")}
-    [problem] = rank_network.choose(hosts, {}).problems
+    [problem] = new_inventory.choose(hosts, {}).problems
     assert (problem.host, problem.observed) == ("a, b", "they have one address on eth0: 10.0.2.15")
 
 
@@ -143,14 +143,14 @@ def test_hosts_without_a_usable_interface_are_named():
     down = facts(("eth0", "10.0.0.2/24"))
     down["hvlab"]["interfaces"]["eth0"]["up"] = False
     none = facts() | {"hvlab": {"interfaces": None}}
-    network = rank_network.choose({"a": facts(("eth0", "10.0.0.1/24")), "b": down, "c": none}, {})
+    network = new_inventory.choose({"a": facts(("eth0", "10.0.0.1/24")), "b": down, "c": none}, {})
     assert [problem.host for problem in network.problems] == ["b", "c"]
-    assert rank_network.choose({"b": down}, {}) is None
+    assert new_inventory.choose({"b": down}, {}) is None
 
 
 def test_an_interface_whose_name_is_a_template_is_never_taken():
     hosts = {"a": facts(("{{1+1}}", "10.0.0.1/24"), ("eth0", "10.1.0.1/24"))}
-    assert rank_network.choose(hosts, {"a": "10.0.0.1"}).interface == "eth0"
+    assert new_inventory.choose(hosts, {"a": "10.0.0.1"}).interface == "eth0"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, render
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, lock, pins, plan
 from hvlab.stack.resolver.catalogue import load
 from hvlab.stack.resolver.newer import basis
 from hvlab.stack.resolver.versions import numbers
@@ -63,7 +63,7 @@ def test_a_newer_version_is_resolved_and_marked(name: str, version: str) -> None
     notes = [note for note in stack["notes"] if "is not known to hvlab" in note]
     assert len(notes) == 1
     assert stack["not_known"][name] in notes[0]
-    assert f"{stack['versions'][name]} ?" in render.resolution(answer)
+    assert f"{stack['versions'][name]} ?" in lock.resolution(answer)
     assert "is a new-feature branch" not in "".join(stack["notes"])
 
 
@@ -80,7 +80,7 @@ def test_known_versions_carry_no_mark() -> None:
     answer = asked()
     assert isinstance(answer, Resolution)
     assert answer.hosts["n1"]["not_known"] == {}
-    assert " ?" not in render.resolution(answer)
+    assert " ?" not in lock.resolution(answer)
 
 
 @pytest.mark.parametrize("text", ["cuda=12.7", "driver=600", "cuda=99.1", "nccl=3.1.1", "cudnn=9.11.0.1"])

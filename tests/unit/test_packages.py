@@ -13,7 +13,7 @@ from ansible.module_utils import hvlab_packages as facts
 
 from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule
 from hvlab.base.errors import UsageError
-from hvlab.stack.provision import managers
+from hvlab.stack.provision import packages
 from hvlab.stack.provision.packages import (
     PackageSpec,
     Transaction,
@@ -128,7 +128,7 @@ def test_what_apt_would_do():
 
 def test_apt_takes_no_name_for_a_pattern():
     asked = [PackageSpec("g++")]
-    for argv in [*managers.Apt().simulate(asked, []), *managers.Apt().perform(asked, [])]:
+    for argv in [*packages.Apt().simulate(asked, []), *packages.Apt().perform(asked, [])]:
         assert "APT::Cmd::Pattern-Only=true" in argv
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from hvlab.base import process
 from hvlab.base.errors import HvlabError
-from hvlab.vlab import command
+from hvlab.vlab import controller
 
 # Its child holds the pipes after it is gone.
 HANGS = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
@@ -22,10 +22,10 @@ def test_a_program_that_hangs_is_killed_with_what_it_started():
 
 
 def test_a_stream_that_hangs_ends_too(monkeypatch):
-    monkeypatch.setattr(command, "_STREAM_SECONDS", 2.0)
+    monkeypatch.setattr(controller, "_STREAM_SECONDS", 2.0)
     lines = []
     with pytest.raises(process.TimeLimitError, match="did not end within 2 s"):
-        command.stream([sys.executable, "-c", f"print('one', flush=True); {HANGS}"], line=lines.append)
+        controller.stream([sys.executable, "-c", f"print('one', flush=True); {HANGS}"], line=lines.append)
     assert lines == ["one"]
 
 

@@ -11,8 +11,8 @@ from hvlab.ansible.action import hvlab_repository
 from hvlab.ansible.modules.hvlab_repository import apply, proxy
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.stack.provision import repository
-from hvlab.stack.provision.gpu_roles import nvidia_repository
 from hvlab.stack.provision.names import nvidia_keys, signers
+from hvlab.stack.provision.roles import nvidia_repository
 
 FILE = Path(__file__).parents[1] / "data/two-keys.asc"
 TWO_KEYS = FILE.read_bytes()

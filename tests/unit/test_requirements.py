@@ -7,7 +7,7 @@ import yaml
 
 from hvlab.stack.provision import python_env
 from hvlab.stack.provision.packs import pack_key
-from hvlab.stack.provision.requirements import locked, of_framework, requirements, without_build
+from hvlab.stack.provision.python_env import locked, of_framework, requirements, without_build
 from hvlab.stack.resolver.catalogue import FOLDER, load
 from tests.contract.tree import ROOT
 

@@ -13,11 +13,10 @@ from ansible.template import Templar
 
 from hvlab.checks import slurm as checks
 from hvlab.checks.provisioned import RoleHost, WrongNodeError
-from hvlab.stack.provision.slurm.accounts import registrations
+from hvlab.stack.provision.roles import gpu_type
 from hvlab.stack.provision.slurm.checks import check_absent, lost_hardware
-from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem
+from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem, registrations
 from hvlab.stack.provision.slurm.plan import REST_APIS, describe, plan
-from hvlab.stack.provision.wiring import gpu_type
 from hvlab.stack.resolver.catalogue import load as load_catalogue
 from tests.contract.tree import ROOT, load
 from tests.unit.plays import play, program

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from hvlab.statistics import functions, interval, permutation, straggler, verdict, warmup, welch
+from hvlab.statistics import distribution, functions, interval, permutation, straggler, verdict, welch
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import Pair
 from tests.unit.fuzzing import MANY
@@ -67,7 +67,7 @@ def series(size: int, lead: list[float], *, noise: float = 0.02, seed: int = 0) 
 @pytest.mark.parametrize("kind", NOISE)
 def test_a_flat_series_has_no_warmup(size, kind):
     draw = np.random.default_rng(size)
-    found = [warmup.length(NOISE[kind](draw, (size, 1))[:, 0].tolist()) for _ in range(60)]
+    found = [distribution.warmup_length(NOISE[kind](draw, (size, 1))[:, 0].tolist()) for _ in range(60)]
     # A first value that is an outlier, or of the slower mode, cannot be told from a warm-up.
     share = {"slow_outliers": 0.8, "two_modes": 0.8, "heavy_tails": 0.9, "lognormal": 0.9}.get(kind, 0.95)
     assert found.count(0) >= share * len(found)
@@ -89,7 +89,7 @@ def test_a_flat_series_has_no_warmup(size, kind):
     ],
 )
 def test_a_known_warmup_is_found(size, lead):
-    found = [warmup.length(series(size, lead, seed=seed)) for seed in range(40)]
+    found = [distribution.warmup_length(series(size, lead, seed=seed)) for seed in range(40)]
     assert statistics.median(found) in range(len(lead), len(lead) + 2)
     missed = sum(cut < len(lead) for cut in found)
     assert missed <= 2
@@ -99,7 +99,7 @@ def test_a_known_warmup_is_found(size, lead):
 def test_a_slow_decay_is_cut_where_it_drowns_in_noise():
     size, tau = 100, 10
     decay = [math.exp(-i / tau) for i in range(size)]
-    found = [warmup.length(series(size, decay, seed=seed)) for seed in range(20)]
+    found = [distribution.warmup_length(series(size, decay, seed=seed)) for seed in range(20)]
     # exp(-3) and exp(-5) of the first excess: 2.5 and 0.3 times the noise.
     assert all(3 * tau <= cut <= 5 * tau for cut in found)
 
@@ -109,9 +109,9 @@ def test_one_spike_is_no_warmup(place):
     changed = 0
     for seed in range(30):
         values = series(25, [], seed=seed)
-        before = warmup.length(values)
+        before = distribution.warmup_length(values)
         values[place] *= 10
-        changed += warmup.length(values) > before
+        changed += distribution.warmup_length(values) > before
     # Of the first two, the other may well be unusual, too.
     assert changed <= (5 if place == 1 else 1)
 
@@ -121,19 +121,22 @@ def test_a_spike_does_not_hide_a_warmup():
     for seed in range(20):
         values = series(40, [0.5] * 5, seed=seed)
         values[30] *= 10
-        found.append(warmup.length(values))
+        found.append(distribution.warmup_length(values))
     assert min(found) == statistics.median(found) == 5
 
 
 @pytest.mark.parametrize("drift", [0.3, -0.3, 1.0])
 def test_a_drift_to_the_end_is_no_warmup(drift):
-    found = [warmup.length(series(50, [drift * i / 50 for i in range(50)], seed=seed)) for seed in range(40)]
+    found = [
+        distribution.warmup_length(series(50, [drift * i / 50 for i in range(50)], seed=seed))
+        for seed in range(40)
+    ]
     assert found.count(0) >= 38
 
 
 def test_the_first_iteration_before_a_drift_is():
     found = [
-        warmup.length(series(100, [1.0, *(0.1 * i / 100 for i in range(1, 100))], seed=seed))
+        distribution.warmup_length(series(100, [1.0, *(0.1 * i / 100 for i in range(1, 100))], seed=seed))
         for seed in range(20)
     ]
     assert statistics.median(found) == 1
@@ -153,7 +156,7 @@ def test_the_first_iteration_before_a_drift_is():
     ids=["empty", "short", "flat", "zero", "first", "coarse_clock", "more_than_half"],
 )
 def test_warmup_of_plain_series(values, expected):
-    assert warmup.length(values) == expected
+    assert distribution.warmup_length(values) == expected
 
 
 # Interval of a median
@@ -225,7 +228,8 @@ def test_the_level_widens_the_interval():
 
 def test_only_what_needs_them_loads_the_large_libraries():
     code = (
-        "import sys; from hvlab.statistics import interval, warmup; warmup.length([1.0, 2.0] * 20);"
+        "import sys; from hvlab.statistics import distribution, interval;"
+        "distribution.warmup_length([1.0, 2.0] * 20);"
         "print([name for name in ('numpy', 'scipy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

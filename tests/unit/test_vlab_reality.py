@@ -12,8 +12,8 @@ import pytest
 
 from hvlab.base.errors import HvlabError
 from hvlab.base.files import locked
-from hvlab.vlab import files, keys, lab, node, packages, reality, ssh
-from hvlab.vlab.command import run
+from hvlab.vlab import controller, keys, lab, node, packages, reality, ssh
+from hvlab.vlab.controller import run
 from hvlab.vlab.node import Node
 from hvlab.vlab.packages import NodeConfig
 
@@ -96,8 +96,8 @@ def test_a_node_is_known_by_a_whole_argument_of_its_process(tmp_path):
 def test_modes_do_not_depend_on_the_umask(tmp_path):
     before = os.umask(0o077)
     try:
-        files.write(tmp_path / "a/open", "text\n")
-        files.write(tmp_path / "a/secret", b"text\n", mode=0o600)
+        controller.write(tmp_path / "a/open", "text\n")
+        controller.write(tmp_path / "a/secret", b"text\n", mode=0o600)
     finally:
         os.umask(before)
     assert (tmp_path / "a/open").stat().st_mode & 0o777 == 0o644
@@ -180,7 +180,7 @@ def test_the_host_key_of_a_node_is_the_one_that_it_has(tmp_path, here):
 def test_a_new_login_key_replaces_the_former_one_alone(tmp_path):
     machine = Node("lab", "n1", "198.18.0.11", 22, tmp_path)
     file = machine.root / "root/.ssh/authorized_keys"
-    files.write(file, "ssh-ed25519 AAAA me@home\nssh-ed25519 BBBB hvlab lab\n")
+    controller.write(file, "ssh-ed25519 AAAA me@home\nssh-ed25519 BBBB hvlab lab\n")
     for _ in range(2):
         node.admit(machine, "ssh-ed25519 CCCC hvlab lab")
         assert file.read_text() == "ssh-ed25519 AAAA me@home\nssh-ed25519 CCCC hvlab lab\n"

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from hvlab.stack.provision.warm import warm
+from hvlab.stack.provision.python_env import warm
 
 # A package of whoever serves the index: it says who runs it, and would have root compile what is not its own.
 IMPORTED = """

@@ -12,9 +12,7 @@ from ansible.plugins.action import ActionBase
 from hvlab.ansible.modules.hvlab_driver import DOCUMENTATION
 from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
-from hvlab.stack.provision.driver.in_use import NEVER
-from hvlab.stack.provision.driver.kernels import bare_kernels, kernels_to_build
-from hvlab.stack.provision.driver.loading import LoadingStep, loading
+from hvlab.stack.provision.driver.in_use import NEVER, LoadingStep, loading
 from hvlab.stack.provision.driver.packages import (
     driver_packages,
     needed_packages,
@@ -23,9 +21,14 @@ from hvlab.stack.provision.driver.packages import (
     requested_packages,
     signed,
 )
-from hvlab.stack.provision.driver.plan import DriverPlan, plan
-from hvlab.stack.provision.driver.sources import guard
-from hvlab.stack.provision.driver.system import DriverNames, module_kind, named
+from hvlab.stack.provision.driver.plan import DriverPlan, guard, plan
+from hvlab.stack.provision.driver.system import (
+    DriverNames,
+    bare_kernels,
+    kernels_to_build,
+    module_kind,
+    named,
+)
 from hvlab.stack.provision.names import signers
 
 TEXTS = ("method", "version", "kernel", "load", "reboot", "in_use", "secure_boot")

@@ -15,7 +15,7 @@ from ansible.template import Templar
 from hvlab.ansible.action import hvlab_source, hvlab_wheels
 from hvlab.ansible.modules.hvlab_fetch import DOCUMENTATION
 from hvlab.base.paths import cache_dir, project_dir
-from hvlab.stack.provision import fetching
+from hvlab.stack.provision import packs
 from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.packs import Archive, pack_key
 
@@ -66,11 +66,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return result | {"failed": True, "msg": "\n".join([head, *problems])}
         needed = {unique[key].title: files for key, (_, files) in outcomes.items()}
         for stack in hosts.values():
-            fetching.note(stack, needed)
+            packs.note(stack, needed)
         if given["to"]:
-            fetching.carry(needed, Path(given["to"]))
-        packs = {item.pack["name"]: item.pack.get("path") for item in unique.values() if item.pack}
-        new = [name for name, path in packs.items() if not self._any(name, path)]
+            packs.carry(needed, Path(given["to"]))
+        built = {item.pack["name"]: item.pack.get("path") for item in unique.values() if item.pack}
+        new = [name for name, path in built.items() if not self._any(name, path)]
         return result | {"changed": False, "fetched": needed, "new": new}
 
     def _hosts(self) -> dict[str, Mapping[str, Any]]:
@@ -78,7 +78,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         alike: dict[str, str] = {}
         hostvars = self.vars["hostvars"]
         for host in self.vars["ansible_play_hosts"]:
-            alike.setdefault(fetching.stack_key(hostvars[host]["__stack"]), host)
+            alike.setdefault(packs.stack_key(hostvars[host]["__stack"]), host)
         return {host: hostvars[host]["__stack"] for host in alike.values()}
 
     def _items(self, host: str, given: Mapping[str, Any]) -> Iterator[Item]:

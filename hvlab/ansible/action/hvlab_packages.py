@@ -14,10 +14,12 @@ from hvlab.ansible.action.hvlab_files import outdated
 from hvlab.ansible.modules.hvlab_packages import DOCUMENTATION
 from hvlab.base.errors import UsageError
 from hvlab.stack.provision.arguments import arguments
-from hvlab.stack.provision.managers import MANAGERS, Apt, Rpm
 from hvlab.stack.provision.packages import (
+    MANAGERS,
+    Apt,
     PackageChanges,
     PackageSpec,
+    Rpm,
     Transaction,
     as_packages,
     complaint,

@@ -12,7 +12,7 @@ from hvlab.ansible.modules.hvlab_resolve import DOCUMENTATION
 from hvlab.base.errors import HvlabError
 from hvlab.lab.inventory_reader import evaluated
 from hvlab.stack.provision.arguments import arguments
-from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan, render
+from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan
 from hvlab.stack.resolver.facts import from_ansible
 from hvlab.stack.resolver.lab import request
 
@@ -40,7 +40,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             remedy = f"\nwhat to do: {error.remedy}" if error.remedy else ""
             return result | {"failed": True, "msg": f"{error}{remedy}"}
         if isinstance(answer, Infeasible):
-            return result | {"failed": True, "msg": render.infeasible(answer), "refusal": answer.as_json()}
+            return result | {"failed": True, "msg": lock.infeasible(answer), "refusal": answer.as_json()}
         known = f"those in {path} are kept" if locked else "they may differ there"
         warning = f"{', '.join(others)} left out: the versions are chosen for the others, and {known}"
         return result | {

@@ -13,8 +13,7 @@ from hvlab.ansible.modules.hvlab_slurm import DOCUMENTATION
 from hvlab.base.errors import Problem, report
 from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.slurm import checks
-from hvlab.stack.provision.slurm.accounts import registrations
-from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem
+from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem, registrations
 from hvlab.stack.provision.slurm.plan import describe, plan
 
 

@@ -20,7 +20,7 @@ from hvlab.base.files import file_sha256
 from hvlab.base.paths import cache_dir
 from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.packs import pack_key, save_sum, saved_sum
-from hvlab.stack.provision.requirements import of_framework, without_build
+from hvlab.stack.provision.python_env import of_framework, without_build
 from hvlab.stack.resolver import catalogue
 
 PIP_SECONDS = 1800

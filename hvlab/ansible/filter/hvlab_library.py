@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hvlab.stack.provision import libraries, toolkit
+from hvlab.stack.provision import libraries
 
 DOCUMENTATION = """
 name: hvlab_library
 short_description: What role cuda, cudnn or nccl installs, refuses, records and removes
-description: C(hvlab/stack/provision) decides, in C(toolkit.py) on CUDA and in C(libraries.py) on the others.
+description: C(hvlab/stack/provision/libraries.py) decides.
 positional: _input, facts
 options:
   _input: {description: The role's C(name) and options., type: dict, required: true}
@@ -23,7 +23,7 @@ def hvlab_library(request: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[
     """Return the plan for a library on a host."""
     if request["name"] == "cuda":
         options = {key: value for key, value in request.items() if key != "name"}
-        return toolkit.plan(toolkit.CudaToolkit(facts=facts, **options))
+        return libraries.plan_toolkit(libraries.CudaToolkit(facts=facts, **options))
     return libraries.plan(libraries.Library(facts=facts, **request))
 
 

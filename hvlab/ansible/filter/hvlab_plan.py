@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from hvlab.stack.provision import containers, gpu_roles, horovod, openmpi, programs, python_env, wiring
+from hvlab.stack.provision import containers, horovod, openmpi, python_env, roles
 
 DOCUMENTATION = """
 name: hvlab_plan
@@ -24,19 +24,19 @@ author: [the hvlab authors]
 PLANNERS: Mapping[str, Callable[..., Any]] = {
     "container_runtime": containers.plan,
     "container_settings": containers.settings,
-    "dcgm": gpu_roles.dcgm,
-    "gpudirect": gpu_roles.gpudirect,
-    "gpu_type": wiring.gpu_type,
+    "dcgm": roles.dcgm,
+    "gpudirect": roles.gpudirect,
+    "gpu_type": roles.gpu_type,
     "horovod": horovod.plan,
     "horovod_absent": horovod.absent,
     "horovod_patches": horovod.patches,
-    "nccl_tests": gpu_roles.nccl_tests,
-    "node_health": programs.node_health,
-    "nvidia_repository": gpu_roles.nvidia_repository,
+    "nccl_tests": roles.nccl_tests,
+    "node_health": roles.node_health,
+    "nvidia_repository": roles.nvidia_repository,
     "openmpi": openmpi.plan,
-    "programs": programs.programs,
+    "programs": roles.programs,
     "python_env": python_env.plan,
-    "stack_changes": wiring.stack_changes,
+    "stack_changes": roles.stack_changes,
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hvlab.base.paths import project_dir
 from hvlab.base.yaml_files import read_shipped
-from hvlab.stack.provision.warm import warm
+from hvlab.stack.provision.python_env import warm
 
 # Horovod's names for the features that a variant requests.
 _NAMES = {

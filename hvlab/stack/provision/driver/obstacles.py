@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hvlab.stack.provision.driver.fabric import fabric_obstacles
 from hvlab.stack.provision.driver.host import (
     PACKAGED,
     DriverHost,
     DriverRequest,
     branch,
+    fabric_obstacles,
     fits,
     upstream,
     within,

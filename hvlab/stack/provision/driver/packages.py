@@ -8,12 +8,13 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hvlab.stack.provision.driver.fabric import fabric_kernel_packages, fabric_packages
 from hvlab.stack.provision.driver.host import (
     PACKAGED,
     DriverHost,
     DriverRequest,
     branch,
+    fabric_kernel_packages,
+    fabric_packages,
     fits,
     installed_version,
     upstream,

@@ -1,19 +1,30 @@
-"""What to do about the driver of a host."""
+"""What to do about the driver of a host, and apt's configuration for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hvlab.base.errors import Problem
-from hvlab.stack.provision.driver.fabric import wants_fabric_manager, wants_imex, wants_subnet_manager
-from hvlab.stack.provision.driver.host import PACKAGED, DriverHost, DriverRequest, installed_version, upstream
+from hvlab.stack.provision.driver.host import (
+    PACKAGED,
+    DriverHost,
+    DriverRequest,
+    branch,
+    installed_version,
+    upstream,
+    wants_fabric_manager,
+    wants_imex,
+    wants_subnet_manager,
+)
 from hvlab.stack.provision.driver.in_use import in_use, interrupts, reboot_in_the_way, reboots
 from hvlab.stack.provision.driver.obstacles import obstacles, transitional, unavailable, without_dkms
 from hvlab.stack.provision.driver.packages import (
+    NVIDIAS,
     builds_modules,
     compiler,
+    exact_version,
     following,
     headers_of_updates,
     is_installed,
@@ -26,7 +37,6 @@ from hvlab.stack.provision.driver.packages import (
     stays,
     target,
 )
-from hvlab.stack.provision.driver.sources import pin, sources
 
 
 @dataclass(frozen=True)
@@ -162,3 +172,72 @@ def notes(host: DriverHost, request: DriverRequest) -> Iterator[str]:
         )
         built = f"kernel {request.kernel} was built with gcc {used}"
         yield f"{host.name}: {built}, and gcc here is {own or 'missing'}; {advice}"
+
+
+SOURCES = "/etc/apt/sources.list.d/hvlab-nvidia-driver.sources"
+
+
+def sources(host: DriverHost, request: DriverRequest) -> str:
+    """Return apt sources with the components that a host's own distribution sources lack.
+
+    They use the host's own mirror. Empty if nothing is missing.
+    """
+    if request.method != "distro" or not request.components:
+        return ""
+    codename = str(host.facts.get("distribution_release", ""))
+    suites = {codename, *(f"{codename}-{kind}" for kind in ("updates", "security", "backports"))}
+    groups: dict[tuple[str, ...], dict[str, set[str]]] = {}
+    for entry in host.state.get("sources", []):
+        if entry["file"] == SOURCES:
+            continue
+        known = (
+            not entry["signed_by"]
+            or "archive-keyring" in entry["signed_by"]
+            or "BEGIN PGP" in entry["signed_by"]
+        )
+        for uri in entry["uris"] if known else []:
+            for suite in suites & set(entry["suites"]):
+                present = groups.setdefault((uri.rstrip("/"), entry["signed_by"]), {}).setdefault(
+                    suite, set()
+                )
+                present.update(entry["components"])
+    paragraphs = []
+    for (uri, signed_by), suites_there in sorted(groups.items()):
+        missing = {
+            suite: set(request.components) - present
+            for suite, present in suites_there.items()
+            if "main" in present
+        }
+        components = sorted(set().union(*missing.values())) if missing else []
+        if components:
+            lines = [
+                "Types: deb",
+                f"URIs: {uri}/",
+                f"Suites: {' '.join(sorted(s for s in missing if missing[s]))}",
+            ]
+            lines.append(f"Components: {' '.join(components)}")
+            paragraphs.append("\n".join([*lines, *([f"Signed-By: {signed_by}"] if signed_by else [])]) + "\n")
+    return "\n".join(paragraphs)
+
+
+def guard(names: Iterable[str]) -> str:
+    """Return apt's configuration that keeps unattended upgrades from these packages, empty for none.
+
+    A hold alone was seen to be overridden, and a library newer than the loaded module stops CUDA.
+    """
+    lines = [f'  "^{name}$";' for name in names]
+    return "\n".join(["Unattended-Upgrade::Package-Blacklist {", *lines, "};", ""]) if lines else ""
+
+
+def pin(request: DriverRequest, found: str = "") -> str:
+    """Return apt preferences that keep all packages of the driver at the requested version.
+
+    For a branch that is ``found``, the version it would install; the branch itself if that is unknown.
+    NVIDIA's packages depend on one another in "at least" a version, and apt takes the newest it sees.
+    """
+    goal = branch(request.version)
+    exact = exact_version(request) or (found if "." in found and branch(found) == goal else "")
+    version = f"{exact}-*" if exact else f"{goal}.*" if goal else ""
+    if not version or request.method not in NVIDIAS:
+        return ""
+    return f"Package: {' '.join(request.old)}\nPin: version {version}\nPin-Priority: 1001\n"

@@ -1,4 +1,4 @@
-"""An operating system's names for NVIDIA's driver and its companions, from the catalogue. Pure."""
+"""An operating system's names for NVIDIA's driver and its companions, and a host's other kernels. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hvlab.base.errors import Problem
+from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, installed_version
 from hvlab.stack.provision.names import from_release, naming, of_system
 
 Package = dict[str, str | None]
@@ -149,3 +151,46 @@ def _following(asked: DriverNames, data: Mapping[str, Any], values: Mapping[str,
     images = sorted(name for name in installed if _IMAGE.match(name))
     kinds = [name.removeprefix("linux-image-") for name in images] or ([flavour[0]] if flavour else [])
     return [{"name": f"linux-headers-{kind}", "version": None} for kind in dict.fromkeys(kinds)]
+
+
+_ARCHITECTURE = re.compile(r"[.](x86_64|aarch64)([+].*)?$")
+
+
+def newer_kernels(host: DriverHost, request: DriverRequest) -> list[str]:
+    """Return the installed kernels newer than the driver's: the next boot uses one."""
+    kernels = [kernel for kernel in host.state.get("kernels", []) if _key(kernel) > _key(request.kernel)]
+    return sorted(kernels, key=_key)
+
+
+def kernels_to_build(host: DriverHost, request: DriverRequest) -> list[str]:
+    """Return the kernels to build modules for: the requested one, and newer ones with headers."""
+    headers = host.state.get("headers", [])
+    return [request.kernel, *(kernel for kernel in newer_kernels(host, request) if kernel in headers)]
+
+
+def bare_kernels(host: DriverHost, request: DriverRequest) -> list[Problem]:
+    """Return a problem for each newer kernel without a module of the installed driver."""
+    if request.method == "none" or installed_version(host, request.kernel) is None:
+        return []
+    built = host.state.get("module_kernels", [])
+    return [
+        Problem(
+            host.name,
+            f"kernel {kernel} is installed and has no module of the driver: booted, it has no GPU",
+            f"{_remedy(host, request, kernel)}, or remove that kernel before the next reboot",
+        )
+        for kernel in newer_kernels(host, request)
+        if kernel not in built
+    ]
+
+
+def _remedy(host: DriverHost, request: DriverRequest, kernel: str) -> str:
+    if kernel in host.state.get("headers", []):
+        return "see make.log below /var/lib/dkms there for why DKMS could not build it"
+    requested, other = (_ARCHITECTURE.sub("", release) for release in (request.kernel, kernel))
+    names = [package["name"].replace(requested, other) for package in request.headers_packages]
+    return f"install {' '.join(names)} there and run this again"
+
+
+def _key(release: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", release))

@@ -1,4 +1,4 @@
-"""A host of Slurm, and the options of role slurm."""
+"""A host of Slurm, the options of role slurm, and the accounts that slurmdbd lacks."""
 
 from __future__ import annotations
 
@@ -129,3 +129,34 @@ class SlurmHost:
     def new(self) -> bool:
         """Whether Slurm has mpi.conf, and knows version 2 of control groups."""
         return tuple(map(int, self.version.split("."))) >= PLUGINS
+
+
+def registrations(request: SlurmRequest, listed: str) -> list[list[str]]:
+    """Return the sacctmgr commands that register the lab and its accounts with slurmdbd, in order.
+
+    ``listed`` has its associations, as ``cluster|account|user|share``.
+    """
+    shares = listed.splitlines()
+    there = {row.rpartition("|")[0] for row in shares}
+    name, cluster = request.cluster.lower(), f"cluster={request.cluster}"
+    # The lab user's account has its name, and slurm_accounts may name it; slurmdbd stores lower case.
+    own = request.lab_user.lower()
+    shared = {account["name"]: f"fairshare={account.get('shares', 1)}" for account in request.accounts}
+    commands = {
+        f"{name}|root|": ["add", "cluster", request.cluster],
+        f"{name}|{own}|": ["add", "account", own, cluster, *([shared[own]] if own in shared else [])],
+        f"{name}|{own}|{request.lab_user}": ["add", "user", request.lab_user, f"account={own}", cluster],
+    }
+    for account, share in shared.items():
+        row = f"{name}|{account}|"
+        if row not in there:
+            commands.setdefault(row, ["add", "account", account, cluster, share])
+        elif (shared_row := f"{row}|{share.partition('=')[2]}") not in shares:
+            commands[shared_row] = ["modify", "account", f"name={account}", cluster, "set", share]
+    for account in request.accounts:
+        for user in account.get("users", ()):
+            commands.setdefault(
+                f"{name}|{account['name']}|{user}",
+                ["add", "user", user, f"account={account['name']}", cluster],
+            )
+    return [words for row, words in commands.items() if row not in there]

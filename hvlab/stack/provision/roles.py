@@ -1,11 +1,14 @@
-"""What roles dcgm, gpudirect, nccl_tests and nvidia_repository install and record. Pure."""
+"""Plans of the roles that decide little, and decisions of group_vars/ between roles."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from hvlab.base.yaml_files import read_shipped, read_yaml
 from hvlab.stack.provision.names import dcgm_names, family_packages, nvidia_keys, signers
 
 
@@ -96,3 +99,53 @@ def _folder(facts: Mapping[str, Any]) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+# "NVIDIA H100 80GB HBM3" as NVIDIA's library names it, "GH100 [H100 SXM5 80GB]" as the PCI bus does without
+# a driver, "NVIDIA GeForce RTX 4090".
+_MODEL = re.compile(r"(?:RTX|GTX) \w+|\b[A-Z]{1,2}[0-9]+\w*")
+
+
+def gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
+    """Return the model of a host's GPUs in Slurm's spelling, such as rtx_4090; empty for several."""
+    names = (re.sub(r"^.*\[(.*)\]", r"\1", gpu["name"]) for gpu in gpus if gpu.get("name"))
+    models = {found[0].lower().replace(" ", "_") for name in names if (found := _MODEL.search(name))}
+    return models.pop() if len(models) == 1 else ""
+
+
+def stack_changes(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> bool:
+    """Return whether a library that jobs may have loaded changes from its recorded version."""
+    before = {name: (recorded or {}).get(f"hvlab_{name}", {}) for name in versions}
+    return any(
+        str(version or "") not in ("", str(before[name].get("requested", version)))
+        for name, version in versions.items()
+    )
+
+
+def programs(*, folder: str, target: str) -> dict[str, Any]:
+    """Return the ``files`` of a folder of programs for hvlab_files, and ``hashes``: name -> sha256."""
+    texts = {file.name: file.read_text("utf-8") for file in sorted(Path(folder).glob("*.py"))}
+    return {
+        "files": [{"path": f"{target}/{name}", "content": text} for name, text in texts.items()],
+        "hashes": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()},
+    }
+
+
+def node_health(
+    *, folder: str, target: str, machine_type: str, interfaces: Sequence[str], types: Sequence[str]
+) -> Mapping[str, Any]:
+    """Return the programs of the node's health check, and the machine ``types`` it chooses from."""
+    own = programs(folder=f"{folder}/node", target=f"{target}/hvlab/checks/node")
+    main = Path(folder, "node/__main__.py").read_text("utf-8")
+    return {
+        "files": [*own["files"], {"path": f"{target}/__main__.py", "content": main}],
+        "hashes": own["hashes"],
+        "types": {
+            "type": machine_type,
+            "expect": {"network_interfaces": interfaces},
+            "own": {Path(file).stem: read_yaml(Path(file)) for file in types},
+            "known": {
+                file.stem: read_shipped(file) for file in sorted(Path(folder, "machines").glob("*.yml"))
+            },
+        },
+    }
