@@ -281,7 +281,7 @@ class Losses:
     gone: dict[str, str] = field(default_factory=dict)
 
     def again(self, allocation: Allocation | None, left: int, *, done: int) -> bool:
-        """Return whether to go on with the cases ``left``, since a host or an allocation was lost.
+        """Whether to go on with the cases ``left``, since a host or an allocation was lost.
 
         ``done`` is how many cases ended in it. Raises HvlabError where another allocation would be of no use.
         """

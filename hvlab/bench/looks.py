@@ -65,7 +65,7 @@ def _open(records: Sequence[Record], spec: Spec) -> Collection[str]:
 
 
 def _known(values: Sequence[float]) -> bool:
-    """Return whether a median is known to 5 %; the interval of a few values is as narrow by chance."""
+    """Whether a median is known to 5 %; the interval of a few values is as narrow by chance."""
     figure = median(values)
     return (
         len(values) >= LOOKS[0].repeats

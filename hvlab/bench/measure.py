@@ -72,10 +72,7 @@ def measure(
             cache.keep_limit(progress.note)
         schedule = replace(schedule, keys={name: dataset.key for name, dataset in data.items()})
         run_id = resumed.run_id if resumed else new_run_id()
-        run = _Run(
-            *(run_id, schedule, store, login, progress, pending),
-            data=tuple(data.values()),
-        )
+        run = _Run(*(run_id, schedule, store, login, progress, pending), data=tuple(data.values()))
         run.end_earlier()
         progress.keep(run.folder)
         run.enter(resumed)

@@ -130,9 +130,7 @@ def _against(request: BenchRequest, lab: Lab, store: Store) -> Spec:
 
 def _spec(request: BenchRequest, lab: Lab) -> Spec:
     named = _backends(
-        _names(request.backend, "--backend", BACKENDS),
-        _names(request.library, "--library", LIBRARIES),
-        lab,
+        _names(request.backend, "--backend", BACKENDS), _names(request.library, "--library", LIBRARIES), lab
     )
     workloads = _names(request.workload, "--workload", WORKLOADS)
     if request.words and not workloads and not request.suite:

@@ -52,12 +52,12 @@ class View:
 
     @property
     def going(self) -> bool:
-        """Return whether the run may continue unattended."""
+        """Whether the run may continue unattended."""
         return self.state in _GOING
 
     @property
     def ended(self) -> bool:
-        """Return whether neither the run nor its search goes on."""
+        """Whether neither the run nor its search goes on."""
         return not (self.going or self.searching)
 
     @property
@@ -110,7 +110,7 @@ class Search:
     process: tuple[str, int]
 
     def going(self) -> bool:
-        """Return whether it goes on; on another machine, that cannot be seen."""
+        """Whether it goes on; on another machine, that cannot be seen."""
         return (socket.gethostname(), holder(self.results.folder, self.lab)) == self.process
 
     def run(self) -> tuple[Store, str] | None:

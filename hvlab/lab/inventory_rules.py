@@ -98,7 +98,7 @@ def valid_name(name: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is an IP address."""
+    """Whether a text is an IP address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

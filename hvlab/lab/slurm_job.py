@@ -217,12 +217,7 @@ def inventory(
         "lab_interface": network.interface,
         "lab_slurm": True,
         "horovod_prefix": str(prefix.parent),
-        "horovod_variants": {
-            prefix.name: {
-                "frameworks": one.frameworks,
-                **_variant(one.operations),
-            }
-        },
+        "horovod_variants": {prefix.name: {"frameworks": one.frameworks, **_variant(one.operations)}},
         **variables,
     }
     with_gpu: dict[str, Any] = {host: {} for host in order if _gpus(facts[host])}

@@ -43,7 +43,7 @@ def device(
 
 
 def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str = "torch") -> bool:
-    """Return whether ``backend`` itself carries a collective there; otherwise MPI would.
+    """Whether ``backend`` itself carries a collective there; otherwise MPI would.
 
     horovod 0.28.1, CreateOperationManager in common/operations.cc.
     """

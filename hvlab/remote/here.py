@@ -65,7 +65,9 @@ def lab(
     steps are removed from the ``environment``. Raises UsageError outside of a job, CheckError where hosts
     lack what the ranks need.
     """
-    job = slurm_job.of_environment(environment, socket.gethostname(), _command())
+    program = Path(sys.argv[0]).absolute()
+    started = [str(program)] if program.name == "hvlab" else [sys.executable, "-m", "hvlab"]
+    job = slurm_job.of_environment(environment, socket.gethostname(), shlex.join([*started, *sys.argv[1:]]))
     nodes = _answer(("scontrol", "show", "hostnames", job.nodes)).split()
     order = slurm_job.own_first(job, nodes)
     for name in slurm_job.to_drop(environment):
@@ -114,12 +116,6 @@ def _absolute(python: str | None, image: str | None) -> str:
     if image or not python:
         return python or ("python3" if image else sys.executable)
     return str(Path(python).expanduser().absolute()) if os.sep in python else python
-
-
-def _command() -> str:
-    program = Path(sys.argv[0]).absolute()
-    started = [str(program)] if program.name == "hvlab" else [sys.executable, "-m", "hvlab"]
-    return shlex.join([*started, *sys.argv[1:]])
 
 
 def _answer(argv: Sequence[str]) -> str:
@@ -178,9 +174,10 @@ def _installed(
     silent = [node for node, file in files.items() if not file.is_file()]
     if silent:
         problem = f"{', '.join(silent)}: {python} {program.name} gave no answer in {folder}: "
+        cause = reading.root(done.stderr.splitlines())
         raise CheckError(
             problem + _reason(done.stderr),
-            remedy=_remedy(done.stderr)
+            remedy=(cause.cause.remedy if cause and cause.cause.id.startswith("slurm-") else None)
             or f"{python}, {workloads.PROGRAMS} and {folder.parent} must be on file systems that all "
             "hosts of the job share; name another Python with --python",
         )
@@ -206,11 +203,6 @@ def _reason(stderr: str) -> str:
         ["nothing was written"],
     )
     return next(kind[-1] for kind in telling if kind)
-
-
-def _remedy(stderr: str) -> str | None:
-    cause = reading.root(stderr.splitlines())
-    return cause.cause.remedy if cause and cause.cause.id.startswith("slurm-") else None
 
 
 def _facts(

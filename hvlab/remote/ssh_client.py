@@ -111,7 +111,7 @@ def resolve(
 
 
 def detour(address: str, port: int, options: str = "") -> bool:
-    """Return whether ssh reaches an address by another way than directly: a jump host, or ~/.ssh/config.
+    """Whether ssh reaches an address by another way than directly: a jump host, or ~/.ssh/config.
 
     ``options`` are those of the inventory (``ansible_ssh_common_args``).
     """
@@ -125,7 +125,7 @@ def detour(address: str, port: int, options: str = "") -> bool:
 
 
 def responds(address: str, port: int, options: str, *, user: str | None, key: str | None) -> bool:
-    """Return whether ssh reaches an sshd there, which may accept or refuse the user."""
+    """Whether ssh reaches an sshd there, which may accept or refuse the user."""
     try:
         argv = _argv(address, port, options, user=user, key=key, command="true")
         env = os.environ | {"LC_ALL": "C"}
@@ -136,7 +136,7 @@ def responds(address: str, port: int, options: str, *, user: str | None, key: st
 
 
 def hashes_names(host: Host) -> bool:
-    """Return whether ssh's configuration wants the names of hosts hashed in known_hosts (HashKnownHosts)."""
+    """Whether ssh's configuration wants the names of hosts hashed in known_hosts (HashKnownHosts)."""
     entry = ListedHost(host.name, host.address, host.port)
     return _settings(entry, _login(host.user, host.port)).get("hashknownhosts") == "yes"
 

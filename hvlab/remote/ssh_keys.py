@@ -111,8 +111,7 @@ def make_key(path: Path, comment: str, *, anew: bool = False) -> None:
     """
     if path.is_file() and not key_whole(path) and not anew:
         raise TrustError(
-            f"{path} is damaged ({path.stat().st_size} bytes): it is no private key",
-            remedy=KEY_REMEDY,
+            f"{path} is damaged ({path.stat().st_size} bytes): it is no private key", remedy=KEY_REMEDY
         )
     if key_whole(path):
         keep_private(path)

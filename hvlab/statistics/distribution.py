@@ -105,7 +105,11 @@ def warmup_length(series: Sequence[float]) -> int:
     """
     if len(series) < _SHORTEST or min(series) == max(series):
         return 0
-    scores = _scores(series)
+    half = series[len(series) // 2 :]
+    centre = statistics.median(half)
+    # Most values may be alike where the clock is coarse: below a thousandth no difference counts.
+    spread = max(1.4826 * statistics.median(abs(value - centre) for value in half), _COARSE * abs(centre))
+    scores = [(value - centre) / (spread or 1.0) for value in series]
     smooth = [scores[0], *map(_middle, scores, scores[1:], scores[2:]), scores[-1]]
     errors = _errors([max(-_FENCE, min(_FENCE, score)) for score in smooth])
     cuts = [cut for side in (1, -1) for cut in _cuts([side * score for score in scores])]
@@ -113,15 +117,6 @@ def warmup_length(series: Sequence[float]) -> int:
         if errors[cut] < errors[0] and _significant(scores, cut):
             return cut
     return 0
-
-
-def _scores(series: Sequence[float]) -> list[float]:
-    """Return the distances from the median of the second half, in its robust standard deviations."""
-    half = series[len(series) // 2 :]
-    centre = statistics.median(half)
-    # Most values may be alike where the clock is coarse: below a thousandth no difference counts.
-    spread = max(1.4826 * statistics.median(abs(value - centre) for value in half), _COARSE * abs(centre))
-    return [(value - centre) / (spread or 1.0) for value in series]
 
 
 def _middle(*three: float) -> float:
@@ -147,7 +142,7 @@ def _cuts(scores: Sequence[float]) -> Iterator[int]:
 
 
 def _significant(scores: Sequence[float], cut: int) -> bool:
-    """Return whether what is cut is clearly apart from the rest, and the rest has settled."""
+    """Whether what is cut is clearly apart from the rest, and the rest has settled."""
     lead, rest = scores[:cut], sorted(scores[cut:])
     middle = statistics.median(rest)
     spread = 1.4826 * statistics.median(abs(score - middle) for score in rest)

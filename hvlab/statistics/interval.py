@@ -161,15 +161,11 @@ def medians(a: Sequence[float], b: Sequence[float]) -> Interval | None:
 def words(ratio: Interval) -> str:
     """Return a ratio as a difference in words, such as ``9.1 % lower (7.3 % to 11.5 %)``."""
     low, mid, high = (100 * (part - 1) for part in (ratio.low, ratio.mid, ratio.high))
-    text = f"{abs(mid):.1f} % {_way(mid)}"
+    text = f"{abs(mid):.1f} % {('lower' if mid < 0 else 'higher')}"
     if low < 0 < high:
         return f"{text} ({-low:.1f} % lower to {high:.1f} % higher)"
     near, far = sorted((abs(low), abs(high)))
     return f"{text} ({near:.1f} % to {far:.1f} %)"
-
-
-def _way(percent: float) -> str:
-    return "lower" if percent < 0 else "higher"
 
 
 @cache

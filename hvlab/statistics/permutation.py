@@ -94,15 +94,10 @@ def _statistics(labels: Floats, values: Floats, known: Floats) -> Floats:
     sum_b = values.sum(axis=0) - sum_a
     within = (values**2).sum(axis=0) - sum_a**2 / count_a - sum_b**2 / count_b
     variance = np.maximum(within, 0) / np.maximum(count_a + count_b - 2, 1)
-    variance += _usual(variance, enough)[:, np.newaxis] + _TINY
-    apart = np.abs(sum_a / count_a - sum_b / count_b)
-    statistic: Floats = np.where(enough, apart / np.sqrt(variance * (1 / count_a + 1 / count_b)), 0)
-    return statistic
-
-
-def _usual(variance: Floats, enough: NDArray[np.bool_]) -> Floats:
-    """Return for each labelling the median variance of the columns that have one; infinite without any."""
     ordered = np.sort(np.where(enough, variance, np.inf), axis=1)
     count, rows = enough.sum(axis=1), np.arange(len(variance))
     middle: Floats = (ordered[rows, np.maximum(count - 1, 0) // 2] + ordered[rows, count // 2]) / 2
-    return middle
+    variance += middle[:, np.newaxis] + _TINY
+    apart = np.abs(sum_a / count_a - sum_b / count_b)
+    statistic: Floats = np.where(enough, apart / np.sqrt(variance * (1 / count_a + 1 / count_b)), 0)
+    return statistic

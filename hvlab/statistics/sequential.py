@@ -65,12 +65,12 @@ def at_look(
 
 
 def decided(verdict: Verdict) -> bool:
-    """Return whether one side is faster."""
+    """Whether one side is faster."""
     return verdict.kind in ("faster", "slower")
 
 
 def answered(verdict: Verdict) -> bool:
-    """Return whether more repeats are not worth their time: decided, the same, or within 5 % of that.
+    """Whether more repeats are not worth their time: decided, the same, or within 5 % of that.
 
     Too few repeats answer nothing: a ratio without an interval is as narrow as can be.
     """
@@ -79,12 +79,12 @@ def answered(verdict: Verdict) -> bool:
 
 
 def narrow(ratio: Interval) -> bool:
-    """Return whether a ratio's interval lies within 5 % of 1."""
+    """Whether a ratio's interval lies within 5 % of 1."""
     return ratio.low >= 1 / (1 + NARROW) and ratio.high <= 1 + NARROW
 
 
 def holds(verdict: Verdict, better: Better = "low") -> bool:
-    """Return whether the ratio still shows what was decided, perhaps at an earlier look."""
+    """Whether the ratio still shows what was decided, perhaps at an earlier look."""
     ratio = verdict.ratio
     if ratio is None or not decided(verdict):
         return False
@@ -108,7 +108,7 @@ def _until(pair: Pair, look: Look) -> Pair:
 
 
 def _fresh(pair: Pair, before: Look, look: Look) -> bool:
-    """Return whether both sides have repeats that the previous look lacked."""
+    """Whether both sides have repeats that the previous look lacked."""
     return all(any(before.repeats < number <= look.repeats for number in side) for side in (pair.a, pair.b))
 
 

@@ -91,7 +91,7 @@ class Boot:
         return (recorded.get("address"), recorded.get("port")) == (node.address, str(node.port))
 
     def _answers(self, node: Node, pid: int) -> bool:
-        """Return whether a node that runs lets us in; one that has just been started gets time to boot."""
+        """Whether a node that runs lets us in; one that has just been started gets time to boot."""
         up = self._wait(node, max(_ANSWER_SECONDS, BOOT_SECONDS - reality.age(pid)), None)
         self.report(node.name, "up" if up else "does not answer")
         return up
@@ -125,7 +125,7 @@ class Boot:
         self.report(node.name, "up")
 
     def _wait(self, node: Node, seconds: float, child: subprocess.Popen[bytes] | None) -> bool:
-        """Return whether the node lets us log in within ``seconds``; at once when its process ends."""
+        """Whether the node lets us log in within ``seconds``; at once when its process ends."""
         deadline = time.monotonic() + seconds
         while not self.interrupted.is_set() and time.monotonic() < deadline:
             if ssh.listens(node) and ssh.log_in(node, self.ssh / keys.LOGIN_KEY):
@@ -251,7 +251,7 @@ def recorded_settings(runtime: Path) -> dict[str, dict[str, Any]]:
 
 
 def link_lost(settings: Mapping[str, Any]) -> bool:
-    """Return whether a host's link has lost its recorded limits or rack.
+    """Whether a host's link has lost its recorded limits or rack.
 
     Where systemd runs this machine, a host may reboot itself: it gets a new link, with another number, on the
     lab's bridge.

@@ -83,7 +83,7 @@ def close_all() -> None:
 
 
 def whole(image: Path) -> bool:
-    """Return whether this is an image that can be booted."""
+    """Whether this is an image that can be booted."""
     return image.is_absolute() and (image / "usr/lib/os-release").is_file()
 
 

@@ -58,7 +58,7 @@ def index_of(link: str) -> int | None:
 
 
 def is_port(bridge: str, link: str) -> bool:
-    """Return whether a link is a port of a bridge."""
+    """Whether a link is a port of a bridge."""
     return (_LINKS / bridge / "brif" / link).exists()
 
 
@@ -189,7 +189,7 @@ def check(topology: Topology) -> None:
 
 
 def _has(feature: str) -> bool:
-    """Return whether the kernel has a feature; tried in a network of its own, which ends with the command."""
+    """Whether the kernel has a feature; tried in a network of its own, which ends with the command."""
     argv = ["unshare", "--net", "--", "tc", "-batch", "-"]
     done = process.run(argv, seconds=SECONDS, given=FEATURES[feature][1], env=environment())
     return not done.returncode

@@ -81,12 +81,12 @@ def remove(lab: str) -> None:
 
 
 def present(lab: str) -> bool:
-    """Return whether the bridge or the firewall table of the lab is there."""
+    """Whether the bridge or the firewall table of the lab is there."""
     return (_LINKS / names.bridge(lab)).exists() or has_table(lab)
 
 
 def has_table(lab: str) -> bool:
-    """Return whether the lab's firewall table is there; it needs root."""
+    """Whether the lab's firewall table is there; it needs root."""
     return succeeds(["nft", "list", "table", "ip", names.table(lab)])
 
 
@@ -180,7 +180,7 @@ def set_kernel(runtime: Path, *, settings: Path = _SETTINGS) -> None:
 
 
 def routes(runtime: Path, *, settings: Path = _SETTINGS) -> bool:
-    """Return whether this machine forwards packets without labs, too."""
+    """Whether this machine forwards packets without labs, too."""
     # In this order: a lab that begins now records before it sets.
     forwards = int((settings / _FORWARD).read_text(encoding="ascii"))
     return bool(forwards) and _FORWARD not in _read(runtime / "kernel.json")

@@ -229,7 +229,7 @@ def local_path(word: str) -> Path | None:
 
 
 def shareable(path: Path) -> bool:
-    """Return whether a folder may be shown to the nodes: not a folder of the system itself."""
+    """Whether a folder may be shown to the nodes: not a folder of the system itself."""
     return str(path) not in _SYSTEM and not str(path).startswith(("/etc/", "/usr/", "/bin/", "/lib/"))
 
 

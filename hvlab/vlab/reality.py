@@ -114,7 +114,7 @@ def age(pid: int) -> float:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process runs (a zombie does not)."""
+    """Whether a process runs (a zombie does not)."""
     state = _read(PROC / str(pid) / "stat").rpartition(b")")[2].split()
     return bool(state) and state[0] not in (b"Z", b"X")
 

@@ -43,7 +43,7 @@ def known_hosts_line(node: Node) -> str:
 
 
 def listens(node: Node, *, seconds: float = 1.0, patience: float = 0.0) -> bool:
-    """Return whether an SSH server answers on the node's port, each time within ``seconds``.
+    """Whether an SSH server answers on the node's port, each time within ``seconds``.
 
     If none does, retry for ``patience`` seconds: a server that reloads its keys is away for an instant.
     """

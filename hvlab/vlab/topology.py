@@ -92,8 +92,7 @@ def parse(content: object, hosts: Sequence[str], *, name: str = "file") -> Topol
     if reader.problems:
         lines = "".join(f"\n  {problem}" for problem in reader.problems)
         raise UsageError(
-            f"the topology {name} cannot be used:{lines}",
-            remedy="docs/virtual-lab.md describes the format",
+            f"the topology {name} cannot be used:{lines}", remedy="docs/virtual-lab.md describes the format"
         )
     return topology
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from typing import Any, Protocol
@@ -121,14 +121,8 @@ def _framework(name: str, known: Entries, index: Index, say: Callable[[str], Non
 
 
 def _of_torch(data: Metadata, entry: Mapping[str, Any]) -> dict[str, Any]:
-    toolkit = data.exact("cuda-toolkit") or next(
-        (
-            v
-            for family in ("", "-cu13", "-cu12", "-cu11")
-            if (v := data.exact(f"nvidia-cuda-runtime{family}"))
-        ),
-        None,
-    )
+    runtimes = (f"nvidia-cuda-runtime{family}" for family in ("", "-cu13", "-cu12", "-cu11"))
+    toolkit = next(filter(None, map(data.exact, ("cuda-toolkit", *runtimes))), None)
     values: dict[str, Any] = {"python": list(data.python)}
     if toolkit is None:
         return values
@@ -153,13 +147,7 @@ def _of_tensorflow(data: Metadata) -> dict[str, Any]:
 _SECONDS = 300.0
 # Ask for Linux wheels of this Python, whatever hvlab itself runs on.
 _PYTHON = "3.12"
-_PLATFORMS = (
-    "manylinux_2_28_x86_64",
-    "manylinux_2_27_x86_64",
-    "manylinux2014_x86_64",
-    "manylinux1_x86_64",
-    "any",
-)
+_PLATFORMS = (*(f"manylinux{kind}_x86_64" for kind in ("_2_28", "_2_27", "2014", "1")), "any")
 _REMEDY = "look at pip's configuration: `pip config list`, and try `pip index versions torch`"
 _MINOR = re.compile(r"Programming Language :: Python :: (3\.\d+)$")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(\[[^]]*\])?\s*([^;]*)")
@@ -240,7 +228,12 @@ class Pip:
 
 def metadata(content: Mapping[str, Any]) -> Metadata:
     """Return the relevant parts of a METADATA file (PEP 566's JSON)."""
-    return Metadata(_python(content), _requires(content.get("requires_dist") or ()))
+    required: dict[str, str] = {}
+    for line in content.get("requires_dist") or ():
+        match = _REQUIREMENT.match(line)
+        if match:
+            required.setdefault(match[1].lower().replace("_", "-"), match[3].strip().strip("()"))
+    return Metadata(_python(content), required)
 
 
 def _python(content: Mapping[str, Any]) -> tuple[str, str]:
@@ -252,12 +245,3 @@ def _python(content: Mapping[str, Any]) -> tuple[str, str]:
         (name for name in named if not least or versions.at_least(name, least[1])), key=versions.numbers
     )
     return minors[0], minors[-1]
-
-
-def _requires(lines: Sequence[str]) -> dict[str, str]:
-    required: dict[str, str] = {}
-    for line in lines:
-        match = _REQUIREMENT.match(line)
-        if match:
-            required.setdefault(match[1].lower().replace("_", "-"), match[3].strip().strip("()"))
-    return required

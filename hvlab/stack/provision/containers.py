@@ -1,4 +1,4 @@
-"""What role container_runtime installs, and from where. Pure."""
+"""The plan of role container_runtime: docker's packages, repositories and settings. Pure."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ def plan(
     versions of both, without epoch and revision.
     """
     names = of_system("docker", facts)
-    own = names.get("distro", []) + from_release(
-        names.get("distro_from", {}), str(facts.get("distribution_major_version"))
-    )
+    release = str(facts.get("distribution_major_version"))
+    own = names.get("distro", []) + from_release(names.get("distro_from", {}), release)
     kinds = names.get("kinds", {"distro": [], "repo": []})
     pinned = {name: version or None for name in names.get("repo", []) if name.startswith("docker")}
     repo = [{"name": name, "version": pinned.get(name)} for name in names.get("repo", [])]
@@ -74,22 +73,11 @@ def settings(
     new = _merged(old, _merged(own, asked))
     old_root, root = (str(each.get("data-root", roots["docker"])) for each in (old, new))
     moves = posixpath.normpath(old_root) != posixpath.normpath(root)
-    leaves = (
-        newer and old.get("features", {}).get(_STORE, True) and not new.get("features", {}).get(_STORE, True)
-    )
-    return {
-        "new": new,
-        "old_root": old_root,
-        "data_root": root,
-        "left_places": [
-            *(
-                [f"{old_root}/{name}" for name in ("containers", "image", "containerd/daemon")]
-                if moves
-                else []
-            ),
-            *([f"{roots['containerd']}/io.containerd.content.v1.content/blobs"] if leaves else []),
-        ],
-    }
+    used, uses = (each.get("features", {}).get(_STORE, True) for each in (old, new))
+    left = [f"{old_root}/{name}" for name in ("containers", "image", "containerd/daemon")] if moves else []
+    if newer and used and not uses:
+        left.append(f"{roots['containerd']}/io.containerd.content.v1.content/blobs")
+    return {"new": new, "old_root": old_root, "data_root": root, "left_places": left}
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hvlab.base.paths import project_dir
 from hvlab.base.yaml_files import read_shipped
+from hvlab.stack.provision.names import numbers
 from hvlab.stack.provision.python_env import warm
 
 # Horovod's names for the features that a variant requests.
@@ -58,7 +59,7 @@ class HorovodRequest:
         return self.arch_flags or " "
 
     def with_ccl(self, variant: Mapping[str, Any]) -> bool:
-        """Return whether a variant uses oneCCL."""
+        """Whether a variant uses oneCCL."""
         return bool(variant.get("ccl")) and self.architecture in _CCL_ARCHITECTURES
 
 
@@ -68,11 +69,11 @@ def plan(**options: Any) -> dict[str, Any]:
     The options are those of a HorovodRequest.
     """
     request = HorovodRequest(**options)
-    source = {"name": "horovod", "version": request.version, "checksum": request.checksum, **request.sources}
+    source = {"name": "horovod", "version": request.version, "checksum": request.checksum}
     return {
         "variants": [_variant(request, name, variant) for name, variant in request.variants.items()],
         "oneccl": _oneccl(request),
-        "source": source,
+        "source": source | dict(request.sources),
     }
 
 
@@ -127,16 +128,19 @@ def _asked(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, lis
 def _environment(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables that a variant is built with; its own take precedence."""
     gpu, planes, compilers = variant.get("gpu_operations"), _planes(variant), request.compilers
+    oneccl, nccl = request.oneccl["prefix"], request.nccl
+    ccl = {"CCL_ROOT": oneccl, "CCL_CONFIGURATION": "ccl/cpu/lib", "CPATH": f"{oneccl}/include"}
+    plane = {f"HOROVOD_NCCL_{name.upper()}": nccl[name] for name in nccl} | {"HOROVOD_NCCL_LINK": "SHARED"}
     return {
         "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
         "HOROVOD_CPU_OPERATIONS": variant["cpu_operations"].upper(),
         "HOROVOD_BUILD_ARCH_FLAGS": request.flags,
         **_with(_FRAMEWORKS.values(), [_FRAMEWORKS[framework] for framework in variant["frameworks"]]),
         **_with(("MPI", "GLOO"), [carrier.upper() for carrier in _carriers(variant)]),
-        **(_ccl(request.oneccl["prefix"]) if request.with_ccl(variant) else {}),
+        **(ccl if request.with_ccl(variant) else {}),
         **({"HOROVOD_CUDA_HOME": request.cuda_home} if request.cuda_home else {}),
         **(_gpu(gpu, planes, request.capabilities) if gpu else {}),
-        **(_nccl(request.nccl) if "nccl" in planes else {}),
+        **(plane if "nccl" in planes else {}),
         **({"CC": compilers["cc"], "CXX": compilers["cxx"]} if compilers["cc"] != "gcc" else {}),
         **variant.get("env", {}),
     }
@@ -173,11 +177,11 @@ def patches(*, torch: str, gcc: str) -> dict[str, str]:
     Without torch its version is 0.
     """
     rules, texts = _patches()
-    releases = {"torch": _numbers(torch), "gcc": _numbers(gcc)}
+    releases = {"torch": numbers(torch), "gcc": numbers(gcc)}
     chosen = [
         rule["file"]
         for rule in rules
-        if all(_numbers(rule[name][0]) <= now < _numbers(rule[name][1]) for name, now in releases.items())
+        if all(numbers(rule[name][0]) <= now < numbers(rule[name][1]) for name, now in releases.items())
     ]
     flags = "-include cstdint" if releases["gcc"] >= _NO_CSTDINT else ""
     return {"patch": "".join(texts[name] for name in chosen), "flags": flags}
@@ -187,13 +191,8 @@ def absent(*, asked: Mapping[str, Sequence[str]], printed: str) -> list[str]:
     """Return the features a variant lacks, from the output of ``horovodrun --check-build``."""
     sections = dict(re.findall(r"Available ([\w ]+):((?:\s+\[.\] \w+)+)", printed))
     titles = {"frameworks": "Frameworks", "controllers": "Controllers", "operations": "Tensor Operations"}
-    missing = [
-        name
-        for key, title in titles.items()
-        for name in asked[key]
-        if name not in re.findall(r"\[X\] (\w+)", sections.get(title, ""))
-    ]
-    return list(dict.fromkeys(missing))
+    built = {key: re.findall(r"\[X\] (\w+)", sections.get(title, "")) for key, title in titles.items()}
+    return list(dict.fromkeys(name for key in titles for name in asked[key] if name not in built[key]))
 
 
 @cache
@@ -203,24 +202,8 @@ def _patches() -> tuple[list[dict[str, Any]], dict[str, str]]:
     return read_shipped(folder / "rules.yml"), texts
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version))
-
-
 def _with(names: Iterable[str], chosen: Sequence[str]) -> dict[str, str]:
     return {f"HOROVOD_WITH{'' if name in chosen else 'OUT'}_{name}": "1" for name in names}
-
-
-def _ccl(prefix: str) -> dict[str, str]:
-    return {"CCL_ROOT": prefix, "CCL_CONFIGURATION": "ccl/cpu/lib", "CPATH": f"{prefix}/include"}
-
-
-def _nccl(folders: Mapping[str, str]) -> dict[str, str]:
-    return {
-        "HOROVOD_NCCL_INCLUDE": folders["include"],
-        "HOROVOD_NCCL_LIB": folders["lib"],
-        "HOROVOD_NCCL_LINK": "SHARED",
-    }
 
 
 def _gpu(gpu: str | Mapping[str, str], planes: Sequence[str], capabilities: Sequence[str]) -> dict[str, str]:
@@ -246,10 +229,7 @@ def _stages(
         {"name": "clear", "argv": ["rm", "-rf", source]},
         {"name": "unpack", "argv": ["tar", "xf", "source.tar.gz"]},
         {"name": "patch", "argv": ["patch", "-p1", "-i", "../horovod.patch"], "chdir": source},
-        {
-            "name": "venv",
-            "argv": [f"{python}/bin/python", "-m", "venv", "--clear", "--without-pip", path],
-        },
+        {"name": "venv", "argv": [f"{python}/bin/python", "-m", "venv", "--clear", "--without-pip", path]},
         {"name": "base", "argv": ["cp", "base.pth", f"{path}/{site}/hvlab-base.pth"]},
         {"name": "install", "argv": [*install, "--no-cache-dir", "--verbose", f"./{source}"]},
         {"name": "strip", "argv": ["find", path, "-name", "mpi_lib*.so", *strip]},

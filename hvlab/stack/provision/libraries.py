@@ -1,4 +1,4 @@
-"""What roles cuda, cudnn and nccl install, refuse, record and remove. Pure."""
+"""Plans of the roles cuda, cudnn and nccl: packages to install and remove, refusals, records. Pure."""
 
 from __future__ import annotations
 
@@ -78,6 +78,7 @@ def plan(library: Library) -> dict[str, Any]:
     pattern = f"{library.wheel}=={library.release}"
     checksum = library.checksum or wheel_checksum(pattern, library.facts["architecture"])
     versions = [installed[name] for name in names if name in installed]
+    version = next((package.get("version") or "" for package in packages), "")
     refusals = {"cudnn": _cudnn_problems, "nccl": _nccl_problems}[library.name] if packages else _unknown
     return {
         "problems": list(refusals(library, packages, installed)) if library.method == "repo" else [],
@@ -102,7 +103,7 @@ def plan(library: Library) -> dict[str, Any]:
         "fact": {
             "version": library.release,
             "requested": library.version,
-            "package": library.wheel if wheel else _version(packages) if library.method == "repo" else "",
+            "package": library.wheel if wheel else version if library.method == "repo" else "",
             "cuda": major if wheel else library.cuda,
             "method": library.method,
             "home": f"{library.prefix}/current",
@@ -112,20 +113,14 @@ def plan(library: Library) -> dict[str, Any]:
     }
 
 
-def _version(packages: Sequence[Package]) -> str:
-    return next((package.get("version") or "" for package in packages), "")
-
-
 def _folders(library: Library) -> tuple[list[str], str]:
     """Return the candidate folders of the headers, and the shared library's folder.
 
     Debian's packages of cuDNN have the headers in the folder of the architecture; until cuDNN 9.9,
     alternatives link there from /usr/include.
     """
-    home, triple = (
-        library.home if library.method == "none" else "/usr",
-        f"{library.facts['architecture']}-linux-gnu",
-    )
+    home = library.home if library.method == "none" else "/usr"
+    triple = f"{library.facts['architecture']}-linux-gnu"
     usual = f"/usr/lib/{triple}" if library.facts.get("os_family") == "Debian" else "/usr/lib64"
     return [f"{home}/include/{triple}", f"{home}/include"], usual if home == "/usr" else f"{home}/lib"
 

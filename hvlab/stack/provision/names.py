@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -10,6 +11,11 @@ from typing import Any
 
 from hvlab.base.yaml_files import read_shipped
 from hvlab.stack import catalogue
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return all numbers in a version, for comparison: 5.14.0-427.el9 is (5, 14, 0, 427, 9)."""
+    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 @cache

@@ -32,7 +32,7 @@ class PackageSpec:
         return f"{self.name} {self.version}" if self.version else self.name
 
     def is_met(self, installed: Mapping[str, str]) -> bool:
-        """Return whether it is installed; an rpm's version may lack the release or have an epoch."""
+        """Whether it is installed; an rpm's version may lack the release or have an epoch."""
         present = installed.get(self.name)
         if present is None or self.version is None:
             return present is not None
@@ -43,12 +43,9 @@ class PackageSpec:
         return bool(accepted & set(versions))
 
     def is_among(self, versions: Iterable[str]) -> bool:
-        """Return whether a repository has it: repositories name the epoch, rpm's facts do not."""
-        return any(
-            self.is_met({self.name: text})
-            for version in versions
-            for text in (version, version.partition(":")[2] or version)
-        )
+        """Whether a repository has it: repositories name the epoch, rpm's facts do not."""
+        spellings = (text for version in versions for text in (version, version.partition(":")[2] or version))
+        return any(self.is_met({self.name: text}) for text in spellings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +75,8 @@ class PackageChanges:
         touched = [*(one.name for one in self.install), *self.remove]
         before = [f"{name} {installed[name]}" for name in touched if name in installed]
         after = [*map(str, self.install), *(f"{name} held" for name in self.hold), *self.modules]
-        return {
-            "before": "".join(f"{line}\n" for line in before),
-            "after": "".join(f"{line}\n" for line in after),
-        }
+        diff = {"before": before, "after": after}
+        return {name: "".join(f"{line}\n" for line in lines) for name, lines in diff.items()}
 
 
 @dataclass(frozen=True)
@@ -125,14 +120,9 @@ def as_packages(items: Iterable[str | Mapping[str, Any]]) -> list[PackageSpec]:
 
 def matching(patterns: Iterable[str], installed: Iterable[str], *, but: Iterable[str]) -> list[str]:
     """Return the installed packages whose name matches one of the patterns, without those in ``but``."""
-    globs, excluded = list(patterns), set(but)
-    return sorted(
-        {
-            name
-            for name in installed
-            if name not in excluded and any(fnmatchcase(name, glob) for glob in globs)
-        }
-    )
+    globs = list(patterns)
+    chosen = {name for name in installed if any(fnmatchcase(name, glob) for glob in globs)}
+    return sorted(chosen.difference(but))
 
 
 def apt_transaction(text: str) -> Transaction:
@@ -185,17 +175,16 @@ def rpm_versions(listing: str, name: str) -> list[str]:
 
     yum wraps long lines, so this reads words, not lines.
     """
-    words = re.findall(r"(\S+)\.(?:\w+)\s+(\d\S*)\s+([@\w]\S*)", listing)
+    rows = re.findall(r"(\S+)\.(?:\w+)\s+(\d\S*)\s+([@\w]\S*)", listing)
     return list(
-        dict.fromkeys(version for package, version, repo in words if package == name and repo[0] != "@")
+        dict.fromkeys(version for package, version, repo in rows if package == name and repo[0] != "@")
     )
 
 
 def remedy(text: str, conflict: str) -> str:
     """Return the remedy for a package manager's error; ``conflict`` tells how to let other packages go."""
-    return remedies.remedy(
-        "packages", text, "run the package manager there yourself for details", conflict=conflict
-    )
+    usual = "run the package manager there yourself for details"
+    return remedies.remedy("packages", text, usual, conflict=conflict)
 
 
 def complaint(text: str) -> str:
@@ -246,7 +235,7 @@ class Apt:
         return [self._argv(install, remove, "--simulate")]
 
     def judge(self, rc: int, text: str) -> Transaction | None:
-        """Return what would happen."""
+        """Return the simulated transaction."""
         return None if rc else apt_transaction(text)
 
     def perform(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
@@ -308,7 +297,7 @@ class Rpm:
         return (comes if simulable else []) + (goes if remove else [])
 
     def judge(self, rc: int, text: str) -> Transaction | None:
-        """Return what would happen; a call that only stopped at the prompt succeeded."""
+        """Return the simulated transaction; a call that only stopped at the prompt succeeded."""
         if re.search(r"No match for argument|No package \S+ available|Unable to find a match", text):
             return None
         if rc and not re.search(r"Operation aborted|Exiting on user", text):

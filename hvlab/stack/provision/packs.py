@@ -131,7 +131,7 @@ class Archive:
         self.sum_path = self.path.with_name(self.path.name + ".sha256")
 
     def cached(self) -> bool:
-        """Return whether both files exist and the second holds a sum."""
+        """Whether both files exist and the second holds a sum."""
         return self.path.is_file() and bool(self.sha256())
 
     def sha256(self) -> str:
@@ -301,10 +301,9 @@ def find_missing(stacks: Iterable[Mapping[str, Any]]) -> list[str]:
         try:
             needed = json.loads(_record(stack).read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            versions = {
-                name: stack["versions"][name] for name in ("openmpi", "torch", "tensorflow", "horovod")
-            }
-            needed = {f"{name} {version}": [] for name, version in versions.items() if version}
+            names = ("openmpi", "torch", "tensorflow", "horovod")
+            versions = ((name, stack["versions"][name]) for name in names)
+            needed = {f"{name} {version}": [] for name, version in versions if version}
         absent |= {name: None for name, files in needed.items() if not _glob(files)}
     return list(absent)
 
@@ -317,12 +316,9 @@ def carry(needed: Mapping[str, list[str]], folder: Path) -> None:
     """Copy needed files to a folder that serves as a cache (``HVLAB_CACHE``) and may have some already."""
     for file in _glob(pattern for patterns in needed.values() for pattern in patterns):
         copy = folder / file.relative_to(cache_dir())
-        beside = [
-            file.with_name(f"{file.name}.sha256"),
-            *file.parent.glob(f"{file.name.split('-')[0]}-*.json"),
-        ]
         copy.parent.mkdir(parents=True, exist_ok=True)
-        for source in (file, *beside):
+        sources = file.parent.glob(f"{file.name.split('-')[0]}-*.json")
+        for source in (file, file.with_name(f"{file.name}.sha256"), *sources):
             target = copy.with_name(source.name)
             if source.is_file() and (not target.is_file() or target.stat().st_size != source.stat().st_size):
                 shutil.copy2(source, target)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.base.paths import project_dir
+from hvlab.stack.provision.names import numbers
 
 # Imported once after installation, to write byte code for users who cannot write it.
 _TORCH = ("torch", "torch.distributed", "torch.nn", "torch.optim", "torch.utils.data")
@@ -203,15 +204,10 @@ def _open(framework: str, version: str, build: str, tools: Path) -> str:
             f"no packages are known for Python {tools.stem.rpartition('-')[2]}; they are for {known}"
         )
     pins = _TOOLS.findall(tools.read_text(encoding="utf-8"))
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     beside: dict[str, str] = {}
     for below, requirement in _BESIDE[framework]:
-        if numbers < below:
+        if numbers(version)[:2] < below:
             beside.setdefault(re.split(r"[<=>]", requirement)[0], requirement)
-    return "\n".join([*pins, *beside.values(), _pin(framework, version, build)])
-
-
-def _pin(framework: str, version: str, build: str) -> str:
-    if framework == "torch":
-        return f"torch=={version}+{build}"
-    return f"tensorflow-cpu=={version}" if build == "cpu" else f"tensorflow[and-cuda]=={version}"
+    kind = "-cpu" if build == "cpu" else "[and-cuda]"
+    pin = f"torch=={version}+{build}" if framework == "torch" else f"tensorflow{kind}=={version}"
+    return "\n".join([*pins, *beside.values(), pin])

@@ -22,6 +22,7 @@ TROUBLE = re.compile(
     r"|W: (?:Failed to fetch|Some index|An error|GPG error|The repository)).*",
     re.MULTILINE,
 )
+_APT_FILES = ("list", "sources")
 _REACH = "check that the host reaches {url}: name server, firewall, proxy, or a mirror of it"
 
 
@@ -56,7 +57,7 @@ class Repository:
         return remedies.remedy("repository", text, _REACH, url=self.url, lists=self.lists)
 
     def refusal(self, output: str) -> CheckError:
-        """Return why the source cannot be used, from the output of its refresh."""
+        """Return the error of a source that cannot be used, from the output of its refresh."""
         trouble = [line.strip() for line in TROUBLE.findall(output)]
         lines = trouble or [line.strip() for line in output.splitlines() if line.strip()][-3:]
         short = "\n  ".join(dict.fromkeys(line[:300] for line in lines[:4]))
@@ -99,8 +100,7 @@ def _apt(options: Mapping[str, Any]) -> Repository:
         armored=False,
         others=(
             "/etc/apt/sources.list",
-            "/etc/apt/sources.list.d/*.list",
-            "/etc/apt/sources.list.d/*.sources",
+            *(f"/etc/apt/sources.list.d/*.{end}" for end in ("list", "sources")),
         ),
         read=(f"/var/lib/apt/lists/{address.replace('/', '_')}*Release",),
         lists="InRelease or Release",
@@ -173,15 +173,11 @@ def chosen(certificates: Iterable[Cert], expected: str, origin: str) -> Cert:
     prints = {key.fingerprint.upper(): key for key in certificates}
     if expected in prints:
         return prints[expected]
-    if not expected:
-        raise CheckError(
-            f"{origin} has the fingerprint {', '.join(prints)}, and none is set to compare it with",
-            remedy="find out whose key that is; only if it is right, set the fingerprint to it "
-            "(in a role, its variable that ends in _fingerprint)",
-        )
+    other = f"not {expected}" if expected else "and none is set to compare it with"
     raise CheckError(
-        f"{origin} has the fingerprint {', '.join(prints)}, not {expected}",
-        remedy="find out whose key that is; only if it is right, set the fingerprint to it",
+        f"{origin} has the fingerprint {', '.join(prints)}, {other}",
+        remedy="find out whose key that is; only if it is right, set the fingerprint to it "
+        "(in a role, its variable that ends in _fingerprint)",
     )
 
 
@@ -208,7 +204,7 @@ def own_keys(text: str) -> list[str]:
 
 
 def _leads_to(text: str, addresses: list[str]) -> bool:
-    """Return whether a line or stanza names one of the addresses, whatever the scheme."""
+    """Whether a line or stanza names one of the addresses, whatever the scheme."""
     return any(_SCHEME.sub("", address).rstrip("/") in text for address in addresses)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.base.yaml_files import read_shipped, read_yaml
-from hvlab.stack.provision.names import dcgm_names, family_packages, nvidia_keys, signers
+from hvlab.stack.provision.names import dcgm_names, family_packages, numbers, nvidia_keys, signers
 
 
 def dcgm(*, version: str, driver: str) -> dict[str, Any]:
@@ -19,8 +19,8 @@ def dcgm(*, version: str, driver: str) -> dict[str, Any]:
     """
     names = dcgm_names()
     branches = names["branches"]
-    cuda = next((one["cuda"] for one in branches if _numbers(one["driver"]) <= _numbers(driver)), "")
-    own = [name.format(cuda=cuda) for name in names["4" if _numbers(version) >= (4,) else "3"]]
+    cuda = next((one["cuda"] for one in branches if numbers(one["driver"]) <= numbers(driver)), "")
+    own = [name.format(cuda=cuda) for name in names["4" if numbers(version) >= (4,) else "3"]]
     release = version.partition("-")[0]
     return {
         "cuda": cuda,
@@ -74,7 +74,12 @@ def nvidia_repository(
 
     Its ``key`` is empty if none is known for the ``folder``; a user's own key is not NVIDIA's.
     """
-    folder = folder or _folder(facts)
+    if not folder:
+        of_system, distribution = signers("nvidia")["folders"], facts.get("distribution")
+        release = facts["distribution_version"].replace(".", "") if distribution == "Ubuntu" else ""
+        architecture = "sbsa" if facts["architecture"] == "aarch64" else facts["architecture"]
+        name = of_system.get(distribution, of_system["RedHat"])
+        folder = f"{name}{release or facts['distribution_major_version']}/{architecture}"
     keys = nvidia_keys()
     key = keys.get(folder.partition("/")[0], "")
     place = f"{url.rstrip('/')}/{folder}"
@@ -86,19 +91,6 @@ def nvidia_repository(
         "key": key_url or (f"{place}/{key}" if key else ""),
         "fingerprint": fingerprint or known,
     }
-
-
-def _folder(facts: Mapping[str, Any]) -> str:
-    names, distribution = signers("nvidia")["folders"], facts.get("distribution")
-    release = facts["distribution_version"].replace(".", "") if distribution == "Ubuntu" else ""
-    architecture = facts["architecture"]
-    name = names.get(distribution, names["RedHat"])
-    release = release or facts["distribution_major_version"]
-    return f"{name}{release}/{'sbsa' if architecture == 'aarch64' else architecture}"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 # "NVIDIA H100 80GB HBM3" as NVIDIA's library names it, "GH100 [H100 SXM5 80GB]" as the PCI bus does without
@@ -114,7 +106,7 @@ def gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
 
 
 def stack_changes(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> bool:
-    """Return whether a library that jobs may have loaded changes from its recorded version."""
+    """Whether a library that jobs may have loaded changes from its recorded version."""
     before = {name: (recorded or {}).get(f"hvlab_{name}", {}) for name in versions}
     return any(
         str(version or "") not in ("", str(before[name].get("requested", version)))

@@ -85,7 +85,7 @@ class ComputeCapability:
     platforms: Mapping[str, str] = field(default_factory=dict)
 
     def modules(self, architecture: str) -> str:
-        """Return whether a host of an architecture can or must have the open kernel modules."""
+        """Whether a host of an architecture can or must have the open kernel modules."""
         return self.platforms.get(architecture, self.open_modules)
 
 

@@ -176,12 +176,12 @@ def from_file(data: object) -> dict[str, HostFacts]:
     return hosts
 
 
-def from_ansible(name: str, facts: Mapping[str, Any], catalogue: Catalogue | None = None) -> HostFacts:
+def from_ansible(name: str, facts: Mapping[str, Any]) -> HostFacts:
     """Return a host from Ansible's facts and hvlab_facts.
 
     A GPU without a driver is recognised by its PCI device id.
     """
-    own, known = facts.get("hvlab") or {}, catalogue or load()
+    own, known = facts.get("hvlab") or {}, load()
     gpus = [on_bus(item, known) for item in own.get("gpus") or () if isinstance(item, Mapping)]
     gpus = [{field: gpu.get(field) for field in _GPU_FIELDS} for gpu in gpus]
     own_facts = {
@@ -239,9 +239,8 @@ def supported_systems(catalogue: Catalogue) -> str:
     names: dict[str, list[str]] = {}
     for system in catalogue.systems:
         names.setdefault("/".join(system.distributions), []).append(system.version)
-    return ", ".join(
-        f"{name} {' '.join(sorted(releases, key=versions.numbers))}" for name, releases in names.items()
-    )
+    every = ((name, " ".join(sorted(releases, key=versions.numbers))) for name, releases in names.items())
+    return ", ".join(map(" ".join, every))
 
 
 def capability_of(gpu: Gpu, catalogue: Catalogue) -> str | None:

@@ -47,14 +47,11 @@ class Lock:
         """Return a host's versions; for a host not in the file, the versions that all its hosts share."""
         if host in self.hosts:
             return self.hosts[host]
-        every = list(self.hosts.values())
-        components = {name for versions in every for name in versions}
-        shared = {}
-        for name in components:
-            values = {versions.get(name) for versions in every if versions.get(name)}
-            if len(values) == 1:
-                shared[name] = values.pop()
-        return shared
+        values: dict[str, set[str]] = {}
+        for versions in self.hosts.values():
+            for name, version in versions.items():
+                values.setdefault(name, set()).update([version] if version else [])
+        return {name: next(iter(known)) for name, known in values.items() if len(known) == 1}
 
     def pinned(self, lab: Iterable[HostRequest], others: Sequence[Pin] = ()) -> list[HostRequest]:
         """Return the hosts with the file's versions as pins, except where they have their own.
@@ -162,29 +159,17 @@ def write(path: Path, hosts: Mapping[str, Mapping[str, Any]], lab: Iterable[Host
         raise UsageError(f"{path}: {error.strerror}", remedy="let it be written there") from error
 
 
-_COLUMNS = (
-    "hosts",
-    "driver",
-    "cuda",
-    "cudnn",
-    "nccl",
-    "openmpi",
-    "python",
-    "gcc",
-    "torch",
-    "tensorflow",
-    "horovod",
-)
-
-
 _ALIKE = ("system", "versions", "reasons", "notes", "compute_capabilities")
 
 
 def resolution(result: Resolution, *, explain: bool = False) -> str:
     """Return the versions of all hosts, identical hosts in one row, and the notes; reasons if requested."""
-    like = _alike(result.hosts, ("versions",))
-    rows = [{"hosts": some(hosts), **_marked(stack)} for hosts, stack in like]
-    text = [tables.render(rows, _used(rows), "table")]
+    rows: list[dict[str, Any]] = []
+    for hosts, stack in _alike(result.hosts, ("versions",)):
+        marked = {name: f"{stack['versions'][name]} ?" for name in stack["not_known"]}
+        rows.append({"hosts": some(hosts), **stack["versions"], **marked})
+    columns = [name for name in rows[0] if name != "tensorflow" or any(row[name] for row in rows)]
+    text = [tables.render(rows, columns, "table")]
     if explain:
         for hosts, stack in _alike(result.hosts, _ALIKE):
             text += ["", *_explained(hosts, stack)]
@@ -194,14 +179,14 @@ def resolution(result: Resolution, *, explain: bool = False) -> str:
     return "\n".join(text)
 
 
-def _marked(stack: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = stack["not_known"]
-    return {name: f"{value} ?" if name in unknown else value for name, value in stack["versions"].items()}
-
-
 def infeasible(result: Infeasible) -> str:
     """Return why nothing fits, with the pins and facts in conflict."""
-    lines = [result.message, "", "conflict:", *(f"  {_item(item)}" for item in result.conflict)]
+    lines = [
+        result.message,
+        "",
+        "conflict:",
+    ]
+    lines += [f"  {item['kind']}: {item['text']}" for item in result.conflict]
     if result.nearest:
         lines += ["what would resolve it:", *(f"  {remedy.text}" for remedy in result.nearest)]
     return "\n".join(lines)
@@ -227,23 +212,12 @@ def changes(before: Resolution | Infeasible, after: Resolution) -> str:
 
 
 def _alike(
-    hosts: Mapping[str, Mapping[str, Any]], parts: Iterable[str]
+    hosts: Mapping[str, Mapping[str, Any]], parts: Sequence[str]
 ) -> list[tuple[list[str], Mapping[str, Any]]]:
-    chosen = list(parts)
-    alike: list[tuple[list[str], Mapping[str, Any]]] = []
-    places: dict[str, int] = {}
+    alike: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
     for name, stack in hosts.items():
-        key = repr([stack[part] for part in chosen])
-        if key not in places:
-            places[key] = len(alike)
-            alike.append(([], stack))
-        alike[places[key]][0].append(name)
-    return alike
-
-
-def _used(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    every = list(rows)
-    return [name for name in _COLUMNS if name != "tensorflow" or any(row.get(name) for row in every)]
+        alike.setdefault(repr([stack[part] for part in parts]), ([], stack))[0].append(name)
+    return list(alike.values())
 
 
 def _explained(hosts: list[str], stack: Mapping[str, Any]) -> list[str]:
@@ -253,14 +227,13 @@ def _explained(hosts: list[str], stack: Mapping[str, Any]) -> list[str]:
     lines = [f"{some(hosts)}: {system['distribution']} {system['version']} {system['architecture']}, {cards}"]
     for name, version in stack["versions"].items():
         lines.append(f"  {name:<11}{version or '-':<22}{stack['reasons'][name]}")
-        packages = [_package(package) for package in stack["packages"].get(name, ())]
+        packages = [
+            f"{each['name']}={each['version']}" if each["version"] else each["name"]
+            for each in stack["packages"].get(name, ())
+        ]
         if packages:
             lines.append(f"  {'':<33}packages: {' '.join(packages)}")
     return lines
-
-
-def _package(package: Mapping[str, Any]) -> str:
-    return f"{package['name']}={package['version']}" if package["version"] else str(package["name"])
 
 
 def _notes(result: Resolution) -> list[str]:
@@ -269,7 +242,3 @@ def _notes(result: Resolution) -> list[str]:
         for note in stack["notes"]:
             shared.setdefault(note, []).append(host)
     return [*result.notes, *(f"{some(hosts)}: {note}" for note, hosts in shared.items())]
-
-
-def _item(item: Mapping[str, Any]) -> str:
-    return f"{item['kind']}: {item['text']}"

@@ -119,7 +119,7 @@ class ConstraintProblem:
 
     @cached_property
     def limit_masks(self) -> list[int]:
-        """Return for each limit the candidates it allows."""
+        """The candidates that each limit allows."""
         return [
             sum(1 << candidate.place for candidate in self.domains[limit.key] if limit.allowed(candidate))
             for limit in self.limits
@@ -192,9 +192,9 @@ def listed(candidates: Iterable[Candidate], among: Iterable[str] = ()) -> str:
 
 @dataclass
 class Pruned:
-    """What is left of each domain; ``empty`` is a key with nothing left, if any.
+    """The rest of each domain; ``empty`` is a key with nothing left, if any.
 
-    ``after_limits`` is what the limits left, before any relation.
+    ``after_limits`` is the rest before any relation.
     """
 
     masks: dict[Key, int]
@@ -203,7 +203,7 @@ class Pruned:
 
 
 def prune(problem: ConstraintProblem, scope: Scope) -> Pruned:
-    """Return what is left of the domains once limits and pairwise relations hold (arc consistency)."""
+    """Return the domains as limits and pairwise relations leave them (arc consistency)."""
     masks = {key: problem.full(key) & scope.only.get(key, -1) for key in problem.domains}
     for number, limit in enumerate(problem.limits):
         if scope.counts(limit):

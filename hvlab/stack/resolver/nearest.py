@@ -103,7 +103,11 @@ def remedies(lab: Lab, catalogue: Catalogue) -> list[Remedy]:
         offers = new + offers
         if any(not remedy.without for remedy in offers):
             break
-        frontier = [(now, changes) for now, changes in following if not offers or _keeps_hosts(changes)]
+        frontier = [
+            (now, changes)
+            for now, changes in following
+            if not offers or all(change.kind != "hosts" for change in changes)
+        ]
     # The same changes in another order are the same.
     different = {frozenset(remedy.text.replace(",", "").split()): remedy for remedy in offers}
     return list(different.values())[:_MOST]
@@ -115,10 +119,6 @@ def without(lab: Lab, hosts: Sequence[str], catalogue: Catalogue) -> Remedy | No
     if problem is None or search(problem, Scope()) is None:
         return None
     return Remedy(f"without {some(hosts)}", without=tuple(hosts))
-
-
-def _keeps_hosts(changes: Iterable[Relaxation]) -> bool:
-    return all(change.kind != "hosts" for change in changes)
 
 
 def _problem(lab: Lab, catalogue: Catalogue) -> LabProblem | None:
@@ -144,7 +144,13 @@ def _options(lab: Lab, catalogue: Catalogue) -> Iterator[Relaxation]:
         elif assumption.name == "os":
             yield from _other_methods(problem, assumption)
     for assumption in facts:
-        hosts = _infeasible_alone(problem, assumption)
+        # The hosts that fail even alone; all hosts with this fact if each group of them resolves alone.
+        alone = [
+            number
+            for number in sorted(assumption.groups)
+            if infeasible(build([problem.groups[number]], problem.catalogue), Scope())
+        ]
+        hosts = problem.hosts(alone or assumption.groups)
         if len(hosts) < len(lab):
             yield Relaxation("hosts", tuple(hosts))
 
@@ -160,16 +166,6 @@ def _other_methods(lab: LabProblem, fact: Assumption) -> Iterator[Relaxation]:
         ]
         if hosts:
             yield Relaxation("method", tuple(hosts), method=method)
-
-
-def _infeasible_alone(lab: LabProblem, fact: Assumption) -> list[str]:
-    """Return the hosts of a fact that fail even alone; all of its hosts if each group resolves alone."""
-    alone = [
-        number
-        for number in sorted(fact.groups)
-        if infeasible(build([lab.groups[number]], lab.catalogue), Scope())
-    ]
-    return lab.hosts(alone or fact.groups)
 
 
 def _remedy(lab: LabProblem, changes: Sequence[Relaxation]) -> Remedy:

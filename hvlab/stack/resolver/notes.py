@@ -22,6 +22,11 @@ _OWN_HWLOC = ("1.14", "1.15")
 # Preferences that outrank one CUDA for all hosts.
 _MORE_IMPORTANT = {SAME_TOOLKIT: "each gets the one that a torch wheel with code for its GPUs is built for"}
 
+_NCCL_REFUSES = (
+    "and NCCL refuses to run between them (Mismatched NCCL version detected): "
+    "backend nccl works among hosts of one release only"
+)
+
 
 def refusals(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[Problem]:
     """Return why site.yml will refuse hosts that have a stack."""
@@ -67,20 +72,14 @@ def of_lab(solution: Solution) -> list[str]:
     if solution.gave_up(ONE_CUDA):
         notes.append(_cudas(solution))
     if solution.gave_up(ONE_TORCH_NCCL):
-        notes.append(
-            "torch brings different NCCL releases for these hosts, and NCCL refuses to run between them "
-            "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
-        )
+        notes.append(f"torch brings different NCCL releases for these hosts, {_NCCL_REFUSES}")
     elif solution.gave_up(ONE_NCCL) and ONE_TORCH_NCCL in solution.kept:
         notes.append(
             "hosts get different NCCL releases for nccl-tests, which does not run between them; "
             "ranks of torch use the one that torch brings"
         )
     elif solution.gave_up(ONE_NCCL):
-        notes.append(
-            "hosts get different NCCL releases, and NCCL refuses to run between them "
-            "(Mismatched NCCL version detected): backend nccl works among hosts of one release only"
-        )
+        notes.append(f"hosts get different NCCL releases, {_NCCL_REFUSES}")
     for pin, numbers in lab.pins.items():
         keys = [(pin.name, None), *((pin.name, number) for number in numbers)]
         if not any(key in lab.domains for key in keys):

@@ -217,7 +217,7 @@ def compilers(group: HostGroup, major: str) -> dict[str, str]:
 
 
 def methods(group: HostGroup, cuda_version: str | None = None) -> dict[str, str]:
-    """Return how the GPU components get onto the hosts; wheels if the repository has no packages."""
+    """Return the method of each GPU component; wheels if the repository has no packages."""
     methods = {name: group.methods[name] for name in ("driver", "cuda", "cudnn", "nccl")}
     if methods["cuda"] == AUTO:
         packaged = cuda_version is None or versions.minor(cuda_version) in group.system.cuda

@@ -9,14 +9,7 @@ from typing import Any
 
 from hvlab.base.errors import UsageError, did_you_mean
 from hvlab.lab.backends import PARALLEL
-from hvlab.lab.pin_variables import (
-    COMPONENTS,
-    EXAMPLES,
-    METHOD_PINS,
-    METHODS,
-    VERSION_PINS,
-    plain,
-)
+from hvlab.lab.pin_variables import COMPONENTS, EXAMPLES, METHOD_PINS, METHODS, VERSION_PINS, plain
 from hvlab.stack.resolver import versions
 
 FRAMEWORKS = ("torch", "tensorflow")
@@ -92,19 +85,16 @@ def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
         if not plain(value):
             continue
         if isinstance(value, float) and name in _ZEROS_COUNT:
-            where, quoted = (
-                f"{host}: {variable}",
-                f'{variable}: "{value}" (in an INI file {variable}="\'{value}\'")',
-            )
             raise UsageError(
-                f"{where} is the number {value}, not a text", remedy=f"write it in quotes: {quoted}"
+                f"{host}: {variable} is the number {value}, not a text",
+                remedy=f'write it in quotes: {variable}: "{value}" (in an INI file {variable}="\'{value}\'")',
             )
         pins.append(_checked(name, str(value).strip(), where=f"{host}: {variable}: {value}"))
     return list(dict.fromkeys(pins))
 
 
 def methods_of(host: str, variables: Mapping[str, Any]) -> dict[str, str]:
-    """Return how each component gets onto a host, from its variables."""
+    """Return the method by which each component gets onto a host, from its variables."""
     methods = {}
     for name, choices in METHODS.items():
         variable = METHOD_PINS[name]
@@ -145,16 +135,9 @@ def _checked(name: str, value: str, *, where: str) -> Pin:
         # A package's revision: 550.54.15-0ubuntu1.
         value = re.sub(r"-\d.*", "", value)
     pin = Pin(name, value)
-    wrong = (
-        len(value) > _LONGEST
-        or not _VERSION.fullmatch(value)
-        or (
-            name == "torch"
-            and pin.build not in (None, "cpu")
-            and not _LOCAL.fullmatch(value.partition("+")[2])
-        )
-    )
-    if wrong:
+    suffix = value.partition("+")[2] if name == "torch" else ""
+    built = suffix in ("", "cpu") or _LOCAL.fullmatch(suffix)
+    if len(value) > _LONGEST or not _VERSION.fullmatch(value) or not built:
         raise UsageError(
             f"{where[:_LONGEST]}: {value[:_LONGEST]!r} is not a version",
             remedy=f"write it as {name}={EXAMPLES[name]}",

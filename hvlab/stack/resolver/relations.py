@@ -137,24 +137,18 @@ def _agreements(lab: LabProblem, number: int, where: str) -> Iterable[Relation]:
         lambda major, nccl: versions.major(nccl.version) == int(major.version),
         lambda majors, _: f"NCCL {listed(majors)} on other hosts: the major has to be the same on all",
     )
-    yield Relation(
-        (ONE_NCCL, None),
-        ("nccl", number),
-        lambda one, nccl: versions.prefix(one.version, nccl.version),
-        soft=ONE_NCCL,
-    )
+
+    def same(one: Candidate, nccl: Candidate) -> bool:
+        return versions.prefix(one.version, nccl.version)
+
+    def other(_: Sequence[Candidate], nccls: Sequence[Candidate]) -> str:
+        releases = f"NCCL {lab.listed(nccls)} on {where} is not the release of the other hosts"
+        return f"{releases}: backend nccl needs one on all"
+
+    yield Relation((ONE_NCCL, None), ("nccl", number), same, soft=ONE_NCCL)
     # NCCL compares the releases of all ranks. Source: https://github.com/NVIDIA/nccl, src/init.cc
     for pin in lab.pinned("backend", "nccl"):
-        yield Relation(
-            (ONE_NCCL, None),
-            ("nccl", number),
-            lambda one, nccl: versions.prefix(one.version, nccl.version),
-            lambda _, nccls: (
-                f"NCCL {lab.listed(nccls)} on {where} is not the release of the other hosts: "
-                "backend nccl needs one on all"
-            ),
-            assumptions=(pin,),
-        )
+        yield Relation((ONE_NCCL, None), ("nccl", number), same, other, assumptions=(pin,))
     yield Relation(
         ("cuda", number),
         (ONE_NCCL, None),

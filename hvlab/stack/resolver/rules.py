@@ -1,7 +1,4 @@
-"""What fits what: pure predicates over the catalogue.
-
-The catalogue's files name the sources of the figures.
-"""
+"""Which releases fit together: pure predicates over the catalogue, whose files name their sources."""
 
 from __future__ import annotations
 
@@ -106,7 +103,7 @@ def torch_builds(torch: TorchRelease, cuda: str, architecture: str, *, exact: bo
 
 
 def _distance(build: str, cuda: str) -> tuple[int, int]:
-    """Return how far a build is from a CUDA release of its major: the same minor, an older, a newer one."""
+    """Return the distance of a build from a CUDA release of its major: the same minor, older, newer."""
     apart = versions.numbers(versions.minor(cuda))[1] - versions.numbers(build)[1]
     return (0 if apart == 0 else 1 if apart > 0 else 2, abs(apart))
 
@@ -171,13 +168,13 @@ def nccl_serves(version: str, nccl: LibraryRelease, cuda: str) -> bool:
 
 
 def nccl_distance(version: str, cuda: str) -> tuple[int, int]:
-    """Return how far an NCCL build is from a CUDA release: the same minor, an older one, a newer one."""
+    """Return the distance of an NCCL build from a CUDA release: the same minor, older, newer."""
     build = nccl_build(version)
     return (0, 0) if build is None else _distance(build, cuda)
 
 
 def release_distance(nccl: LibraryRelease, cuda: str) -> tuple[int, int]:
-    """Return how far the best build of an NCCL release is from a CUDA release."""
+    """Return the distance of the best build of an NCCL release from a CUDA release."""
     same = [build for build in nccl.builds if versions.major(build) == versions.major(cuda)]
     return min((nccl_distance(f"+cuda{build}", cuda) for build in same), default=(3, 0))
 
@@ -214,10 +211,8 @@ def cuda_offered(
 ) -> bool:
     """Whether a method offers a CUDA release on a system."""
     release = versions.minor(cuda)
-    distro, repo = (
-        release == system.distro.get("cuda"),
-        release in system.cuda and architecture in system.repository,
-    )
+    distro = release == system.distro.get("cuda")
+    repo = release in system.cuda and architecture in system.repository
     if method == "wheel":
         return release in catalogue.cuda_wheels
     return {"distro": distro, "repo": repo, AUTO: repo or distro}.get(method, True)

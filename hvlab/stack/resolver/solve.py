@@ -147,7 +147,6 @@ def build(groups: Sequence[HostGroup], catalogue: Catalogue) -> LabProblem:
     domains.add(lab)
     limits.add(lab)
     relations.add(lab)
-    relations.add(lab)
     return lab
 
 

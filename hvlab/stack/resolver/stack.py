@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hvlab.lab.backends import BACKENDS, PARALLEL
@@ -46,7 +47,7 @@ def _driver(choice: GroupChoice) -> str:
         return f"installed, and {fits}"
     branch = rules.branch_of(driver, choice.catalogue)
     kind = branch.kind if branch else "known"
-    return f"of the first {kind} branch that runs {choice.sms}, is there for {choice.group.title}, and {fits}"
+    return f"of the first {kind} branch that runs {choice.sms}, exists for {choice.group.title}, and {fits}"
 
 
 def _cuda(choice: GroupChoice) -> str:
@@ -72,9 +73,8 @@ def _cudnn(choice: GroupChoice) -> str:
 
 
 def _nccl(choice: GroupChoice) -> str:
-    if choice.torch_nccl:
-        return f"{_installed_nccl(choice)}; ranks of torch use {choice.torch_nccl}, which its wheel brings"
-    return _installed_nccl(choice)
+    own = f"; ranks of torch use {choice.torch_nccl}, which its wheel brings" if choice.torch_nccl else ""
+    return _installed_nccl(choice) + own
 
 
 def _installed_nccl(choice: GroupChoice) -> str:
@@ -82,7 +82,7 @@ def _installed_nccl(choice: GroupChoice) -> str:
     if build is None:
         return f"a wheel for CUDA {versions.major(cuda)}"
     same = build == versions.minor(cuda)
-    text = f"built for CUDA {build}" + ("" if same else f", the nearest to {cuda} there is")
+    text = f"built for CUDA {build}" + ("" if same else f", the nearest to {cuda} that exists")
     one = (ONE_NCCL, None) in choice.solution.chosen and not choice.solution.gave_up(ONE_NCCL)
     return f"{text}; the same release on all hosts" if one else text
 
@@ -90,12 +90,8 @@ def _installed_nccl(choice: GroupChoice) -> str:
 def _openmpi(choice: GroupChoice) -> str:
     if choice.group.methods["openmpi"] == "distro":
         return f"what {choice.group.title} has (lab_openmpi_method: distro)"
-    default = choice.catalogue.defaults.get("openmpi")
-    return (
-        "the default; the same on all hosts"
-        if choice.versions["openmpi"] == default
-        else "the same on all hosts"
-    )
+    default = choice.versions["openmpi"] == choice.catalogue.defaults.get("openmpi")
+    return f"{'the default; ' if default else ''}the same on all hosts"
 
 
 def _python(choice: GroupChoice) -> str:
@@ -157,18 +153,11 @@ def stacks(solution: Solution, hosts: dict[str, HostFacts]) -> dict[str, dict[st
     by_host: dict[str, dict[str, Any]] = {}
     for number, group in enumerate(solution.lab.groups):
         common = _of_group(solution, number, group)
+        known = {gpu.name: gpu.capability for gpu in group.gpus}
         for name in group.hosts:
-            by_host[name] = {
-                "host": name,
-                **common,
-                "gpus": [gpu.as_json() for gpu in _gpus(hosts[name], group)],
-            }
+            gpus = [replace(gpu, capability=gpu.capability or known[gpu.name]) for gpu in hosts[name].gpus]
+            by_host[name] = {"host": name, **common, "gpus": [gpu.as_json() for gpu in gpus]}
     return {name: by_host[name] for name in hosts if name in by_host}
-
-
-def _gpus(host: HostFacts, group: HostGroup) -> list[Any]:
-    known = {gpu.name: gpu.capability for gpu in group.gpus}
-    return [type(gpu)(gpu.name, gpu.capability or known[gpu.name], gpu.memory_mib) for gpu in host.gpus]
 
 
 def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, Any]:
@@ -244,10 +233,8 @@ def _sha256(releases: Mapping[str, Any], version: str | None) -> str | None:
 
 def versions_of(solution: Solution, number: int) -> dict[str, str | None]:
     """Return the version of every component on one group's hosts; None for a component they do not get."""
-    chosen = {name: solution.version(name, number) for name in (*GPU_PARTS, "gcc")}
-    chosen |= {name: solution.version(name) for name in LAB_PARTS}
-    order = ("driver", "cuda", "cudnn", "nccl", "openmpi", "python", "gcc", "torch", "tensorflow", "horovod")
-    return {name: chosen[name] for name in order}
+    order = (*GPU_PARTS, "openmpi", "python", "gcc", "torch", "tensorflow", "horovod")
+    return {name: solution.version(name, None if name in LAB_PARTS else number) for name in order}
 
 
 def backends(group: HostGroup) -> list[str]:

@@ -116,12 +116,12 @@ def branch(version: str) -> str:
 
 
 def within(version: str, requested: str) -> bool:
-    """Return whether a version is the requested one or of the requested branch: 550.54.14 is within 550."""
+    """Whether a version is the requested one or of the requested branch: 550.54.14 is within 550."""
     return not requested or upstream(version) == requested or upstream(version).startswith(f"{requested}.")
 
 
 def fits(version: str | None, requested: str | None) -> bool:
-    """Return whether a package's version, with or without its epoch, is the requested one; None means any."""
+    """Whether a package's version, with or without its epoch, is the requested one; None means any."""
     if version is None:
         return False
     spellings = (version, version.partition(":")[2] or version)
@@ -144,7 +144,7 @@ MODULES = ("ib_umad", "mlx5_ib")
 
 
 def wants_fabric_manager(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the fabric manager belongs on a host: by default, if it has an NVSwitch.
+    """Whether the fabric manager belongs on a host: by default, if it has an NVSwitch.
 
     A running one has found NVSwitches: without any it ends. Stopping it would stop CUDA on unknown models.
     """
@@ -156,12 +156,12 @@ def wants_fabric_manager(host: DriverHost, request: DriverRequest) -> bool:
 
 
 def wants_subnet_manager(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the fabric manager also needs the subnet manager."""
+    """Whether the fabric manager also needs the subnet manager."""
     return request.fabric and wants_fabric_manager(host, request)
 
 
 def wants_imex(request: DriverRequest) -> bool:
-    """Return whether IMEX belongs on a host."""
+    """Whether IMEX belongs on a host."""
     return request.imex and request.method != "none"
 
 

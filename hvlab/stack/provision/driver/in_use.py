@@ -17,14 +17,14 @@ from hvlab.stack.provision.driver.host import (
 from hvlab.stack.provision.driver.packages import target
 
 ALLOW, DRAIN = "allow", "drain"
-NEVER, AUTO, ALWAYS = "never", "auto", "always"
+NEVER, AUTO = "never", "auto"
 _MANY = 12
 
 
 def interrupts(
     host: DriverHost, request: DriverRequest, *, install: Iterable[Mapping[str, Any]], removing: bool
 ) -> bool:
-    """Return whether the loaded driver would be replaced, now or by something installed earlier.
+    """Whether the loaded driver would be replaced, now or by something installed earlier.
 
     ``removing``: whether a driver is removed, or overwritten by a runfile. Other packages, and further ones
     of the loaded version, leave it in place.
@@ -57,7 +57,7 @@ def in_use(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]
 
 
 def reboots(host: DriverHost, request: DriverRequest, *, installing: bool, interrupted: bool) -> bool:
-    """Return whether only a reboot can bring the driver into use, and is allowed."""
+    """Whether only a reboot can bring the driver into use, and is allowed."""
     loadable = request.load != "never" and host.fact("gpus", []) and request.kernel == host.running
     if request.method == "none" or request.reboot == NEVER or not loadable:
         return False
@@ -67,7 +67,7 @@ def reboots(host: DriverHost, request: DriverRequest, *, installing: bool, inter
 
 
 def ended_by_reboot(host: DriverHost, request: DriverRequest) -> list[str]:
-    """Return whose work on a host a reboot would end.
+    """Return the work on a host that a reboot would end.
 
     Processes that hold a GPU are judged separately. If the host will be drained, Slurm's jobs are judged
     after that.
@@ -93,7 +93,7 @@ def reboot_in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[tupl
 
 @dataclass(frozen=True)
 class LoadingStep:
-    """What brings the installed driver into use. ``action`` is nothing, load, reload or reboot."""
+    """The step that brings the installed driver into use; ``action``: nothing, load, reload or reboot."""
 
     action: str
     loaded: bool
@@ -127,11 +127,7 @@ def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local:
         blocked = f"{' and '.join(host.state.get('rivals') or ['nouveau'])} is loaded"
     if not blocked:
         return LoadingStep("reload" if loaded else "load", False)
-    reason = (
-        f"driver {version} is installed and "
-        + (f"{loaded} is loaded" if loaded else "none is loaded")
-        + f"; {blocked}"
-    )
+    reason = f"driver {version} is installed and {loaded or 'none'} is loaded; {blocked}"
     allowed = request.reboot != NEVER and not local
     remedy = "reboot it" if local or allowed else "reboot it, or set nvidia_driver_reboot: auto"
     observed = reason

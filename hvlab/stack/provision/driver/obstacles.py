@@ -75,14 +75,12 @@ def obstacles(
 def _missing_driver(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     if request.load == "never" or not host.fact("gpus", []) or host.state.get("loaded"):
         return
-    inside = host.fact("container", False)
     count = len(host.fact("gpus", []))
+    below = "install the driver on the machine below the container"
     yield (
         f"it has {count} NVIDIA GPU{'s' if count > 1 else ''} and no driver is loaded, "
         "but lab_driver_method is none",
-        "install the driver on the machine below the container"
-        if inside
-        else "set lab_driver_method, to repo for one",
+        below if host.fact("container", False) else "set lab_driver_method, to repo for one",
     )
 
 
@@ -115,13 +113,10 @@ def _headers(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     use = "it runs" if request.kernel == host.running else "the driver is requested for"
     newer = [kernel for kernel in host.state.get("kernels", []) if kernel != request.kernel]
     boot = next((kernel for kernel in reversed(newer) if kernel in available), newer[-1] if newer else "")
-    exact = [
-        f"{p['name']}-{p['version']}" if p.get("version") else p["name"] for p in request.headers_packages
-    ]
+    exact = ["-".join(filter(None, (p["name"], p.get("version")))) for p in request.headers_packages]
     remedy = f"install {' '.join(exact) or 'its headers'}"
-    remedy += (
-        f", or reboot into {boot}, which is installed" if boot and request.kernel == host.running else ""
-    )
+    if boot and request.kernel == host.running:
+        remedy += f", or reboot into {boot}, which is installed"
     yield (
         f"{use} kernel {request.kernel}, whose headers are neither installed nor available; "
         f"headers are installed for {', '.join(available) or 'no kernel'}" + _trouble(host),
@@ -132,13 +127,8 @@ def _headers(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
 def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     vendor = any(fnmatchcase(package["name"], SIGNED_BY_VENDOR) for package in request.packages)
     running = host.state.get("loaded") and within(str(host.state["loaded"]), request.version)
-    if (
-        not host.fact("secure_boot", False)
-        or request.secure_boot == "allow"
-        or request.load == "never"
-        or vendor
-        or running
-    ):
+    allowed = request.secure_boot == "allow" or request.load == "never"
+    if not host.fact("secure_boot", False) or allowed or vendor or running:
         return
     ubuntu = host.facts.get("distribution") == "Ubuntu"
     own = "set lab_driver_method: distro, which takes modules that Ubuntu has signed; or " if ubuntu else ""
@@ -152,9 +142,9 @@ def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
 def _in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     old = driver_packages(host, request)
     if request.method == "runfile" and old and not request.remove_old:
+        packages = f"{', '.join(old[:4])}{', ...' if old[4:] else ''}"
         yield (
-            f"a driver is installed from packages ({', '.join(old[:4])}{', ...' if old[4:] else ''}), "
-            "and the runfile would write over it",
+            f"a driver is installed from packages ({packages}), and the runfile would write over it",
             "set nvidia_driver_remove_old: true, or lab_driver_method: repo",
         )
     if request.method in PACKAGED and host.state.get("uninstaller") and not request.remove_old:
@@ -208,9 +198,7 @@ def unavailable(
         if name in headers or unsure or any(fits(version, requested) for version in versions):
             continue
         missing = f"package {name} {requested or ''}".rstrip() + " is not available"
-        offered = (
-            f"; the repositories have {', '.join(versions[:5])}" if versions else "; no repository has it"
-        )
+        has = f"the repositories have {', '.join(versions[:5])}" if versions else "no repository has it"
         remedy = "correct the requested version, or add the repository that has it"
         if versions and package in request.packages:
             remedy = "set lab_driver to one of these versions, or add the repository that has it"
@@ -219,7 +207,7 @@ def unavailable(
         if name in (request.fabric_manager_package, request.imex_package):
             service = "IMEX" if name == request.imex_package else "the fabric manager"
             remedy += f"; {service} must have the driver's version"
-        yield missing + offered + _trouble(host), remedy
+        yield f"{missing}; {has}{_trouble(host)}", remedy
 
 
 def _trouble(host: DriverHost) -> str:

@@ -43,11 +43,10 @@ def signed(host: DriverHost, request: DriverRequest) -> DriverRequest:
     for package in request.packages:
         match = _HEADLESS.fullmatch(package["name"])
         if match:
-            prebuilt = [
-                f"linux-modules-nvidia-{match[1]}-{name.partition('-headers-')[2]}" for name in headers
-            ]
+            kernels = [name.partition("-headers-")[2] for name in headers]
+            names = [f"linux-modules-nvidia-{match[1]}-{kernel}" for kernel in kernels]
             packages += [
-                {**package, "name": name} for name in (*prebuilt, f"nvidia-headless-no-dkms-{match[1]}")
+                {**package, "name": name} for name in (*names, f"nvidia-headless-no-dkms-{match[1]}")
             ]
         else:
             packages.append(package)
@@ -55,7 +54,7 @@ def signed(host: DriverHost, request: DriverRequest) -> DriverRequest:
 
 
 def stays(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether a driver stays: it has the requested version, from other packages.
+    """Whether a driver stays: it has the requested version, from other packages.
 
     It must be complete: its library on disk, and its module loaded or known to DKMS.
     """
@@ -70,7 +69,7 @@ def stays(host: DriverHost, request: DriverRequest) -> bool:
 
 
 def builds_modules(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the modules are compiled on the host."""
+    """Whether the modules are compiled on the host."""
     if request.method in ("none", "elrepo"):
         return False
     if any(fnmatchcase(package["name"], SIGNED_BY_VENDOR) for package in request.packages):
@@ -89,7 +88,7 @@ def _has_module(host: DriverHost, request: DriverRequest) -> bool:
 
 
 def needs_dkms(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether the driver's packages require DKMS and neither the host nor its system has it.
+    """Whether the driver's packages require DKMS and neither the host nor its system has it.
 
     This concerns the RHEL family except Amazon Linux, for streams whose modules are built on the host.
     """
@@ -193,11 +192,8 @@ def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any
 def _of_branch(host: DriverHost, package: Mapping[str, Any], requested: str) -> Mapping[str, Any]:
     name, versions = package["name"], host.state.get("versions", {}).get(package["name"], [])
     known = [*versions, host.packages.get(name, "")]
-    if (
-        package.get("version")
-        or name.startswith(PINNING)
-        or not any(branch(version) == requested for version in known)
-    ):
+    offered = any(branch(version) == requested for version in known)
+    if package.get("version") or name.startswith(PINNING) or not offered:
         return package
     return {"name": name, "version": f"{requested}.*"}
 
@@ -275,5 +271,5 @@ def other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:
 
 
 def is_installed(host: DriverHost, package: Mapping[str, Any]) -> bool:
-    """Return whether a package is installed in the requested version."""
+    """Whether a package is installed in the requested version."""
     return fits(host.packages.get(package["name"]), package.get("version"))

@@ -80,7 +80,8 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
     current = installed_version(host, request.kernel)
     prepare = [package for package in needed_packages(host, request) if not is_installed(host, package)]
     staying = stays(host, request)
-    runfile = request.method == "runfile" and not staying and not runfile_present(host, request)
+    has_runfile = bool(host.state.get("uninstaller")) and current == request.version
+    runfile = request.method == "runfile" and not staying and not has_runfile
     clearing = request.remove_old and request.method != "none" and not staying
     remove = removals(host, request) if clearing and (request.method != "runfile" or runfile) else []
     foreign_run = bool(host.state.get("uninstaller")) and (
@@ -94,6 +95,9 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
     removing = runfile or (clearing and foreign_run) or bool(remove)
     installing = runfile or bool(install)
     interrupted = interrupts(host, request, install=install, removing=removing)
+    enabled = host.fact("module_streams", {}).get("nvidia-driver")
+    stream = f"nvidia-driver:{enabled}" if enabled else ""
+    unchanged = request.stream == stream or (staying and (stream or not install))
     result = DriverPlan(
         prepare=prepare,
         install=install,
@@ -104,7 +108,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         run_uninstaller=clearing and foreign_run,
         runfile=runfile,
         sources=apt_sources,
-        stream="" if staying and (_stream(host) or not install) else _other_stream(host, request),
+        stream="" if unchanged else request.stream,
         pin=pin(request, "" if staying else target(host, request))
         if host.facts.get("pkg_mgr") == "apt"
         else "",
@@ -133,20 +137,6 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
     return result
 
 
-def runfile_present(host: DriverHost, request: DriverRequest) -> bool:
-    """Return whether NVIDIA's runfile has installed the requested version."""
-    return bool(host.state.get("uninstaller")) and installed_version(host, request.kernel) == request.version
-
-
-def _stream(host: DriverHost) -> str:
-    stream = host.fact("module_streams", {}).get("nvidia-driver")
-    return f"nvidia-driver:{stream}" if stream else ""
-
-
-def _other_stream(host: DriverHost, request: DriverRequest) -> str:
-    return request.stream if request.stream != _stream(host) else ""
-
-
 def notes(host: DriverHost, request: DriverRequest) -> Iterator[str]:
     """Yield remarks that are no reason to stop."""
     others = old_packages(host, request) if request.method in PACKAGED and not request.remove_old else []
@@ -165,11 +155,8 @@ def notes(host: DriverHost, request: DriverRequest) -> Iterator[str]:
         )
     used, command, own = kernels_gcc(host, request), compiler(host, request), host.fact("gcc")
     if used and (own or command):
-        advice = (
-            f"the modules are built with {command}"
-            if command
-            else f"if they do not build, install gcc {used}"
-        )
+        other = f"if they do not build, install gcc {used}"
+        advice = f"the modules are built with {command}" if command else other
         built = f"kernel {request.kernel} was built with gcc {used}"
         yield f"{host.name}: {built}, and gcc here is {own or 'missing'}; {advice}"
 
@@ -190,33 +177,25 @@ def sources(host: DriverHost, request: DriverRequest) -> str:
     for entry in host.state.get("sources", []):
         if entry["file"] == SOURCES:
             continue
-        known = (
-            not entry["signed_by"]
-            or "archive-keyring" in entry["signed_by"]
-            or "BEGIN PGP" in entry["signed_by"]
-        )
+        signer = entry["signed_by"]
+        known = not signer or "archive-keyring" in signer or "BEGIN PGP" in signer
         for uri in entry["uris"] if known else []:
             for suite in suites & set(entry["suites"]):
-                present = groups.setdefault((uri.rstrip("/"), entry["signed_by"]), {}).setdefault(
-                    suite, set()
-                )
-                present.update(entry["components"])
+                of_suite = groups.setdefault((uri.rstrip("/"), signer), {})
+                of_suite.setdefault(suite, set()).update(entry["components"])
     paragraphs = []
     for (uri, signed_by), suites_there in sorted(groups.items()):
-        missing = {
-            suite: set(request.components) - present
-            for suite, present in suites_there.items()
-            if "main" in present
-        }
-        components = sorted(set().union(*missing.values())) if missing else []
-        if components:
-            lines = [
-                "Types: deb",
-                f"URIs: {uri}/",
-                f"Suites: {' '.join(sorted(s for s in missing if missing[s]))}",
+        wanted = set(request.components)
+        missing = {suite: wanted - present for suite, present in suites_there.items() if "main" in present}
+        lacking = sorted(suite for suite, components in missing.items() if components)
+        if lacking:
+            components = sorted(set().union(*missing.values()))
+            lines = ["Types: deb", f"URIs: {uri}/", f"Suites: {' '.join(lacking)}"]
+            lines += [
+                f"Components: {' '.join(components)}",
+                *([f"Signed-By: {signed_by}"] if signed_by else []),
             ]
-            lines.append(f"Components: {' '.join(components)}")
-            paragraphs.append("\n".join([*lines, *([f"Signed-By: {signed_by}"] if signed_by else [])]) + "\n")
+            paragraphs.append("\n".join(lines) + "\n")
     return "\n".join(paragraphs)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hvlab.base.errors import Problem
 from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, installed_version
-from hvlab.stack.provision.names import from_release, naming, of_system
+from hvlab.stack.provision.names import from_release, naming, numbers, of_system
 
 Package = dict[str, str | None]
 # From this branch on a separate package pins the branch; other names lack it.
@@ -19,6 +19,7 @@ _NEWEST = 999
 _KERNEL_MODULE_TYPE = (560,)
 # Packages that pull in kernel updates: linux-image-amd64, linux-image-generic-hwe-22.04.
 _IMAGE = re.compile(r"linux-image-(?!unsigned-|extra-)[a-z].*(?<!-dbg)$")
+_ARCHITECTURE = re.compile(r"[.](x86_64|aarch64)([+].*)?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ def named(asked: DriverNames) -> dict[str, Any]:
     suffixed = bool(asked.branch) and (
         asked.number < _UNSUFFIXED or (asked.method == "distro" and data.get("distro_by_branch", False))
     )
+    streams = release in data.get("streams", ()) and asked.method == "repo" and asked.branch
     return {
         "methods": tuple(data["methods"]),
         "packages": tuple(_packages(asked, data)),
@@ -72,7 +74,7 @@ def named(asked: DriverNames) -> dict[str, Any]:
         "imex_package": data["imex"][0 if suffixed else 1].format(**values),
         "subnet_manager_packages": tuple(data["subnet_manager"]),
         "fabric_kernel_packages": tuple(name.format(**values) for name in data.get("fabric_kernel", ())),
-        "stream": _stream(asked, data) if release in data.get("streams", ()) else "",
+        "stream": _rule(asked, data, packaged=False)["module"].format(branch=asked.branch) if streams else "",
         "initramfs": tuple(data["initramfs"]),
         "old": tuple(data["old"]),
         "keep": tuple(data["keep"]),
@@ -81,7 +83,7 @@ def named(asked: DriverNames) -> dict[str, Any]:
 
 def module_kind(version: str, *, opened: bool) -> list[str]:
     """Return the option of NVIDIA's installer that selects its modules."""
-    if tuple(map(int, re.findall(r"\d+", version))) >= _KERNEL_MODULE_TYPE:
+    if numbers(version) >= _KERNEL_MODULE_TYPE:
         return [f"--kernel-module-type={'open' if opened else 'proprietary'}"]
     return ["-m=kernel-open"] if opened else []
 
@@ -119,13 +121,6 @@ def _rule(asked: DriverNames, data: Mapping[str, Any], *, packaged: bool) -> Map
     return next((rule for rule in rules if asked.number <= int(rule["to"] or _NEWEST)), rules[-1])
 
 
-def _stream(asked: DriverNames, data: Mapping[str, Any]) -> str:
-    if asked.method != "repo" or not asked.branch:
-        return ""
-    stream: str = _rule(asked, data, packaged=False)["module"]
-    return stream.format(branch=asked.branch)
-
-
 def _kernel(kernel: str) -> dict[str, str]:
     """Return a kernel's names: kernel-64k for 5.14.0-427.el9.aarch64+64k, kernel-uek for 5.15.0-209.el9uek.
 
@@ -136,7 +131,7 @@ def _kernel(kernel: str) -> dict[str, str]:
     return {
         "kernel": kernel,
         "kind": amazon[0] if amazon else "".join(f"-{flavour}" for flavour in flavours if flavour),
-        "release": re.sub(r"[.](x86_64|aarch64)([+].*)?$", "", kernel),
+        "release": _ARCHITECTURE.sub("", kernel),
     }
 
 
@@ -153,13 +148,10 @@ def _following(asked: DriverNames, data: Mapping[str, Any], values: Mapping[str,
     return [{"name": f"linux-headers-{kind}", "version": None} for kind in dict.fromkeys(kinds)]
 
 
-_ARCHITECTURE = re.compile(r"[.](x86_64|aarch64)([+].*)?$")
-
-
 def newer_kernels(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the installed kernels newer than the driver's: the next boot uses one."""
-    kernels = [kernel for kernel in host.state.get("kernels", []) if _key(kernel) > _key(request.kernel)]
-    return sorted(kernels, key=_key)
+    kernels = host.state.get("kernels", [])
+    return sorted((k for k in kernels if numbers(k) > numbers(request.kernel)), key=numbers)
 
 
 def kernels_to_build(host: DriverHost, request: DriverRequest) -> list[str]:
@@ -190,7 +182,3 @@ def _remedy(host: DriverHost, request: DriverRequest, kernel: str) -> str:
     requested, other = (_ARCHITECTURE.sub("", release) for release in (request.kernel, kernel))
     names = [package["name"].replace(requested, other) for package in request.headers_packages]
     return f"install {' '.join(names)} there and run this again"
-
-
-def _key(release: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", release))

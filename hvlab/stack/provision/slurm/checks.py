@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hvlab.base.errors import Problem
+from hvlab.stack.provision.names import numbers
 from hvlab.stack.provision.slurm.host import Node, SlurmHost, SlurmRequest
 from hvlab.stack.provision.slurm.plan import REST_APIS
 
@@ -49,49 +50,42 @@ def check_host(
     ``active`` is the output of ``systemctl is-active slurmctld slurmd``, empty if hvlab's record exists;
     ``written`` and ``database`` say whether hvlab wrote slurm.conf and the database's settings.
     """
-    problems = []
-    daemons = [
-        name
-        for name, state in zip(("slurmctld", "slurmd"), active.splitlines(), strict=False)
-        if state.startswith("activ")
-    ]
+    findings = [*_host_findings(host, request, active=active, written=written, database=database)]
+    return [Problem(host.name, observed, remedy) for observed, remedy in findings]
+
+
+def _host_findings(
+    host: SlurmHost, request: SlurmRequest, *, active: str, written: bool, database: bool
+) -> Iterator[Finding]:
+    states = zip(("slurmctld", "slurmd"), active.splitlines(), strict=False)
+    daemons = [name for name, state in states if state.startswith("activ")]
     if daemons and not written:
-        problems.append(
-            Problem(
-                host.name,
-                f"{' and '.join(daemons)} of another Slurm, which hvlab did not install, run there. "
-                "Nothing was changed",
-                "leave lab_slurm out, and use that cluster by `hvlab bench --launcher srun` or, in a job, "
-                "by `hvlab bench --here` (docs/slurm.md); or remove that Slurm first",
-            )
+        yield (
+            f"{' and '.join(daemons)} of another Slurm, which hvlab did not install, run there. "
+            "Nothing was changed",
+            "leave lab_slurm out, and use that cluster by `hvlab bench --launcher srun` or, in a job, "
+            "by `hvlab bench --here` (docs/slurm.md); or remove that Slurm first",
         )
     databases = [name for name in host.packages if _DATABASE.match(name)]
     here = request.accounting and host.name == request.controller
     if here and databases and not database and not host.record.get("accounting"):
-        problems.append(
-            Problem(
-                host.name,
-                f"{', '.join(databases)}, which hvlab did not install, is there, and Slurm's accounting "
-                "would bind it to 127.0.0.1. Nothing was changed",
-                "set slurm_controller to a host without a database, leave slurm_accounting_enabled out, or "
-                "remove that database first",
-            )
+        yield (
+            f"{', '.join(databases)}, which hvlab did not install, is there, and Slurm's accounting "
+            "would bind it to 127.0.0.1. Nothing was changed",
+            "set slurm_controller to a host without a database, leave slurm_accounting_enabled out, or "
+            "remove that database first",
         )
     record = "/etc/ansible/facts.d/hvlab_slurm.fact"
     for option, now in (("cluster", request.cluster), ("controller", request.controller)):
         before = host.record.get(option, now)
         if before != now:
-            problems.append(
-                Problem(
-                    host.name,
-                    f"slurm_{option} is {now}, and Slurm was set up there with {before}: its queue would be "
-                    "lost. Nothing was changed",
-                    f"set slurm_{option} to {before}; or, when no job is left, stop slurmctld with "
-                    f"`systemctl disable --now slurmctld` and remove {host.system.state_dir}/slurmctld on "
-                    f"its host, remove {record} on all hosts, and run this again",
-                )
+            yield (
+                f"slurm_{option} is {now}, and Slurm was set up there with {before}: its queue would be "
+                "lost. Nothing was changed",
+                f"set slurm_{option} to {before}; or, when no job is left, stop slurmctld with "
+                f"`systemctl disable --now slurmctld` and remove {host.system.state_dir}/slurmctld on "
+                f"its host, remove {record} on all hosts, and run this again",
             )
-    return problems
 
 
 def check_cluster(
@@ -115,23 +109,13 @@ def check_cluster(
 
 def _releases(hosts: Sequence[SlurmHost]) -> Iterator[Finding]:
     remedy = "give the hosts one operating system, or list those of one in the group slurm"
-    releases = {host.name: host.version for host in hosts}
-    folders = {host.name: host.system.folders[1] for host in hosts}
-    if len(set(releases.values())) > 1:
-        yield (
-            f"different releases of Slurm, {_listed(releases)}: they need one slurm.conf, and no slurmd "
-            "newer than slurmctld",
-            remedy,
-        )
+    if len({host.version for host in hosts}) > 1:
+        releases = ", ".join(f"{host.name} {host.version}" for host in hosts)
+        need = "one slurm.conf, and no slurmd newer than slurmctld"
+        yield f"different releases of Slurm, {releases}: they need {need}", remedy
     elif len({host.system.folders for host in hosts}) > 1:
-        yield (
-            f"packages of Slurm with different folders, {_listed(folders)}: they need one slurm.conf",
-            remedy,
-        )
-
-
-def _listed(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+        folders = ", ".join(f"{host.name} {host.system.folders[1]}" for host in hosts)
+        yield f"packages of Slurm with different folders, {folders}: they need one slurm.conf", remedy
 
 
 def _rest(host: SlurmHost, request: SlurmRequest) -> Iterator[Finding]:
@@ -234,7 +218,7 @@ def check_absent(
     asked: Sequence[str],
     states: str,
 ) -> list[Problem]:
-    """Return why slurm.conf cannot change while hosts of the cluster are absent from this run.
+    """Return the obstacles to a change of slurm.conf while hosts of the cluster are absent from this run.
 
     ``asked`` are the hosts within --limit, ``present`` those of them that have not failed; ``states`` is the
     output of ``sinfo`` for the others as ``name|state``. A host without Slurm may be absent, and so may one
@@ -267,17 +251,13 @@ def check_absent(
 
 def holes(host: SlurmHost) -> str:
     """Return the security fixes that Slurm's packages lack; empty if none is known to be missing."""
-    own = _numbers(host.packaged)
+    own = numbers(host.packaged)
     lacks = [
         f"{hole['fixes']} ({hole['below']})"
         for hole in host.system.holes
-        if own and _numbers(hole.get("from", "0")) <= own < _numbers(hole["below"])
+        if own and numbers(hole.get("from", "0")) <= own < numbers(hole["below"])
     ]
     if not lacks:
         return ""
     lacking = f"{host.name}: Slurm {host.packaged} lacks the fixes of {', '.join(lacks)}"
     return f"{lacking}; its packages get none: admit trusted users only"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split("."))) if version else ()

@@ -94,7 +94,8 @@ def plan(
         for p in request.every_partition
     ]
     settings = _settings(host, request, nodes)
-    configuration = _digest(settings, request)
+    text = json.dumps([settings, list(request.every_partition), request.partition])
+    configuration = hashlib.sha256(text.encode()).hexdigest()
     mpi_conf = PMIX_CONF if host.system.pmix and host.new else {}
     controls = host.name == request.controller
     return SlurmPlan(
@@ -223,12 +224,6 @@ def _cgroup(host: SlurmHost, nodes: Mapping[str, Node]) -> dict[str, str]:
     if _cgroups(host, nodes):
         settings |= dict.fromkeys(("ConstrainCores", "ConstrainDevices", "ConstrainRAMSpace"), "yes")
     return settings
-
-
-def _digest(settings: Mapping[str, Any], request: SlurmRequest) -> str:
-    """A digest of slurm.conf without its nodes."""
-    text = json.dumps([settings, list(request.every_partition), request.partition])
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _any(nodes: Mapping[str, Node], key: str) -> bool:
