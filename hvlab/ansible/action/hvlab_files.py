@@ -58,7 +58,7 @@ def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
-    """Return whether ``states`` (path: state) shows every file as desired."""
+    """Whether ``states`` (path: state) shows every file as desired."""
     return all(
         item.get("path") in states and _right(item, states[item["path"]]) and _loaded(item, states)
         for item in files
@@ -66,7 +66,7 @@ def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> 
 
 
 def _loaded(item: Mapping[str, Any], states: Mapping[str, Any]) -> bool:
-    """Return whether the path written at each load of a file is newer than the file, or missing."""
+    """Whether the path written at each load of a file is newer than the file, or missing."""
     path = item.get("loaded")
     if not path:
         return True

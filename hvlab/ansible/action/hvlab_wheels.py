@@ -26,7 +26,7 @@ PIP_SECONDS = 1800
 _ONCE = ["--retries=1", "--timeout=15"]
 _LARGE = ", for CUDA, with NVIDIA's libraries: about 3 GB instead of 0.2 GB"
 _PIP = ["--disable-pip-version-check"]
-# pip takes platforms as they stand: a wheel for an older C library has another name.
+# pip matches platforms literally: a wheel for an older C library has another name.
 GLIBC_MINORS = range(31, 4, -1)
 OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
 
@@ -43,7 +43,7 @@ def pip_download(arguments: list[str]) -> str:
 
 
 def reason(out: str, err: str) -> str:
-    """Return why pip failed, from its output: the last error and its cause. Pure."""
+    """Return the reason of pip's failure, from its output: the last error and its cause. Pure."""
     text = err.strip().partition("\nERROR: ResolutionImpossible")[0]
     error = text[text.rfind("ERROR: ") :] if "ERROR: " in text else text[-1000:]
     unreachable = re.findall(r"connection broken by '?(.*)", err)[-1:]

@@ -92,13 +92,13 @@ def compiler(kernel: str) -> str | None:
 
 
 def has_module(kernel: str) -> bool:
-    """Return whether there is a module of the driver for a kernel."""
+    """Whether there is a module of the driver for a kernel."""
     paths = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
     return any(MODULE.match(os.path.basename(path)) for path in paths)
 
 
 def infiniband(kernel: str) -> list[str] | None:
-    """Return which of the modules that reach NVSwitches a kernel has; None if the kernel is missing.
+    """Return a kernel's modules that reach NVSwitches; None if the kernel is missing.
 
     Without it a folder may hold modules all the same: those that DKMS built for it.
     """
@@ -125,7 +125,7 @@ def gpu_users() -> list[dict[str, str]]:
 
 
 def service(module: AnsibleModule, name: str) -> dict[str, bool]:
-    """Return whether a service is there, enabled and active."""
+    """Whether a service is there, enabled and active."""
     out = run(module, "systemctl", "show", "--property=LoadState,UnitFileState,ActiveState", name)[1]
     state = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     return {

@@ -71,7 +71,7 @@ def current(path: str) -> tuple[Any, str, Any, Any, Any]:
 
 
 def older(path: str, than: str) -> bool:
-    """Return whether ``path`` is older than ``than``; False if either is missing."""
+    """Whether ``path`` is older than ``than``; False if either is missing."""
     try:
         return os.stat(path).st_mtime < os.stat(than).st_mtime
     except OSError:
