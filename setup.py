@@ -76,7 +76,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_namespace_packages(include=["hvlab", "hvlab.*"], exclude=["*__pycache__"]),
-    package_data={"": ["*.yml", "*.xz", "*.sh"]},
+    package_data={"": ["*.json", "*.yml", "*.xz", "*.sh"]},
     cmdclass={"build_py": BuildPy},
     install_requires=REQUIRES,
     extras_require=EXTRAS,

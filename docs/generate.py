@@ -11,7 +11,7 @@ from typing import Any
 import click
 import yaml
 
-from hvlab.checks.node import xids
+from hvlab.checks.node import xid
 from hvlab.cli import cli
 from hvlab.cli.options import WHOLE
 
@@ -100,8 +100,8 @@ def xids_page() -> str:
         "[health-gpu.md](health-gpu.md#xids) says when they count. Any other code is soft."
     )
     rows = [
-        (str(code), xid.meaning, SEVERITIES[xid.severity], xids.ACTIONS[xid.action])
-        for code, xid in sorted(xids.XIDS.items())
+        (str(code), known.meaning, SEVERITIES[known.severity], xid.ACTIONS[known.action])
+        for code, known in sorted(xid.XIDS.items())
     ]
     return f"# Xids\n\n{about}\n\n{_table('Xid | meaning | severity | what to do', rows)}\n"
 

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from hvlab.checks import horovod_ranks as ranks
+from hvlab.checks.own_programs import PROGRAMS
 from hvlab.checks.ssh import targets
-from hvlab.checks.workloads import PROGRAMS
 
 _HERE = Path(__file__).parent
 _RECORD = _HERE / "recorded-host.json"

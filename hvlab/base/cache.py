@@ -49,7 +49,7 @@ class Kept:
     host: str = ""
 
     def removable(self, now: float) -> bool:
-        """Return whether nothing uses it now, or may have begun to."""
+        """Whether nothing uses it now, or may have begun to."""
         return not self.busy and now - self.used_at > DAY_S
 
 

@@ -1,4 +1,4 @@
-"""Files, replaced in one step: each is the old one or the new one. Their sums; folders held for oneself."""
+"""Atomic replacement of files, their sums, and locked folders."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def file_sha256(path: Path) -> str:
 
 @contextmanager
 def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold a directory for oneself, making it when it is missing; ``waiting`` is called when it is held.
+    """Lock a directory, making it if missing; ``waiting`` is called when another process has it.
 
     If it is empty in the end, it goes. The holder may remove it, too: who waits for it then makes a new one.
     Where there are no locks, nobody waits.
@@ -143,7 +143,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def key_whole(private: Path) -> bool:
-    """Return whether a private key of SSH is there, and no half of one; it asks no program."""
+    """Whether a private key of SSH is there, and no half of one; it asks no program."""
     try:
         lines = private.read_text("ascii").split()
         if lines[:4] != ["-----BEGIN", "OPENSSH", "PRIVATE", "KEY-----"]:
@@ -156,7 +156,7 @@ def key_whole(private: Path) -> bool:
 
 
 def public_whole(private: Path, public: Path) -> bool:
-    """Return whether ``public`` is the public half of a whole private key."""
+    """Whether ``public`` is the public half of a whole private key."""
     try:
         blob = base64.b64decode(public.read_text("ascii").split()[1], validate=True)
         body = private.read_text("ascii").split()[4:-4]

@@ -34,7 +34,7 @@ _QUOTE = re.compile(r"""\\.|"(?:\\.|[^"\\])*(")?|'[^']*(')?""", re.DOTALL)
 
 
 def hides(name: str) -> bool:
-    """Return whether a variable of that name holds a secret."""
+    """Whether a variable of that name holds a secret."""
     return bool(re.fullmatch(_NAME, name))
 
 
@@ -63,7 +63,7 @@ def masked_json(text: str) -> Any:
 
 
 def is_masked(value: Any) -> bool:
-    """Return whether a text, or what JSON holds, has lost the value of a variable."""
+    """Whether a text, or what JSON holds, has lost the value of a variable."""
     if isinstance(value, str):
         return any(hides(lost[1]) for lost in _LOST.finditer(value))
     if isinstance(value, Mapping):
@@ -90,7 +90,7 @@ def _masked(text: str) -> str:
 
 
 def _closing(quotes: Sequence[re.Match[str]], name: int) -> int:
-    """Return where the quotes around a name and its value end; 0 where there are none, or no end."""
+    """Return the end of the quotes around a name and its value; 0 without quotes or without an end."""
     place = bisect_right(quotes, name, key=re.Match.end)
     around = quotes[place] if place < len(quotes) else None
     return around.end() if around and around.start() < name and around.lastindex else 0

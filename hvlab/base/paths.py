@@ -1,4 +1,4 @@
-"""Where things lie. The only module that knows file locations."""
+"""File locations. No other module knows any."""
 
 from __future__ import annotations
 
@@ -32,26 +32,23 @@ def default_inventory() -> Path:
     return Path(chosen) if chosen else _of_the_caller(Path("inventory/lab"), "-i or ANSIBLE_INVENTORY")
 
 
-def _base(variable: str, xdg: str, default: str) -> Path:
+def _chosen(variable: str) -> Path | None:
     chosen = os.environ.get(variable)
-    if chosen:
-        return Path(chosen).expanduser().resolve()
-    parent = os.environ.get(xdg)
-    return (Path(parent) if parent else Path.home() / default) / "hvlab"
+    return Path(chosen).expanduser().resolve() if chosen else None
+
+
+def _below(xdg: str, default: str) -> Path:
+    return Path(os.environ.get(xdg) or Path.home() / default) / "hvlab"
 
 
 def cache_dir() -> Path:
     """Return the folder of reproducible files: sources, wheels, packs, data sets (``HVLAB_CACHE``)."""
-    return _base("HVLAB_CACHE", "XDG_CACHE_HOME", ".cache")
+    return _chosen("HVLAB_CACHE") or _below("XDG_CACHE_HOME", ".cache")
 
 
 def own_catalogue() -> Path:
     """Return the file of releases that the user adds to the catalogue (``HVLAB_CATALOGUE``)."""
-    chosen = os.environ.get(OWN_CATALOGUE)
-    if chosen:
-        return Path(chosen).expanduser().resolve()
-    parent = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(parent) if parent else Path.home() / ".config") / "hvlab" / "catalogue.yml"
+    return _chosen(OWN_CATALOGUE) or _below("XDG_CONFIG_HOME", ".config") / "catalogue.yml"
 
 
 def images_dir() -> Path:
@@ -64,21 +61,24 @@ def images_dir() -> Path:
 
 def image_dirs() -> list[Path]:
     """Return the folders that may have base images: the current one first, then sudo's."""
-    chosen = os.environ.get("HVLAB_IMAGES")
-    if chosen:
-        return [Path(chosen).expanduser().resolve()]
+    if chosen := _chosen("HVLAB_IMAGES"):
+        return [chosen]
     own, under_sudo = cache_dir() / "images", Path("/var/cache/hvlab/images")
     return [under_sudo, own] if sudo.caller() else [own, under_sudo]
 
 
+def _data_dir() -> Path:
+    return _chosen("HVLAB_DATA") or _below("XDG_DATA_HOME", ".local/share")
+
+
 def trust_dir(lab: str) -> Path:
     """Return the folder of one lab's CA and rank keys, mode 0700 (``HVLAB_DATA``)."""
-    return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "trust" / lab
+    return _data_dir() / "trust" / lab
 
 
 def provisioning_dir(lab: str) -> Path:
     """Return the folder locked by a call that changes a lab's hosts (``HVLAB_DATA``)."""
-    return _base("HVLAB_DATA", "XDG_DATA_HOME", ".local/share") / "provisioning" / lab
+    return _data_dir() / "provisioning" / lab
 
 
 def results_dir(asked: Path | None = None) -> Path:

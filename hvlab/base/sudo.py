@@ -1,4 +1,4 @@
-"""Under sudo, nothing in the home of the person who called may be left to root."""
+"""Under sudo, nothing in the home of the caller may end up owned by root."""
 
 from __future__ import annotations
 

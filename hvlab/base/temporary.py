@@ -1,4 +1,4 @@
-"""Temporary folders that nobody leaves behind, not even a command that is killed."""
+"""Temporary folders that are removed even after a command was killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known causes as hosts themselves show them: questions, and detectors over the answers of all. Pure.
+"""Known causes seen across hosts: questions, and detectors over all answers. Pure.
 
 Each subject has ``questions``, in the form that ``hvlab/checks/node/probe.py`` answers, and ``faults``. A
 fault names an entry of ``hvlab/doctor/knowledge``. A missing answer is not a fault.
@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hvlab.checks.registry import SUBJECTS
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import HostFault, Site
+from hvlab.checks.site import HostFault, HostReplies, Site
 from hvlab.doctor import knowledge, reading
 from hvlab.doctor.cause import Cause
 

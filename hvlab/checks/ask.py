@@ -59,7 +59,7 @@ def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 
         "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
     }
     began = time.time()
-    # Ansible would wait long for a host that is gone, or mistake an old connection for an answer.
+    # Ansible would wait long for a dead host, or mistake an old connection for an answer.
     silent = {problem.host: problem.observed for problem in problems(lab.hosts)}
     there = replace(lab, hosts=tuple(host for host in lab.hosts if host.name not in silent))
     gathered, failures = (

@@ -21,7 +21,7 @@ from hvlab.lab.inventory_rules import valid_name
 
 @dataclass(frozen=True)
 class PreflightHost:
-    """One host as preflight sees it; `facts` are Ansible's facts without prefix."""
+    """One host in preflight; `facts` are Ansible's facts without prefix."""
 
     name: str
     facts: Mapping[str, Any]

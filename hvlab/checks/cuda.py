@@ -1,4 +1,4 @@
-"""CUDA's toolkit and whatever depends on the driver: NCCL, nvcc, and the GPUs that ranks use now."""
+"""CUDA's toolkit, and what depends on the driver: NCCL, nvcc, and the GPUs in use by ranks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, expect_request, run, stat
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import HostFault, Site
+from hvlab.checks.site import HostFault, HostReplies, Site
 
 _DRIVER = "driver's cuda"
 _COMPAT = "cuda compat"
@@ -20,22 +19,6 @@ _CAPABILITIES = "gpu capabilities"
 _CODES = "nvcc codes"
 _RANKS = "ranks on gpus"
 _PATH = "library path"
-_PACKAGES = """
-dpkg-query -W -f '${Package} ${Version}\\n' libnccl2 2>/dev/null
-rpm -q --qf '%{NAME} %{VERSION}-%{RELEASE}\\n' libnccl 2>/dev/null
-exit 0
-"""
-_NVCC = """
-n=$(sed -n 's/^ *"nvcc": "\\([^"]*\\)".*/\\1/p' /etc/ansible/facts.d/hvlab_cuda.fact 2>/dev/null)
-[ -x "$n" ] && "$n" --list-gpu-code
-exit 0
-"""
-# In a login shell of the user: libraries that its LD_LIBRARY_PATH puts first.
-_STRAY = """
-IFS=:
-for d in $LD_LIBRARY_PATH; do ls -d "$d"/libnccl.so.2 2>/dev/null; done
-exit 0
-"""
 _CONDA = re.compile(r"/[\w.-]*(?:conda|mamba|miniforge)[\w.-]*/")
 
 
@@ -66,12 +49,12 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
     return {
         _DRIVER: {"run": ["nvidia-smi"], "timeout": 30, "queue": "nvidia"},
         _COMPAT: {"stat": "/usr/local/cuda*/compat/libcuda.so*"},
-        _NCCL: {"run": ["sh", "-c", _PACKAGES], "timeout": 10},
+        _NCCL: {"run": ["sh", "-c", source("nccl_package.sh")], "timeout": 10},
         _NCCL_FILES: {"stat": "/opt/hvlab/nccl/current/*/*nccl*"},
         _CAPABILITIES: {"run": capabilities, "timeout": 30, "queue": "nvidia"},
-        _CODES: {"run": ["sh", "-c", _NVCC], "timeout": 20},
+        _CODES: {"run": ["sh", "-c", source("nvcc_codes.sh")], "timeout": 20},
         _RANKS: {"run": ["python3", "-c", source("gpu_ranks")], "timeout": 30, "queue": "nvidia"},
-        _PATH: {"run": ["bash", "-lc", _STRAY], "user": site.user, "timeout": 10},
+        _PATH: {"run": ["bash", "-lc", source("stray_libraries.sh")], "user": site.user, "timeout": 10},
     }
 
 

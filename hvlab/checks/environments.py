@@ -10,8 +10,7 @@ from typing import Any
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, run
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import HostFault, Site
+from hvlab.checks.site import HostFault, HostReplies, Site
 from hvlab.doctor import knowledge, reading
 from hvlab.stack.provision.python_env import locked, requirements
 

@@ -1,4 +1,4 @@
-"""Folders for temporary files, disk space and shared memory, as the user who runs the ranks finds them."""
+"""Temporary folders, disk space and shared memory, as the user of the ranks sees them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,13 @@ from typing import Any
 from hvlab.base.errors import Problem
 from hvlab.checks.before import HostLimits, PreflightHost
 from hvlab.checks.node import limits
+from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, run, stat
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import HostFault, Site
+from hvlab.checks.site import HostFault, HostReplies, Site
 
 _TMP = "/tmp"
 _SHM = "/dev/shm"
 _STATE = "folders"
-# Printed as a table; nothing is written. Not every host has ``findmnt``, so options come from the kernel.
-_SCRIPT = """
-echo "mode $(stat -Lc %a /tmp)"; [ -w /tmp ] && [ -x /tmp ] && echo "writable yes"
-t=${TMPDIR:-/tmp}; echo "tmpdir $t"; [ -d "$t" ] && [ -w "$t" ] && echo "tmpdir_writable yes"
-for d in / /tmp /dev/shm; do
-  echo "space$d $(df -Pk "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2,4)"
-  echo "inodes$d $(df -Pi "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2,4)"
-done
-echo "options $(grep ' /tmp ' /proc/self/mounts | tail -n 1 | cut -d ' ' -f 4)"
-"""
 _COLUMNS = 2
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
@@ -45,7 +35,7 @@ FAULTS = {
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
     """Ask in a login shell of the user."""
-    return {_STATE: {"run": ["bash", "-lc", _SCRIPT], "user": site.user, "timeout": 15}}
+    return {_STATE: {"run": ["bash", "-lc", source("folders.sh")], "user": site.user, "timeout": 15}}
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.checks.provisioned import Question, Role, RoleHost, read, run, stat
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import HostFault, Site
+from hvlab.checks.site import HostFault, HostReplies, Site
 from hvlab.doctor import reading
 
 _GPUS = "gpus"

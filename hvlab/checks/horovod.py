@@ -109,7 +109,7 @@ def mute_of(pair: Iterable[str], nodes: Mapping[str, RoleHost]) -> list[str]:
 
 
 def built(output: str) -> dict[str, set[str]]:
-    """The items that `horovodrun --check-build` ticks, by section."""
+    """The items ticked by `horovodrun --check-build`, by section."""
     sections: dict[str, set[str]] = {}
     section = ""
     for line in output.splitlines():
@@ -225,7 +225,7 @@ def ranks_load_the_same_nccl_on_all_hosts(node: RoleHost, nodes: dict[str, RoleH
 
 
 def expect_sum(node: RoleHost, question: str, *, hosts: int) -> None:
-    """Every rank of a launch over one host or a pair has the right sum."""
+    """Expect the right sum from every rank of a launch over one host or a pair."""
     output = node.output(
         question, "run what `hvlab bench --dry-run` prints by hand; roles ssh_trust and horovod"
     )

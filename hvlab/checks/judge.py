@@ -48,7 +48,7 @@ def judge(
 ) -> list[HealthCheck]:
     """Return every check of every host, in the lab's order; without ``types``, by the rules for any machine.
 
-    Assumes that the inventory's type names passed :func:`expected.check_names`.
+    Assumes that the inventory's type names passed :func:`machine_types.check_names`.
     """
     checks = []
     for host in lab.hosts:

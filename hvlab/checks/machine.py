@@ -1,4 +1,4 @@
-"""The machine: its system, clock, the user's number, memory that may be locked, and that of other ranks."""
+"""The machine: system, clock, user ID, locked memory, and reading the memory of other ranks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hvlab.checks import ssh
 from hvlab.checks.before import HostLimits, PreflightHost
 from hvlab.checks.node import limits
 from hvlab.checks.programs import source
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import HostFault, Site
+from hvlab.checks.site import HostFault, HostReplies, Site
 from hvlab.stack.resolver import catalogue
 from hvlab.stack.resolver.facts import HostFacts, supported_systems, system_of
 
@@ -31,7 +30,7 @@ FAULTS = {"clock": "", "user-id-differs": "", "cma-denied": "", "memlock": "comm
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
-    """Ask for the time, for RDMA adapters, and for who has the home folder where."""
+    """Ask for the time, RDMA adapters, and the home folder's owner and file system."""
     script = f'echo "id $(id -u {site.user})"; echo "type $(stat -fc %T ~{site.user})"; '
     script += f'echo "mount $(df -PT ~{site.user} | tail -n 1 | tr -s " " | cut -d " " -f 2)"'
     return {
@@ -44,7 +43,7 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    """Compare clocks and numbers, and judge limits where RDMA needs them."""
+    """Compare clocks and user IDs, and judge the limits that RDMA needs."""
     yield from _clocks(every)
     yield from _numbers(site, every)
     yield from _siblings(site, every)
@@ -74,7 +73,7 @@ def _clocks(every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
 
 
 def _numbers(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    """Files on a shared home belong to a number, not to a name."""
+    """Files on a shared home belong to a user ID, not to a name."""
     tables = {name: replies.table(_HOME) for name, replies in every.items()}
     numbers = {
         name: table["id"]
@@ -120,7 +119,7 @@ def check_system(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Pro
 
 
 def check_packages(hosts: list[PreflightHost]) -> Iterator[Problem]:
-    """Yield hosts with packages that dpkg could not configure: no other can be installed there."""
+    """Yield hosts with packages that dpkg could not configure: no others can be installed there."""
     for host in hosts:
         if names := host.own.get("unfinished"):
             observed = f"packages are half configured: {', '.join(names)}"

@@ -13,8 +13,7 @@ from hvlab.base.errors import Problem
 from hvlab.checks.before import PreflightHost
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, run
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import TRIED, HostFault, Site
+from hvlab.checks.site import TRIED, HostFault, HostReplies, Site
 from hvlab.lab.inventory_rules import valid_name
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.I)
@@ -23,14 +22,14 @@ _ADDRESSES = "addresses"
 
 
 class Resolved(HostAnswer):
-    """What a name resolved to."""
+    """The addresses of a name, or the error."""
 
     addresses: list[str]
     error: str
 
 
 class Attempt(HostAnswer):
-    """How an attempt to reach another host ended, and from when to when, by this host's clock."""
+    """The outcome of an attempt to reach another host; times are by this host's clock."""
 
     outcome: str
     error: str
@@ -39,7 +38,7 @@ class Attempt(HostAnswer):
 
 
 class Listening(HostAnswer):
-    """Why a host could not listen, or from when to when it did."""
+    """When a host listened, or why it could not."""
 
     error: str
     began: Number
@@ -47,7 +46,7 @@ class Listening(HostAnswer):
 
 
 class Meeting(HostAnswer):
-    """What ``programs/meet.py`` prints."""
+    """The output of ``programs/meet.py``."""
 
     hostname: str
     names: dict[str, Resolved]
@@ -82,7 +81,7 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 
 def meeting(replies: HostReplies) -> Meeting | None:
-    """Return what came of a host's meeting with the others."""
+    """Return the outcome of a host's meeting with the others; None without one."""
     document = replies.document(_MEETING, Meeting)
     return Meeting.model_validate(document) if document else None
 

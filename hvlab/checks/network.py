@@ -1,4 +1,4 @@
-"""The ranks' network: the interface, its address and MTU, and whether TCP passes in each direction."""
+"""The ranks' network: interface, address, MTU, and TCP in each direction."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from hvlab.base.errors import Problem
 from hvlab.checks.before import PreflightHost, inside
 from hvlab.checks.names import Attempt, Listening, meeting
 from hvlab.checks.provisioned import Question, Role, RoleHost, run
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import HostFault, Site
+from hvlab.checks.site import HostFault, HostReplies, Site
 
 _MTU = "network mtu"
-# An attempt counts where the other host listened so long during it, as their clocks have it.
+# An attempt counts if the other host listened for that long meanwhile, by their clocks.
 _TOGETHER_S = 3.0
 
 
@@ -50,7 +49,7 @@ def _interfaces(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFa
         ((usual, _),) = Counter(sizes.values()).most_common(1)
         listing = ", ".join(f"{name} {mtu}" for name, mtu in sizes.items())
         odd = [name for name, mtu in sizes.items() if mtu != usual]
-        # Of two hosts, nobody can say which one is wrong.
+        # With two hosts, either may be wrong.
         named = odd if list(sizes.values()).count(usual) > len(odd) else list(sizes)
         interface = {host.name: host.interface for host in site.hosts}
         yield from (HostFault("mtu-differs", name, f"MTU of {interface[name]}: {listing}") for name in named)

@@ -8,28 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.checks import environments, ssh
+from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, read, run, stat, unfound
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import HostFault, Site
+from hvlab.checks.site import HostFault, HostReplies, Site
 from hvlab.stack.provision.openmpi import refused
 
 _MPI = "open mpi"
 _RECORD = "open mpi record"
-# As a user finds it after a login. ldd of mpirun shows what of its own libraries the loader finds.
-_SCRIPT = """
-echo "asked yes"
-p=$(command -v mpirun) || exit 0
-r=$(readlink -f "$p"); d=$(dirname "$r")
-echo "path $p"; echo "real $r"
-echo "version $("$p" --version 2>&1 | head -n 1)"
-for f in orted prted; do [ -x "$d/$f" ] && echo "daemon $d/$f"; done
-[ -e "$d/../lib/libmpi.so" ] && echo "libmpi $(readlink -f "$d/../lib/libmpi.so")"
-ldd "$r" 2>&1 | grep "not found" | head -n 1 | sed "s/^[[:space:]]*/missing /"
-for f in "$d"/orted "$d"/prted "$d"/../lib/libopen-pal.so "$d"/../lib/libmpi.so; do
-  [ -e "$f" ] && ldd "$f" 2>/dev/null
-done | grep -o "=> .*hwloc[^ ]*" | sort -u | head -n 1 | sed "s/^=>/hwloc/"
-exit 0
-"""
 # What hosts show together, and the role that mends it.
 FAULTS = {
     "mpirun-not-found": "openmpi",
@@ -46,7 +31,7 @@ FAULTS = {
 def questions(site: Site) -> dict[str, dict[str, Any]]:
     """Ask for the mpirun of a login shell, and for what the role recorded."""
     return {
-        _MPI: {"run": ["bash", "-lc", _SCRIPT], "user": site.user},
+        _MPI: {"run": ["bash", "-lc", source("open_mpi.sh")], "user": site.user},
         _RECORD: {"read": "/etc/ansible/facts.d/hvlab_openmpi.fact"},
     }
 
@@ -63,7 +48,7 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
 
 
 def _prefix(replies: HostReplies) -> str:
-    """Return where the role put Open MPI; empty where it did not."""
+    """Return the folder of the role's Open MPI; empty without one."""
     for text in replies.files(_RECORD).values():
         try:
             recorded = json.loads(text)
@@ -84,7 +69,7 @@ def _one(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> I
             yield HostFault("mpirun-not-found", name, "no mpirun in PATH; other hosts have one")
         return
     version = _version(table)
-    # Of a distribution's packages, links to it lie there.
+    # A distribution's packages are reached by links from there.
     home = prefix.rpartition("/")[0]
     real = table.get("real", table["path"])
     if prefix and not any(path.startswith(f"{home}/") for path in (table["path"], real)):
@@ -167,7 +152,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
     prefix = current(node)
     return {
         "mpirun version": run([f"{prefix}/bin/mpirun", "--version"], user=node.user),
-        # Of half a megabyte, only what is looked at.
+        # Filtered there: the whole output has half a megabyte.
         "ompi_info": run(["sh", "-c", COMPONENTS, "sh", f"{prefix}/bin/ompi_info"], user=node.user),
         "ldd mpirun": run(["ldd", f"{prefix}/bin/mpirun"]),
         "ldd libmpi": run(["ldd", f"{prefix}/lib/libmpi.so"]),

@@ -1,4 +1,4 @@
-"""What was unpacked or built is still what was installed, file by file."""
+"""Packs are unchanged since they were installed, file by file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUICK_S, DEEP_S = 60, 900
 
 
 def question(node: RoleHost, *words: str) -> Question:
-    """Ask what is wrong in packs."""
+    """Ask for damaged files of packs."""
     argv = ["python3", "-c", PROGRAM, PACKS, *words, *(["--deep"] if node.deep else [])]
     return run(argv, timeout=DEEP_S if node.deep else QUICK_S)
 
@@ -38,7 +38,7 @@ def left_to_others(node: RoleHost) -> set[str]:
 
 
 def reads(node: RoleHost, nodes: Mapping[str, RoleHost]) -> list[str]:
-    """The shared packs that this host reads for all: it is the first that saw them."""
+    """The shared packs that this host, the first to see them, reads for all."""
     firsts = {
         folder: next(other.name for other in nodes.values() if folder in left_to_others(other))
         for folder in left_to_others(node)
@@ -68,6 +68,6 @@ def files_are_as_installed(node: RoleHost, nodes: dict[str, RoleHost]) -> None:
     if any("unfinished build" in file for file in files):
         again += f"; `rm -r {' '.join(damaged)}` there, if the inventory asks for it no more"
     if any("times are the same" in file for file in files):
-        # Only a look that reads everything sees that, and provisioning does not.
+        # Only `--deep` reads everything; provisioning does not.
         again = f"check the disk and the memory (dmesg), `rm -r {' '.join(damaged)}` there, and {again}"
     node.expect(not files, "; ".join(files[:SHOWN]) + more, again)

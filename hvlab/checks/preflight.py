@@ -1,4 +1,4 @@
-"""What role preflight says against changing hosts, and `hvlab init` against using them."""
+"""The objections of role preflight to changing hosts, and of `hvlab init` to using them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(
     limits: HostLimits,
     reached: Mapping[str, str | None],
 ) -> tuple[list[Problem], list[Problem]]:
-    """Return what stops a run, and what only deserves a warning.
+    """Return the problems that stop a run, and those that are only warnings.
 
     ``inventory`` is what :func:`lab_hosts` returns, ``reached`` where the inventory says that hosts are.
     """
@@ -48,7 +48,7 @@ def check(
 
 
 def report_missing(names: list[str], present: list[str]) -> list[Problem]:
-    """Return a problem that names the hosts that did not get as far as their facts."""
+    """Return a problem that names the hosts without facts."""
     absent = [name for name in names if name not in present]
     if not absent:
         return []
@@ -64,7 +64,7 @@ def report_missing(names: list[str], present: list[str]) -> list[Problem]:
 
 
 def without_python(login: FirstLogin) -> Problem | None:
-    """Return why Ansible cannot work on a host; None where it can."""
+    """Return the problem of a host without a usable Python; None if it has one."""
     if login.interpreter:
         return None
     oldest = ".".join(map(str, OLDEST_PYTHON))
@@ -79,7 +79,7 @@ def without_python(login: FirstLogin) -> Problem | None:
 
 
 def problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return what has to be put right on hosts before they can be provisioned."""
+    """Return the problems to solve before hosts can be provisioned."""
     limits = HostLimits()
     hosts = [
         PreflightHost(login.host.name, facts[login.host.name], None, "0.0.0.0/0", "")

@@ -1,4 +1,4 @@
-"""The stage after a role: one host, what the inventory wants of it, what it answers, and roles' checks.
+"""The stage after a role: one host, its inventory, its answers, and the roles' checks.
 
 A check raises with ``node.expect``; the error names the host, what was observed and what to do.
 """
@@ -105,7 +105,7 @@ class RoleHost:
 
     @cached_property
     def stack(self) -> dict[str, Any]:
-        """What was resolved for this host and recorded on it; empty where it was never provisioned."""
+        """The versions resolved for this host, as recorded on it; empty if it was never provisioned."""
         try:
             recorded = json.loads(self.answers["facts"][f"{FACTS}/hvlab_common.fact"])
         except (KeyError, ValueError):
@@ -113,7 +113,7 @@ class RoleHost:
         return dict(recorded.get("stack") or {}) if isinstance(recorded, dict) else {}
 
     def fact(self, role: str) -> dict[str, Any]:
-        """Return what a role recorded on this host."""
+        """Return a role's record on this host."""
         path = f"{FACTS}/hvlab_{role}.fact"
         text = self.answers["facts"].get(path)
         self.expect(text is not None, f"there is no {path}", f"run `ansible-playbook site.yml --tags {role}`")
@@ -129,7 +129,7 @@ class RoleHost:
         return dict(recorded)
 
     def is_packed(self, path: str, pack: str = "") -> bool:
-        """Return whether a file is in a pack, on the host or in the folder that all hosts share."""
+        """Whether a file is in a pack, on the host or in the folder that all hosts share."""
         shared = self.variables.get("lab_shared_packs") or "/opt/hvlab"
         places = (f"/opt/hvlab/{pack}/", f"{shared}/{pack}-") if pack else ("/opt/hvlab/", f"{shared}/")
         return path.startswith(places)
@@ -174,8 +174,9 @@ class RoleCheck:
 
     @property
     def name(self) -> str:
-        """Return its name, as ``hvlab verify`` prints it."""
-        return self.judge.__name__.replace("_", " ") + (f"[{self.case}]" if self.case else "")
+        """Its name, as ``hvlab verify`` prints it; a function may begin with its role's."""
+        name = self.judge.__name__.removeprefix(f"{self.role.name}_").replace("_", " ")
+        return f"{name}[{self.case}]" if self.case else name
 
     def run(self, node: RoleHost, nodes: Mapping[str, RoleHost]) -> str:
         """Judge a host and return what there is to say where it is right.
@@ -248,7 +249,7 @@ HELD = {
 
 
 def package_holds(node: RoleHost) -> str:
-    """Return what the host's package manager holds at its version; :data:`HELD` asks."""
+    """Return the packages that the host's package manager holds; :data:`HELD` asks for them."""
     return node.output("held by apt" if node["held by apt"]["rc"] == 0 else "held by dnf")
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from hvlab.base.errors import Problem
 from hvlab.checks.before import PreflightHost
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import HostFault, Site
+from hvlab.checks.site import HostFault, HostReplies, Site
 
 _WHEELS = "nccl wheels"
 _GCC = "gcc"

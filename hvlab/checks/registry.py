@@ -1,6 +1,6 @@
-"""Every check there is, at each of the four stages.
+"""Every check, at each of the four stages.
 
-before        role preflight, from facts, before anything is changed: functions ``check_...`` of a subject
+before        role preflight, from facts, before any change: functions ``check_...`` of a subject
 after a role  ``hvlab verify``, is a host as the inventory asks for: ``Role.check``
 any time      ``hvlab health`` and the prolog, is it fit for work: ``CHECKS`` of a subject of the node
 across hosts  ``hvlab doctor``, what hosts show together: ``FAULTS``
@@ -13,40 +13,33 @@ from dataclasses import dataclass
 from types import FunctionType
 
 from hvlab.checks import (
-    container_runtime,
     cuda,
-    cudnn,
-    dcgm,
     environments,
     folders,
     gpu,
-    gpudirect,
     horovod,
     host,
-    hwloc_purge,
-    lab_user,
+    libraries,
     machine,
     names,
-    nccl,
-    nccl_tests,
     network,
-    node_health,
-    nvidia_repository,
     openmpi,
+    own_programs,
     packs,
     python,
     slurm,
     ssh,
-    workloads,
+    system,
 )
 from hvlab.checks.node import subjects
 from hvlab.checks.provisioned import Role, RoleCheck
 
 SUBJECTS = (
-    *(host, names, ssh, network, machine, folders, lab_user, packs),
-    *(openmpi, hwloc_purge, python, environments, horovod, workloads, node_health, slurm, container_runtime),
-    *(gpu, nvidia_repository, gpudirect, cuda, cudnn, nccl, nccl_tests, dcgm),
+    *(host, names, ssh, network, machine, folders, system, packs),
+    *(openmpi, python, environments, horovod, own_programs, slurm, gpu, cuda, libraries),
 )
+# Those whose roles are subjects of their own in a list.
+_SEVERAL = (system, own_programs, libraries)
 # By subject; those of verify run in this order.
 ROLES = tuple(value for subject in SUBJECTS for value in vars(subject).values() if isinstance(value, Role))
 
@@ -55,7 +48,7 @@ ROLES = tuple(value for subject in SUBJECTS for value in vars(subject).values() 
 class ListedCheck:
     """One check as ``hvlab health --list`` shows it.
 
-    ``severity`` is that of the worst it may find, ``hard`` or ``soft``; ``role`` mends it, if any does.
+    ``severity`` is that of the worst fault, ``hard`` or ``soft``; ``role`` mends it, if any does.
     """
 
     id: str
@@ -66,7 +59,7 @@ class ListedCheck:
 
 
 def after_roles() -> list[RoleCheck]:
-    """Return the checks of what roles installed."""
+    """Return the checks of the roles' installations."""
     return [check for role in ROLES for check in role.checks]
 
 
@@ -79,7 +72,8 @@ def every() -> Iterator[ListedCheck]:
             if own and key.startswith("check_"):
                 yield ListedCheck(key.removeprefix("check_").replace("_", " "), "before", name, "hard", "")
     for check in after_roles():
-        place = check.judge.__module__.rpartition(".")[2]
+        several = check.judge.__module__ in {subject.__name__ for subject in _SEVERAL}
+        place = check.role.name if several else check.judge.__module__.rpartition(".")[2]
         role = "" if check.role.name in ("host", "preflight") else check.role.name
         yield ListedCheck(f"{check.role.name}: {check.name}", "after a role", place, "hard", role)
     for subject in subjects.every():

@@ -44,7 +44,7 @@ def nodes(
         place = names.index(name)
         peers = {peer: addresses[peer] for peer in names[place + 1 :] + names[:place]}
         contacts.append((RoleHost(name, host, inventory.variables(name), peers, deep=deep), {}))
-    # Virtual hosts share the cores of this machine: what many of them do at once takes each of them longer.
+    # Virtual hosts share the cores of this machine and slow one another down.
     virtual = any(is_virtual(node) for node, _ in contacts)
     cores = os.cpu_count() or 1
     broken: dict[tuple[str, str], Exception] = {}
@@ -72,7 +72,7 @@ def nodes(
 def _further(
     every: Mapping[str, RoleHost], roles: Sequence[Role], broken: Mapping[tuple[str, str], Exception]
 ) -> Iterator[tuple[RoleHost, dict[str, Question]]]:
-    """Yield what is still to be asked, now that all hosts have answered what they were asked before."""
+    """Yield the further questions that follow from the answers of all hosts so far."""
     for node in every.values():
         questions: dict[str, Question] = {}
         for role in roles if not node.silence else ():
@@ -97,7 +97,7 @@ def ask(node: RoleHost, questions: dict[str, Question]) -> RoleHost:
     if not isinstance(answers, dict):
         answers, silence = {}, f"it sent a {type(answers).__name__} in place of its answers"
     silence = "" if answers else silence or "no answer"
-    # What is not answered is not asked again and again.
+    # An unanswered question is not repeated.
     answers = {**{name: UNANSWERED for name in questions if answers}, **answers}
     return replace(node, answers={**node.answers, **answers}, silence=silence)
 
@@ -118,7 +118,7 @@ def with_mute(nodes: Mapping[str, RoleHost]) -> dict[str, RoleHost]:
 def ask_all(
     nodes: Iterable[tuple[RoleHost, dict[str, Question]]], *, at_once: int = AT_ONCE
 ) -> dict[str, RoleHost]:
-    """Ask every host its own questions, so many hosts at the same time."""
+    """Ask every host its own questions, at most ``at_once`` hosts at a time."""
     pairs = list(nodes)
     with ThreadPoolExecutor(max_workers=at_once) as pool:
         return {node.name: node for node in pool.map(lambda pair: ask(*pair), pairs)}

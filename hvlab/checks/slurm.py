@@ -68,7 +68,7 @@ def _here(node: RoleHost, option: str) -> bool:
 
 
 def _meeting(fact: Mapping[str, Any]) -> str:
-    """What to do about a slurmctld that does not answer; it answers only who has its key and its time."""
+    """The remedy for a slurmctld that does not answer: it answers only hosts with its key and its time."""
     same = "this host's munge key and clock are the same as there (`hvlab health` shows the clock)"
     return f"see that slurmctld runs on {fact['controller']}, and that {same}; {AGAIN}"
 

@@ -14,8 +14,7 @@ from hvlab.base.errors import Problem
 from hvlab.checks.before import PreflightHost
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, is_virtual, logs_in, run, stat
-from hvlab.checks.replies import HostReplies
-from hvlab.checks.site import TRIED, HostFault, Site
+from hvlab.checks.site import TRIED, HostFault, HostReplies, Site
 from hvlab.doctor import reading
 from hvlab.lab.inventory import Host
 from hvlab.remote.known_hosts import entry_name, known_hosts_files, unknown_keys
@@ -24,11 +23,11 @@ from hvlab.remote.trust import Trust
 
 _LOGINS = "logins"
 _USER = "user"
-# What a login finds there; its limits are those of ranks.
+# Run at the other end of a login, whose limits are those of ranks.
 _SCRIPT = (
     "echo hostname $(hostname); echo memlock $(ulimit -l); echo orted $(command -v orted || command -v prted)"
 )
-# What the roles write: keys, certificates, modes. A login fails by what either end lacks, but for the modes.
+# Mended by the roles: keys, certificates, modes. Except for modes, either end may be at fault.
 _EITHER = ("host-key", "host-key-changed", "ssh-denied")
 _MENDED = (*_EITHER, "ssh-key-modes")
 
@@ -70,7 +69,7 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 
 def logins(replies: HostReplies) -> dict[str, PeerLogin]:
-    """Return how a host's logins to others ended, by the other's name."""
+    """Return the outcome of a host's login to each other host, by name."""
     document = replies.document(_LOGINS, dict[str, PeerLogin]) or {}
     return {name: PeerLogin.model_validate(each) for name, each in document.items()}
 
@@ -87,7 +86,7 @@ def reached(every: Mapping[str, HostReplies]) -> dict[str, tuple[str, dict[str, 
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    """Say why a login failed, by what ssh says of it."""
+    """Explain failed logins from the messages of ssh."""
     for name, replies in every.items():
         if "no such user" in replies.error(_USER):
             yield HostFault("user-missing", name, f"there is no user {site.user}", "lab_user")
@@ -121,7 +120,7 @@ SOON = timedelta(weeks=1)
 def targets(peers: Mapping[str, str], *, virtual: bool = False) -> dict[str, str]:
     """Return the hosts that one host tries: all others in a small lab, else those 1, 2, 4, ... places on.
 
-    Of many virtual hosts each tries the next one alone: they all share the cores of one machine.
+    With many virtual hosts each tries only the next one: they all share the cores of one machine.
 
     ``peers`` is in the order of the ring. Each host tries one at a time, and is tried by as many hosts as it
     tries itself. So up to 1024 hosts no sshd has more than ten logins to do at once, which it never cuts

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from hvlab.base import files
 from hvlab.base.errors import some, unknown
-from hvlab.checks import expected, judge, learn, registry
+from hvlab.checks import judge, machine_types, registry
 from hvlab.checks.ask import ask
 from hvlab.checks.judge import HealthCheck
 from hvlab.checks.node import subjects
@@ -82,8 +82,8 @@ def command(
     if teacher:
         click.echo(f"written: {_learn(inventory, lab, teacher, chosen, force=force)}")
         return
-    types = expected.load(inventory)
-    expected.check_names(types, [host.text("lab_machine_type") for host in lab.hosts])
+    types = machine_types.load(inventory)
+    machine_types.check_names(types, [host.text("lab_machine_type") for host in lab.hosts])
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
         outcomes = judge.judge(lab, ask(lab, chosen), chosen, types)
     if output_format == "table":
@@ -110,7 +110,7 @@ def _learn(inventory: Path, lab: Lab, teacher: str, chosen: Sequence[ModuleType]
         checks.failed(outcomes)
         raise error
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    return learn.write(inventory, teacher, answered.readings[teacher], day=day, force=force)
+    return machine_types.write(inventory, teacher, answered.readings[teacher], day=day, force=force)
 
 
 def _table(outcomes: list[HealthCheck]) -> None:

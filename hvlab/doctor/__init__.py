@@ -1,6 +1,6 @@
-"""What is known of failures, and what a log shows of them. Pure.
+"""Known failures, and their traces in logs. Pure.
 
-Read ``cause`` first: what an entry of ``knowledge`` is. ``text`` turns a log into lines that can be searched,
-``reading`` searches them and ranks what is found. ``hvlab.checks`` finds the same causes in what hosts
-answer, and ``proofs`` says how to put a cause into hosts.
+Read ``cause`` first: it defines an entry of ``knowledge``. ``text`` turns a log into searchable lines,
+``reading`` searches them and ranks the causes. ``hvlab.checks`` finds the same causes in hosts' answers,
+and ``proofs`` says how to put a cause into hosts.
 """

@@ -1,4 +1,4 @@
-"""What an entry of the knowledge is: data, and the patterns by which a log shows it."""
+"""An entry of the knowledge: its data, and the patterns that recognise it in a log."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Cause:
     near: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """What a user is told of it, for ``--format json``."""
+        """The parts that a user sees, for ``--format json``."""
         return {key: getattr(self, key) for key in ("id", "title", "why", "remedy", "source")}
 
     @property
@@ -96,13 +96,13 @@ class Sign:
         return _compiled(self._written)
 
     def matches(self, log: LogText) -> Iterator[re.Match[str]]:
-        """Return where it is in a log."""
+        """Return its matches in a log."""
         if self.words and not any(map(log.has, self.words)):
             return iter(())
         return self.pattern.finditer(log.text)
 
     def is_in(self, log: LogText) -> bool:
-        """Return whether it is in a log."""
+        """Whether it is in a log."""
         return next(self.matches(log), None) is not None
 
 

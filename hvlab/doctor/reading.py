@@ -1,4 +1,4 @@
-"""What a log shows: the causes, the nearest to the root first, and what is only noise. Pure."""
+"""Reads a log: its causes, root causes first, and harmless noise. Pure."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Recognised:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a log shows; ``causes`` begin with the one nearest to the root.
+    """The reading of a log; root causes come first in ``causes``.
 
-    ``stopped`` says how many entries were not looked for, because the log took too long to search.
+    ``stopped`` is the number of entries not looked for because the search took too long.
     """
 
     causes: tuple[Recognised, ...]
@@ -107,7 +107,7 @@ def _matched(
 
 
 def root(raw: Iterable[str]) -> Recognised | None:
-    """Return the cause nearest to the root, STOPPED if time was up first; None if only symptoms are known."""
+    """Return the root cause, STOPPED if time ran out first; None if only symptoms are known."""
     diagnosis = diagnose(raw)
     nearest = next(iter(diagnosis.causes), None)
     # Lighter ones are searched first: where anything was found, time was not up before them.

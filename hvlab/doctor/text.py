@@ -1,4 +1,4 @@
-"""A log as text that can be searched: no colours, no prefixes, each rank's lines together. Pure."""
+"""A log as searchable text: no colours, no prefixes, each rank's lines together. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALIKE = 12
 _SAME = 100
 _LONGEST = 64 * 1024
 _SEARCHED = 4 * 1024
-# How much is searched of the beginning and of the end of a large log.
+# Bytes searched at the beginning and at the end of a large log.
 _HEAD, _TAIL = 1024 * 1024, 2 * 1024 * 1024
 # Compilers quote as the language of the shell does; some terminals then show three other characters.
 _QUOTES = re.compile("[\u2018\u2019]|\u00e2\u20ac[\u02dc\u2122]")
@@ -101,7 +101,7 @@ class LogText:
         return " ".join(set(self.text.split()))
 
     def has(self, word: str) -> bool:
-        """Return whether a word, or a part of one, is in it."""
+        """Whether a word, or a part of one, is in it."""
         if word not in self._has:
             self._has[word] = word in self._vocabulary
         return self._has[word]
@@ -157,7 +157,7 @@ def _by_host(lines: Iterable[WrittenLine]) -> list[WrittenLine]:
 
 
 def _unwrapped(every: list[WrittenLine]) -> Iterator[WrittenLine]:
-    """Put together what a terminal cut at its width: a line of that length goes on in the next one.
+    """Rejoin lines that a terminal cut at its width: a line of that length goes on in the next one.
 
     Lines that may only happen to have one length stay as well, with what they would be together after them.
     """

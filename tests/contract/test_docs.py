@@ -14,7 +14,7 @@ import pytest
 
 from docs import site
 from docs.generate import PAGES, commands
-from hvlab.checks.node.xids import XIDS
+from hvlab.checks.node.xid import XIDS
 from hvlab.cli import cli
 from tests.contract import tree
 from tests.contract.test_imports import LEVELS

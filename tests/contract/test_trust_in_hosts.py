@@ -9,7 +9,7 @@ import pytest
 from hvlab.base.paths import project_dir
 
 # What a host says comes out of these.
-SOURCES = {"_execute_module", "_low_level_execute_command", "exec_command"}
+SOURCES = {"_execute_module", "_on_host", "_low_level_execute_command", "exec_command"}
 # These end where the controller acts: on a path of the host that the connection quotes, or on a path here.
 SINKS = {"fetch_file", "put_file", "_transfer_file", "exec_command", "Path", "join_path"}
 # What they return is a number, or was checked.

@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.simulated import hosts as simulated
-from hvlab.checks import node_health, registry
+from hvlab.checks import registry
 from hvlab.checks.node import limits, subjects
+from hvlab.checks.own_programs import NODE_PROGRAMS, SOURCE
 from hvlab.checks.provisioned import NotApplicable, RoleHost, UnreachableHostError, WrongNodeError
 from hvlab.cli import cli
 from hvlab.lab.inventory_reader import Inventory
@@ -275,11 +276,9 @@ ANSWERS = {
     "docker group": said("docker:x:999:"),
     "toolkit deb": said("1.17.5-1"),
     "toolkit held": said("nvidia-container-toolkit"),
-    "health programs": said("\n".join(f"{sum_}  /x/{name}" for name, sum_ in node_health.PROGRAMS.items())),
+    "health programs": said("\n".join(f"{sum_}  /x/{name}" for name, sum_ in NODE_PROGRAMS.items())),
     "health types": {
-        "/x.json": json.dumps(
-            {"known": dict.fromkeys(path.stem for path in node_health.SOURCE.glob("machines/*.yml"))}
-        )
+        "/x.json": json.dumps({"known": dict.fromkeys(path.stem for path in SOURCE.glob("machines/*.yml"))})
     },
     "health check": said("[]"),
     "gpu torch NCCL": said("NCCL 2.26.2"),

@@ -8,6 +8,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 
+from hvlab.ansible import plugin
 from hvlab.ansible.action import hvlab_fetch
 from hvlab.stack.provision import packs
 from hvlab.stack.resolver import HostRequest, plan
@@ -70,9 +71,9 @@ def fetch(monkeypatch, tmp_path):
             return {"path": str(path)}
 
     monkeypatch.setattr(hvlab_fetch, "ACTIONS", dict.fromkeys(("source", "wheels"), Action))
-    monkeypatch.setattr(hvlab_fetch.ActionBase, "run", lambda *_: {})
+    monkeypatch.setattr(plugin.ActionBase, "run", lambda *_: {})
     made.given = ROLES | {"to": None}
-    monkeypatch.setattr(hvlab_fetch, "arguments", lambda *_: made.given)
+    made.validate_argument_spec = lambda **_: (None, made.given)
     made.variables = {
         "hostvars": hostvars,
         "groups": {"all": list(stacks)},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.checks.node import bandwidth, dcgm, dcgm_long, dcgm_medium, subjects
+from hvlab.checks.node import bandwidth, dcgm, subjects
 from hvlab.checks.node.finding import Finding
 from tests.unit.health_answers import DATA
 
@@ -135,8 +135,8 @@ def test_without_dcgmi_it_is_skipped():
 
 
 def test_the_longer_levels_run_alone():
-    for module, level in ((dcgm_medium, "2"), (dcgm_long, "3")):
-        [question] = module.QUESTIONS.values()
+    for level in "23":
+        [question] = subjects.ON_REQUEST[f"diagnostics {level}"].QUESTIONS.values()
         assert question["run"][3] == level
         assert question["alone"]
     assert not dcgm.QUESTIONS[NAME]["alone"]
@@ -164,5 +164,6 @@ def test_a_longer_level_takes_the_place_of_the_short_one():
     assert dcgm in subjects.chosen([])
     longer = subjects.chosen(["diagnostics 2", "bandwidth"])
     assert dcgm not in longer
-    assert {dcgm_medium, bandwidth} <= set(longer)
+    assert subjects.ON_REQUEST["diagnostics 2"] in longer
+    assert bandwidth in longer
     assert dcgm not in subjects.QUICK

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from hvlab.checks import expected
+from hvlab.checks import machine_types
 from hvlab.checks.node import gpu, machine, nvlink, pcie, smi
 from tests.unit.gpu_reports import faults, report
 from tests.unit.health_answers import answers
 from tests.unit.test_health_nvlink import H100 as H100_LINKS
 
-TYPES = expected.load(Path("nowhere/hosts.yml"))
-FILES = sorted(expected.FOLDER.glob("*.yml"))
+TYPES = machine_types.load(Path("nowhere/hosts.yml"))
+FILES = sorted(machine_types.FOLDER.glob("*.yml"))
 H100, B200, GB200 = "NVIDIA H100 80GB HBM3", "NVIDIA B200", "NVIDIA GB200"
 A100, PCIE = "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe"
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hvlab.base.errors import UsageError
-from hvlab.checks import expected, learn
+from hvlab.checks import machine_types
 from hvlab.checks.node import machine, subjects
 
 DGX = {"machine_product": "DGXH100", "gpu_model": "NVIDIA H100 80GB HBM3", "gpu_count": 8}
@@ -51,7 +51,7 @@ def test_the_inventory_may_name_the_type():
     assert machine.expected(types, DGX, "by-name") == {"cpu_count": 1, "machine_type": "by-name"}
     assert machine.expected(types, {}, None) == {}
     with pytest.raises(UsageError) as error:
-        expected.check_names(types, [None, "by-name", "by-nane"])
+        machine_types.check_names(types, [None, "by-name", "by-nane"])
     assert "did you mean by-name" in (error.value.remedy or "")
 
 
@@ -80,7 +80,7 @@ RIGHT = {
     ],
 )
 def test_what_is_wrong_in_a_file(change, said):
-    text = str(expected.problems(Path("x.yml"), {**RIGHT, **change}))
+    text = str(machine_types.problems(Path("x.yml"), {**RIGHT, **change}))
     assert said in text
     assert bool(said) == (text != "[]")
 
@@ -91,14 +91,14 @@ def test_all_mistakes_of_all_files_come_at_once(tmp_path):
         (tmp_path / f"health/{name}.yml").write_text("match: {}\nexpect: {memory_gb: 1}\n")
     (tmp_path / "health/c.yml").write_text("match: {\n")
     with pytest.raises(UsageError) as error:
-        expected.load(tmp_path)
+        machine_types.load(tmp_path)
     assert all(f"{name}.yml" in str(error.value) for name in ("a", "b", "c"))
 
 
 def test_every_type_of_ours_is_right_and_has_its_sources():
-    for path in sorted(expected.FOLDER.glob("*.yml")):
+    for path in sorted(machine_types.FOLDER.glob("*.yml")):
         data = yaml.safe_load(path.read_text("utf-8"))
-        assert not expected.problems(path, data)
+        assert not machine_types.problems(path, data)
         plain = [name for name, entry in data["expect"].items() if not isinstance(entry, dict)]
         assert not plain or data.get("source"), f"{path.name}: {plain} have no source"
 
@@ -119,10 +119,10 @@ LEARNT = {
 
 
 def test_a_good_host_teaches_a_type_that_fits_it(tmp_path):
-    path = learn.write(tmp_path, "n7", LEARNT, day="2026-01-02", force=False)
+    path = machine_types.write(tmp_path, "n7", LEARNT, day="2026-01-02", force=False)
     assert path == tmp_path / "health/dgxh100-8x-nvidia-h100-80gb-hbm3.yml"
     assert "n7 taught" in path.read_text("utf-8")
-    values = machine.expected(expected.load(tmp_path), LEARNT, None)
+    values = machine.expected(machine_types.load(tmp_path), LEARNT, None)
     assert values["machine_type"] == path.stem
     assert {
         name: values[name] for name in ("cpu_count", "memory_gib", "rdma_rate_gbit", "rdma_device_count")
@@ -135,10 +135,10 @@ def test_a_good_host_teaches_a_type_that_fits_it(tmp_path):
     assert "shm" not in values
     path.write_text("# mine\n")
     with pytest.raises(UsageError):
-        learn.write(tmp_path, "n7", LEARNT, day="2026-01-02", force=False)
+        machine_types.write(tmp_path, "n7", LEARNT, day="2026-01-02", force=False)
     assert path.read_text("utf-8") == "# mine\n"
-    learn.write(tmp_path, "n7", LEARNT, day="2026-01-02", force=True)
-    assert expected.load(tmp_path)
+    machine_types.write(tmp_path, "n7", LEARNT, day="2026-01-02", force=True)
+    assert machine_types.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -148,19 +148,19 @@ def test_a_good_host_teaches_a_type_that_fits_it(tmp_path):
 def test_a_machine_without_gpus_is_chosen_by_the_inventory(tmp_path, firmware, name):
     """Of the firmware's name there are other machines, too."""
     readings = {"cpu_count": 2, **firmware}
-    path = learn.write(tmp_path, "n7", readings, day="2026-01-02", force=False)
+    path = machine_types.write(tmp_path, "n7", readings, day="2026-01-02", force=False)
     assert path.name == f"{name}.yml"
-    types = expected.load(tmp_path)
+    types = machine_types.load(tmp_path)
     assert machine.expected(types, readings, None) == {}
     assert machine.expected(types, readings, name)["cpu_count"] == 2
 
 
 def test_a_name_of_the_inventory_that_is_no_type_is_refused():
     types = [kind("big")]
-    expected.check_names(types, [None, "", "big"])
+    machine_types.check_names(types, [None, "", "big"])
     with pytest.raises(UsageError, match="unknown machine type 'bigg'"):
-        expected.check_names(types, ["big", "bigg"])
+        machine_types.check_names(types, ["big", "bigg"])
 
 
 def test_a_file_has_a_name_though_the_firmwares_has_no_latin_letter() -> None:
-    assert learn.type_name("n7", {"machine_product": "浪潮"}) == "n7"
+    assert machine_types.type_name("n7", {"machine_product": "浪潮"}) == "n7"

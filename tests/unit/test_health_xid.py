@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from hvlab.checks.node import xid, xids
+from hvlab.checks.node import xid
 from tests.unit.gpu_reports import devices, faults, judged, report
 from tests.unit.health_answers import DATA, answers
 
@@ -54,11 +54,11 @@ def test_lines_that_are_none(line):
 
 
 def test_every_code_has_a_meaning_and_a_remedy():
-    for code, entry in xids.XIDS.items():
+    for code, entry in xid.XIDS.items():
         assert entry.severity in ("none", "soft", "hard", "line"), code
         assert entry.meaning
-        assert xids.ACTIONS[entry.action]
-        counts = "counts until the driver is loaded again, or the node rebooted" in xids.ACTIONS[entry.action]
+        assert xid.ACTIONS[entry.action]
+        counts = "counts until the driver is loaded again, or the node rebooted" in xid.ACTIONS[entry.action]
         assert counts == (entry.action in ("reset", "nvlink"))
 
 
@@ -66,12 +66,12 @@ def test_every_code_has_a_meaning_and_a_remedy():
 # that are unused or an application's today (56, 65, 68, 69, 73, 80, 81), pending (63) or harmless (92).
 @pytest.mark.parametrize("code", [48, 57, 58, 62, 64, 74, 79, 119, 120])
 def test_codes_on_which_azure_fails_are_hard(code):
-    assert xids.XIDS[code].severity == "hard"
+    assert xid.XIDS[code].severity == "hard"
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45])
 def test_codes_of_applications_are_no_faults(code):
-    assert xids.XIDS[code].severity == "none"
+    assert xid.XIDS[code].severity == "none"
 
 
 def test_an_application_that_reads_out_of_range():

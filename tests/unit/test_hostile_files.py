@@ -17,7 +17,7 @@ from hvlab.analysis.compare.comparison import compare
 from hvlab.analysis.compare.matching import measurements
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.bench import suite
-from hvlab.checks import expected
+from hvlab.checks import machine_types
 from hvlab.doctor import reading
 from hvlab.lab import inventory
 from hvlab.remote.known_hosts import known_keys
@@ -114,7 +114,7 @@ def test_yaml(tmp_path, reader, name):
         "suite": lambda: suite.load(str(path)),
         "topology": lambda: topology.load(path, ["n1"]),
         "catalogue": lambda: own.merged(catalogue.files(), own.read(path), path),
-        "health": lambda: expected._read(tmp_path, []),
+        "health": lambda: machine_types._read(tmp_path, []),
         "inventory": lambda: inventory.load(path),
     }
     with in_time():

@@ -337,6 +337,7 @@ def test_what_hvlab_reads_is_evaluated():
     code = "\n".join(path.read_text() for path in (project_dir() / "hvlab").rglob("*.py"))
     assert set(names.findall(code)) <= READ | {
         "ansible_facts",
+        "ansible_inventory_sources",
         "ansible_play_batch",
         "ansible_play_hosts",
         "ansible_play_hosts_all",

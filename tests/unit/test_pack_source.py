@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from ansible.errors import AnsibleActionFail
 
+from hvlab.ansible import plugin as plugin_base
 from hvlab.ansible.action import hvlab_source as action
 
 # A path that, quoted as for a shell, has sftp run a command on the controller.
@@ -56,7 +57,7 @@ def source_of_tool(
 ) -> action.ActionModule:
     """Return the plugin for a task that asks for tool 1; what it displays goes to ``shown``."""
     monkeypatch.setenv("HVLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
+    monkeypatch.setattr(plugin_base.ActionBase, "run", lambda *_: {})
     plugin = object.__new__(action.ActionModule)
     plugin._task = SimpleNamespace(check_mode=False)
     plugin._display = SimpleNamespace(display=shown.append, warning=shown.append)

@@ -11,6 +11,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils import hvlab_packages as facts
 
+from hvlab.ansible import plugin
 from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule
 from hvlab.base.errors import UsageError
 from hvlab.stack.provision import packages
@@ -227,7 +228,7 @@ class Host:
         module._task = SimpleNamespace(args=args, check_mode=check_mode, async_val=0)
         module._execute_module = self.execute
         known = {"hvlab": self.observed, "pkg_mgr": self.manager}
-        base = ActionModule.__mro__[1]
+        base = plugin.ActionBase
         run, base.run = base.run, lambda *_: {}
         try:
             return module.run(None, {"inventory_hostname": "n1", "ansible_facts": known})

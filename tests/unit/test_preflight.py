@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvlab.ansible import plugin as plugin_base
 from hvlab.ansible.action import hvlab_preflight as action
 from hvlab.base.answers import mismatch
 from hvlab.base.errors import report
@@ -409,8 +410,8 @@ def checked(monkeypatch, **facts):
         sent[name] = {**sent[name], **value} if isinstance(sent[name], dict) else value
     plugin = object.__new__(action.ActionModule)
     plugin._task = SimpleNamespace(check_mode=False)
-    monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
-    monkeypatch.setattr(action, "arguments", lambda *_: asdict(LIMITS))
+    monkeypatch.setattr(plugin_base.ActionBase, "run", lambda *_: {})
+    plugin.validate_argument_spec = lambda **_: (None, asdict(LIMITS))
     hosts = ["n1", "n3"]
     variables = {"hostvars": hostvars, "groups": usual["groups"], "ansible_play_hosts": hosts}
     return plugin.run(task_vars={**variables, "ansible_play_hosts_all": hosts})

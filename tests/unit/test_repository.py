@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from ansible.errors import AnsibleActionFail
 
+from hvlab.ansible import plugin
 from hvlab.ansible.action import hvlab_repository
 from hvlab.ansible.modules.hvlab_repository import apply, proxy
 from hvlab.base.errors import CheckError, UsageError
@@ -88,7 +89,7 @@ class Host:
         given = {"name": "x", "url": "http://x", "key": str(FILE), "fingerprint": FIRST, **args}
         action._task = SimpleNamespace(args=given, check_mode=check_mode, async_val=0)
         action._execute_module = self.execute
-        base = hvlab_repository.ActionBase
+        base = plugin.ActionBase
         run, base.run = base.run, lambda *_: {}
         try:
             return action.run(None, {"inventory_hostname": "n1", "ansible_facts": {"pkg_mgr": "apt"}})

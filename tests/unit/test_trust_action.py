@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hvlab.ansible import plugin as plugin_base
 from hvlab.ansible.action import hvlab_trust as action
 from hvlab.ansible.action.hvlab_trust import sshd_config
 from hvlab.remote import ssh_keys, trust
@@ -43,7 +44,7 @@ def test_a_certificate_is_kept_when_the_host_has_it(tmp_path, monkeypatch, check
         "lab": "lab", "user": "ranks", "home": "/home/ranks", "user_days": 7, "host_days": 365,
         "hosts": {"n1": {"address": "198.18.0.11", "aliases": [], "port": 22}},
     }  # fmt: skip
-    monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
+    monkeypatch.setattr(plugin_base.ActionBase, "run", lambda *_: {})
     sent = []
     monkeypatch.setattr(action, "bring", lambda plugin, files, variables: sent.extend(files) or answer)
     plugin = object.__new__(action.ActionModule)
@@ -59,3 +60,18 @@ def test_a_certificate_is_kept_when_the_host_has_it(tmp_path, monkeypatch, check
     assert json.loads(sent[-1]["content"]) == fact
     texts = {"n1.pub": " ".join(key.split()[:2]) + "\n", "n1-cert.pub": sent[0]["content"]}
     assert held == {name: texts[name] for name in kept}
+
+
+def test_check_mode_lists_the_files_of_a_lab_without_keys(tmp_path, monkeypatch):
+    """It ended with a KeyError wherever sshd has a folder for its settings."""
+    monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(plugin_base.ActionBase, "run", lambda *_: {})
+    plugin = object.__new__(action.ActionModule)
+    plugin._task = SimpleNamespace(check_mode=True)
+    args = {"lab": "lab", "user": "ranks", "home": "/home/ranks", "hosts": {"n1": {}}}
+    plugin.validate_argument_spec = lambda **_: (None, args)
+    system = {"distribution": "Debian", "os_family": "Debian", "distribution_major_version": "12"}
+    facts = {"hvlab": {"ssh_host_key": "ssh-ed25519 AAAA", "ssh_host_cert": None}, **system}
+    result = plugin.run(None, {"inventory_hostname": "n1", "ansible_facts": facts})
+    assert result["changed"]
+    assert {"/etc/ssh/sshd_config.d/10-hvlab.conf", "/home/ranks/.ssh"} <= set(result["paths"])

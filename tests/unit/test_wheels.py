@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hvlab.ansible import plugin
 from hvlab.ansible.action import hvlab_wheels
 from hvlab.ansible.action.hvlab_wheels import sum_path, whole
 
@@ -30,7 +31,7 @@ def action(monkeypatch, tmp_path):
 
     monkeypatch.setenv("HVLAB_CACHE", str(tmp_path))
     monkeypatch.setattr(hvlab_wheels, "pip_download", pip_download)
-    monkeypatch.setattr(hvlab_wheels.ActionBase, "run", lambda *_: {})
+    monkeypatch.setattr(plugin.ActionBase, "run", lambda *_: {})
     made = object.__new__(hvlab_wheels.ActionModule)
     made._task = SimpleNamespace(check_mode=False)
     made.warned, made.fetched = [], fetched

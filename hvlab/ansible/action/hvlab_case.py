@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 
-from hvlab.ansible.modules.hvlab_case import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.files import sync, write_file, write_files
@@ -27,7 +26,6 @@ from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.variants import refusal
 from hvlab.remote.ssh_client import detour, responds
-from hvlab.stack.provision.arguments import arguments
 from hvlab.vlab import boot
 from hvlab.workloads.answered import Ended
 
@@ -41,18 +39,14 @@ _MAGIC, _MAGIC_AT = b"ustar", 257
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,199}")
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """See the module of the same name for what it takes and gives."""
 
-    _requires_connection = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the task's result."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        args = arguments(self, DOCUMENTATION)
-        path = Path(args["plan"])
+        path = Path(self.args["plan"])
         plan = json.loads(path.read_text("utf-8"))
-        return result | self._reach_state(args, plan, path.parent, task_vars or {})
+        return self._reach_state(self.args, plan, path.parent, self.vars)
 
     def _reach_state(
         self, args: Mapping[str, Any], plan: dict[str, Any], folder: Path, task_vars: dict[str, Any]

@@ -8,30 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
-from ansible.plugins.action import ActionBase
 
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import CheckError, HvlabError
-from hvlab.stack.provision.arguments import arguments, documentation
 from hvlab.workloads.datasets import archive
 
 MIB = 1 << 20
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """See the module of the same name for what it takes and gives."""
 
-    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Copy the data sets that are missing on this host."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        self.vars = task_vars
-        self.args = arguments(self, documentation("hvlab_data"))
         try:
-            return result | self._put_missing(
-                {item["key"]: Path(item["folder"]) for item in self.args["sets"]}
-            )
+            return self._put_missing({item["key"]: Path(item["folder"]) for item in self.args["sets"]})
         except HvlabError as error:
             remedy = error.remedy or "correct that"
-            return result | {"failed": True, "msg": f"{error}\nWhat to do: {remedy}, and run again"}
+            return {"failed": True, "msg": f"{error}\nWhat to do: {remedy}, and run again"}
 
     def _put_missing(self, folders: Mapping[str, Path]) -> dict[str, Any]:
         state = self._step("look", keys=list(folders))
@@ -44,11 +38,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": bool(missing), "brought": missing}
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
-        args = {"step": step, "path": self.args["path"], **more}
-        done: dict[str, Any] = self._execute_module(
-            module_name="hvlab_data", module_args=args, task_vars=self.vars
-        )
-        return done
+        return self._on_host(step=step, path=self.args["path"], **more)
 
     def _check_room(self, place: str, folder: Path, free: int) -> None:
         need = sum(file.stat().st_size for file in folder.iterdir()) + archive(folder).stat().st_size

@@ -7,10 +7,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
 
-from hvlab.ansible.modules.hvlab_driver import DOCUMENTATION
-from hvlab.stack.provision.arguments import arguments
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.stack.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
 from hvlab.stack.provision.driver.in_use import NEVER, LoadingStep, loading
 from hvlab.stack.provision.driver.packages import (
@@ -38,25 +36,20 @@ PACKAGES = ("packages", "headers_packages")
 OWN = ("components", "fabric_manager_package", "stream")
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """See the module of the same name for what it takes and gives."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the plan, or the host's present state."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        self.vars = task_vars or {}
-        self.args = arguments(self, DOCUMENTATION)
         facts, state = self.vars["ansible_facts"], self.args["state"]
-        bare = DriverHost(self.vars["inventory_hostname"], facts, {})
+        bare = DriverHost(self.host, facts, {})
         self.request = signed(bare, as_request(self.args["request"], facts))
         if state == "listed":
-            return result | self._listed()
+            return self._listed()
         if state in ("built", "unloaded"):
-            return result | self._do(state)
+            return self._do(state)
         if state == "used":
-            return result | self._use()
+            return self._use()
         host = self._look()
         request = replace(self.request, reboot=NEVER) if self._local else self.request
         driver_plan = plan(host, request, repository_ready=self.args["ready"])
@@ -64,17 +57,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._display.warning(note)
         if driver_plan.problems:
             lines = [f"{p.host}: {p.observed}.\n  What to do: {p.remedy}." for p in driver_plan.problems]
-            return result | {
+            return {
                 "failed": True,
                 "msg": "\n".join([*lines, "Nothing was changed."]),
                 "changed": False,
             }
         now = self._now(host, loading(host, self.request, local=self._local))
-        return result | now | as_dict(driver_plan, self.request)
+        return now | as_dict(driver_plan, self.request)
 
     def _listed(self) -> dict[str, Any]:
         facts = self.vars["ansible_facts"]
-        names = packages_to_hold(DriverHost(self.vars["inventory_hostname"], facts, {}), self.request)
+        names = packages_to_hold(DriverHost(self.host, facts, {}), self.request)
         return {
             "changed": False,
             "packages": names,
@@ -83,11 +76,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _do(self, state: str) -> dict[str, Any]:
         kernels = kernels_to_build(self._look(), self.request)[1:] if state == "built" else []
-        done = self._module(state=state, services=list(SERVICES), also=kernels)
+        done = self._run(state=state, services=list(SERVICES), also=kernels)
         if done.get("failed"):
             problem = done.get("msg", done.get("module_stderr"))
             remedy = f"see {done['log']} there" if "log" in done else "see `dmesg` there"
-            raise AnsibleActionFail(f"{self.vars['inventory_hostname']}: {problem}\n  What to do: {remedy}.")
+            raise AnsibleActionFail(f"{self.host}: {problem}\n  What to do: {remedy}.")
         return done
 
     def _use(self) -> dict[str, Any]:
@@ -95,7 +88,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         step = loading(host, self.request, local=self._local)
         changed = step.action in ("load", "reload")
         if changed and not self._task.check_mode:
-            done = self._module(state="loaded", services=list(SERVICES))
+            done = self._run(state="loaded", services=list(SERVICES))
             if done.get("in_use"):
                 step = loading(host, self.request, stuck=done["msg"], local=self._local)
             elif done.get("failed"):
@@ -111,7 +104,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _look(self) -> DriverHost:
         """Ask the host; package versions only where something is missing."""
-        name, facts = self.vars["inventory_hostname"], self.vars["ansible_facts"]
+        name, facts = self.host, self.vars["ansible_facts"]
         names: list[str] = []
         if self.args["state"] == "planned":
             bare = DriverHost(name, facts, {})
@@ -129,7 +122,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 *(["dkms"] if needs_dkms(bare, self.request) else []),
             ]
             names += [name for name in others if name not in names]
-        done = self._module(
+        done = self._run(
             state="inspected",
             packages=names,
             compiler_package=self.request.compiler_package if self.args["state"] == "planned" else "",
@@ -171,13 +164,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "smi": state["smi"],
         }
 
-    def _module(self, **arguments: Any) -> dict[str, Any]:
-        done: dict[str, Any] = self._execute_module(
-            module_name="hvlab_driver",
-            module_args={"kernel": self.request.kernel, **arguments},
-            task_vars=self.vars,
-        )
-        return done
+    def _run(self, **arguments: Any) -> dict[str, Any]:
+        return self._on_host(kernel=self.request.kernel, **arguments)
 
 
 def as_request(options: dict[str, Any], facts: dict[str, Any]) -> DriverRequest:

@@ -6,31 +6,25 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import report
 from hvlab.checks.before import held
-from hvlab.stack.provision.arguments import arguments, documentation
 
 # Python reads the program as the first line of its input.
 _READ = "exec(__import__('json').loads(input()))"
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """See the module of the same name for what it takes and gives."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the facts and, if the host was taken, the command that holds it."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        args = arguments(self, documentation("hvlab_facts"))
+        args = self.args
         if self._connection.transport not in ("ssh", "local"):
             args["lock"] = ""
-        result |= self._execute_module("hvlab_facts", module_args=args, task_vars=task_vars)
+        result = self._on_host(**args)
         if "holder" in result:
-            host = (task_vars or {}).get("inventory_hostname", "?")
-            return result | {"msg": report([held(host, result["holder"])])}
+            return result | {"msg": report([held(self.host, result["holder"])])}
         if args["lock"] and not self._task.check_mode and not result.get("failed"):
             result["lock_link"] = self._link(str(result["ansible_facts"]["ansible_python"]["executable"]))
         return result

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 
 from hvlab.ansible.action import hvlab_source, hvlab_wheels
-from hvlab.ansible.modules.hvlab_fetch import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.paths import cache_dir, project_dir
 from hvlab.stack.provision import packs
-from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.packs import Archive, pack_key
 
 AT_A_TIME = 4
-ACTIONS: dict[str, type[ActionBase]] = {
+ACTIONS: dict[str, type[HvlabAction]] = {
     "source": hvlab_source.ActionModule,
     "wheels": hvlab_wheels.ActionModule,
 }
@@ -43,35 +41,30 @@ class Item(NamedTuple):
         return f"wheels of {name} for Python {args['python']} on {args['architecture']}"
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """Run once for all hosts, after their versions were chosen."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the files of everything needed, or fail with a list of the missing."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        given = arguments(self, DOCUMENTATION)
         if self._task.check_mode:
-            return result | {"changed": False, "skipped": True}
-        self.vars = task_vars or {}
+            return {"changed": False, "skipped": True}
         hosts = self._hosts()
-        items = [item for host in hosts for item in self._items(host, given)]
+        items = [item for host in hosts for item in self._items(host)]
         unique = {f"{item.kind} {sorted(item.args.items(), key=str)}": item for item in reversed(items)}
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             outcomes = dict(zip(unique, pool.map(self._fetch, unique.values()), strict=True))
         problems = list(dict.fromkeys(problem for problem, _ in outcomes.values() if problem))
         if problems:
             head = f"{len(problems)} of {len(unique)} things cannot be fetched; nothing was built yet:"
-            return result | {"failed": True, "msg": "\n".join([head, *problems])}
+            return {"failed": True, "msg": "\n".join([head, *problems])}
         needed = {unique[key].title: files for key, (_, files) in outcomes.items()}
         for stack in hosts.values():
             packs.note(stack, needed)
-        if given["to"]:
-            packs.carry(needed, Path(given["to"]))
+        if self.args["to"]:
+            packs.carry(needed, Path(self.args["to"]))
         built = {item.pack["name"]: item.pack.get("path") for item in unique.values() if item.pack}
         new = [name for name, path in built.items() if not self._any(name, path)]
-        return result | {"changed": False, "fetched": needed, "new": new}
+        return {"changed": False, "fetched": needed, "new": new}
 
     def _hosts(self) -> dict[str, Mapping[str, Any]]:
         """Return the stacks of the play's hosts, one host per distinct stack."""
@@ -81,15 +74,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             alike.setdefault(packs.stack_key(hostvars[host]["__stack"]), host)
         return {host: hostvars[host]["__stack"] for host in alike.values()}
 
-    def _items(self, host: str, given: Mapping[str, Any]) -> Iterator[Item]:
+    def _items(self, host: str) -> Iterator[Item]:
         first = host == self.vars["ansible_play_hosts"][0]
         gpu = host in self.vars["groups"].get("gpu", ())
         first_gpu = next(
             (name for name in self.vars["ansible_play_hosts"] if name in self.vars["groups"].get("gpu", ())),
             "",
         )
-        for role in [*given["roles"], *(given["gpu_roles"] if gpu else [])]:
-            source = host == first_gpu if role in given["gpu_roles"] else first
+        for role in [*self.args["roles"], *(self.args["gpu_roles"] if gpu else [])]:
+            source = host == first_gpu if role in self.args["gpu_roles"] else first
             yield from (item for item in self._of_role(host, role) if item.kind == "wheels" or source)
 
     def _of_role(self, host: str, role: str) -> Iterator[Item]:

@@ -8,27 +8,23 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible.template import trust_as_template
 
-from hvlab.ansible.modules.hvlab_files import DOCUMENTATION, SECRET_MODE, with_block
-from hvlab.stack.provision.arguments import arguments
+from hvlab.ansible.modules.hvlab_files import SECRET_MODE, with_block
+from hvlab.ansible.plugin import HvlabAction
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """See the module of the same name for what it takes and gives."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the module's result, unchanged where the facts show that nothing is left to do."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        files = arguments(self, DOCUMENTATION)["files"]
+        files = self.args["files"]
         given = [{key: value for key, value in item.items() if value is not None} for item in files]
-        return result | bring(self, given, task_vars or {})
+        return bring(self, given, self.vars)
 
 
-def bring(action: ActionBase, files: list[dict[str, Any]], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+def bring(action: HvlabAction, files: list[dict[str, Any]], task_vars: Mapping[str, Any]) -> dict[str, Any]:
     """Let module hvlab_files bring ``files`` into their desired state, unless the facts show it already."""
     files = [_with_text(action, item) for item in files]
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed") or {}
@@ -41,7 +37,7 @@ def bring(action: ActionBase, files: list[dict[str, Any]], task_vars: Mapping[st
     return done | ({"ansible_facts": outdated(task_vars)} if done.get("changed") else {})
 
 
-def _with_text(action: ActionBase, item: dict[str, Any]) -> dict[str, Any]:
+def _with_text(action: HvlabAction, item: dict[str, Any]) -> dict[str, Any]:
     """Render an item's template; ``lookup('template')`` would copy the variables of all hosts each time."""
     for option, text in (("template", "content"), ("block_template", "block")):
         if option in item:
@@ -62,7 +58,7 @@ def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
-    """Return whether ``states`` (path: state) shows every file as desired."""
+    """Whether ``states`` (path: state) shows every file as desired."""
     return all(
         item.get("path") in states and _right(item, states[item["path"]]) and _loaded(item, states)
         for item in files
@@ -70,7 +66,7 @@ def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> 
 
 
 def _loaded(item: Mapping[str, Any], states: Mapping[str, Any]) -> bool:
-    """Return whether the path written at each load of a file is newer than the file, or missing."""
+    """Whether the path written at each load of a file is newer than the file, or missing."""
     path = item.get("loaded")
     if not path:
         return True

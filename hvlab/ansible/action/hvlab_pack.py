@@ -11,12 +11,11 @@ from typing import Any
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.action.hvlab_files import outdated
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base import answers, cache
 from hvlab.base.files import file_sha256
-from hvlab.stack.provision.arguments import arguments, documentation
 from hvlab.stack.provision.packs import (
     FORWARDING_BYTES,
     FORWARDING_HOSTS,
@@ -33,15 +32,11 @@ from hvlab.stack.provision.packs import (
 MIB = 1 << 20
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """Install a pack on the task's host, elect the host that builds it, or save it from there."""
 
-    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Run the task for one host."""
-        super().run(tmp, task_vars)
-        self.vars = task_vars
-        self.args = arguments(self, documentation("hvlab_pack"))
-        self.host = task_vars["inventory_hostname"]
         if self.args["state"] == "elected":
             return self._elected()
         self.key = ""
@@ -133,11 +128,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return result
 
     def _try(self, step: str, **more: Any) -> dict[str, Any]:
-        args = {"step": step, "path": self.args["path"], "key": self.key, **more}
-        result: dict[str, Any] = self._execute_module(
-            module_name="hvlab_pack", module_args=args, task_vars=self.vars
-        )
-        return result
+        return self._on_host(**{"step": step, "path": self.args["path"], "key": self.key, **more})
 
     def _present(self, state: dict[str, Any]) -> dict[str, Any]:
         if state.get("known"):

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.action.hvlab_files import outdated
-from hvlab.ansible.modules.hvlab_packages import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import UsageError
-from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.packages import (
     MANAGERS,
     Apt,
@@ -34,17 +32,12 @@ LISTS_S = 24 * 3600
 _NOT_FETCHED = re.compile(r"^E: (Failed|Unable) to fetch", re.MULTILINE)
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """See the module of the same name for what it takes and gives."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the packages that were, or in check mode would be, installed, removed or held."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        self.vars = task_vars or {}
-        self.args = arguments(self, DOCUMENTATION)
-        self.host, facts = self.vars["inventory_hostname"], self.vars["ansible_facts"]
+        facts = self.vars["ansible_facts"]
         self.facts: dict[str, Any] = facts["hvlab"]
         self.installed: dict[str, str] = dict(self.facts.get("packages") or {})
         self.held = set(self.facts.get("held") or [])
@@ -59,11 +52,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self.read = False
         work = self._work()
         if not work:
-            return result | {"changed": False, "packages": []}
+            return {"changed": False, "packages": []}
         self._check_held({one.name for one in work.install} | set(work.remove))
         if self.args["state"] == "possible":
-            return result | self._possible(work)
-        result |= {"changed": True, "packages": work.names, "diff": work.diff(self.installed)}
+            return self._possible(work)
+        result = {"changed": True, "packages": work.names, "diff": work.diff(self.installed)}
         if self._task.check_mode:
             # New packages may come from a repository not yet set up; removals can be simulated.
             if not work.install:
@@ -145,7 +138,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             for argv in self.manager.enable(module):
                 done = self._command(argv)
                 if done["rc"]:
-                    raise self._failure(f"module stream {module} cannot be enabled", done)
+                    raise self._refusal(f"module stream {module} cannot be enabled", done)
 
     def _change(self, work: PackageChanges) -> None:
         self._refresh(work)
@@ -160,7 +153,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             now = self._query()
             gone = ", ".join(sorted(set(self.installed) - set(now))) or "none"
             state = "nothing was changed" if now == self.installed else f"gone already: {gone}"
-            raise self._failure(f"the package manager failed {work} ({state})", done)
+            raise self._refusal(f"the package manager failed {work} ({state})", done)
         self.installed = self._query()
         # A name without version may be one that other packages provide.
         missing = [str(one) for one in work.install if one.version and not one.is_met(self.installed)]
@@ -232,7 +225,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if pinned:
             listing, missing = self._unavailable(pinned)
             problem += "".join(missing) if listing["stdout"] else ""
-        raise self._failure(problem, answer, self.refreshed)
+        raise self._refusal(problem, answer, self.refreshed)
 
     def _ask(self, work: PackageChanges) -> Transaction | dict[str, Any]:
         """Return the simulated changes, or the result of the command that refused."""
@@ -269,7 +262,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if names:
             done = self._command(self.manager.hold(names))
             if done["rc"]:
-                raise self._failure(f"{', '.join(names)} cannot be held", done)
+                raise self._refusal(f"{', '.join(names)} cannot be held", done)
         self.own = (self.own | set(names)) - gone
         self.held = (self.held | set(names)) - gone
         if self.own != before:
@@ -279,7 +272,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _query(self) -> dict[str, str]:
         done = self._command(self.manager.query)
         if done["rc"]:
-            raise self._failure("the installed packages cannot be listed", done)
+            raise self._refusal("the installed packages cannot be listed", done)
         return installed(done["stdout"])
 
     def _new_facts(self, work: PackageChanges) -> dict[str, Any]:
@@ -310,7 +303,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(f"{self.host}: {argv[0]} cannot be run: {done.get('msg', done)}")
         return {"stdout": "", "stderr": "", **done}
 
-    def _failure(self, problem: str, *outputs: dict[str, Any]) -> AnsibleActionFail:
+    def _refusal(self, problem: str, *outputs: dict[str, Any]) -> AnsibleActionFail:
         text = "\n".join(f"{done['stdout']}\n{done['stderr']}" for done in outputs)
         errors = complaint(text)
         quote = f"\nThe package manager says:\n{errors}" if errors else ""

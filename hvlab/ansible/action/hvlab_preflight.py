@@ -6,9 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
-from hvlab.ansible.modules.hvlab_preflight import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.answers import mismatch
 from hvlab.base.errors import Problem, report
 from hvlab.base.paths import trust_dir
@@ -18,7 +16,6 @@ from hvlab.checks.ssh import check_owner, check_possession
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host
 from hvlab.remote.trust import Trust, revoke_former
-from hvlab.stack.provision.arguments import arguments
 
 _REMEDY = (
     "look at its Python and at /etc/ansible/facts.d there; a host that sends other facts may be taken over"
@@ -27,19 +24,17 @@ _REMEDY = (
 _SSH_OPTIONS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """Run once for all hosts; needs no connection."""
 
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the lab's hosts, or fail with every problem."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        limits = HostLimits(**arguments(self, DOCUMENTATION))
-        variables = task_vars or {}
-        hostvars, groups = variables["hostvars"], variables["groups"]
-        present = variables["ansible_play_hosts"]
+        result: dict[str, Any] = {}
+        limits = HostLimits(**self.args)
+        hostvars, groups = self.vars["hostvars"], self.vars["groups"]
+        present = self.vars["ansible_play_hosts"]
 
         # Facts of an unexpected shape are not used at all.
         malformed = {name: mismatch(hostvars[name].get("ansible_facts", {}), Facts) for name in present}
@@ -49,7 +44,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         lab = str(hostvars[present[0]].get("lab_name", "lab"))
         errors, warnings = check(checked, hosts, limits, reached)
         problems = [
-            *report_missing(variables["ansible_play_hosts_all"], present),
+            *report_missing(self.vars["ansible_play_hosts_all"], present),
             *(Problem(name, f"its facts: {wrong}", _REMEDY) for name, wrong in malformed.items() if wrong),
             *check_owner(checked, Trust(lab, trust_dir(lab))),
             *check_possession(stated(checked, hostvars)),

@@ -6,33 +6,22 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from hvlab.ansible.modules.hvlab_repository import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import CheckError, HvlabError
 from hvlab.stack.provision import repository
-from hvlab.stack.provision.arguments import arguments
 
 Files = dict[str, bytes]
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """See the module of the same name for what it takes and gives."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the files that were, or in check mode would be, changed."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        self.vars = task_vars or {}
-        self.args = arguments(self, DOCUMENTATION)
         try:
-            return result | self._add()
+            return self._add()
         except HvlabError as error:
-            host = self.vars["inventory_hostname"]
-            text = f"{host}: {error}.\nNothing was changed.\nWhat to do: {error.remedy}."
-            raise AnsibleActionFail(text) from error
+            raise self._failure(f"{error}.\nNothing was changed", error.remedy or "") from error
 
     def _add(self) -> dict[str, Any]:
         if self.args["priority"] is not None and not self.args["label"]:
@@ -161,9 +150,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise self.source.refusal(done["output"])
 
     def _step(self, step: str, **arguments: Any) -> dict[str, Any]:
-        done: dict[str, Any] = self._execute_module(
-            module_name="hvlab_repository", module_args={"step": step, **arguments}, task_vars=self.vars
-        )
+        done = self._on_host(step=step, **arguments)
         if done.get("failed"):
             output = done.get("module_stderr") or done.get("msg")
             raise CheckError(f"the package sources: {output}", remedy="correct that there, and run again")

@@ -6,44 +6,42 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
-from hvlab.ansible.modules.hvlab_resolve import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import HvlabError
 from hvlab.lab.inventory_reader import evaluated
-from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan
 from hvlab.stack.resolver.facts import from_ansible
 from hvlab.stack.resolver.lab import request
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """Run once for all hosts, after their facts were gathered; needs no connection."""
 
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return ``stacks`` (host -> stack), or fail with the reason why none exists."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        given = arguments(self, DOCUMENTATION)
-        variables = task_vars or {}
-        others = left_out(variables)
+        variables, others = self.vars, left_out(self.vars)
         path = lock_path(variables)
         try:
             locked = lock.read(path) if path else None
             hosts = lab(variables, self._loader)
             answer = plan(locked.pinned(hosts) if locked and others else hosts)
-            if path and given["write_lock"] and isinstance(answer, Resolution) and not self._task.check_mode:
+            if (
+                path
+                and self.args["write_lock"]
+                and isinstance(answer, Resolution)
+                and not self._task.check_mode
+            ):
                 lock.write(path, answer.hosts, hosts)
         except HvlabError as error:
             remedy = f"\nwhat to do: {error.remedy}" if error.remedy else ""
-            return result | {"failed": True, "msg": f"{error}{remedy}"}
+            return {"failed": True, "msg": f"{error}{remedy}"}
         if isinstance(answer, Infeasible):
-            return result | {"failed": True, "msg": lock.infeasible(answer), "refusal": answer.as_json()}
+            return {"failed": True, "msg": lock.infeasible(answer), "refusal": answer.as_json()}
         known = f"those in {path} are kept" if locked else "they may differ there"
         warning = f"{', '.join(others)} left out: the versions are chosen for the others, and {known}"
-        return result | {
+        return {
             "stacks": answer.hosts,
             "notes": answer.notes,
             "warnings": [

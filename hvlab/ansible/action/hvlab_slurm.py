@@ -7,26 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
-from hvlab.ansible.modules.hvlab_slurm import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import Problem, report
-from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.slurm import checks
 from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem, registrations
 from hvlab.stack.provision.slurm.plan import describe, plan
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """See the module of the same name for what it takes and gives; needs no connection."""
 
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the decision, or fail with every problem."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        self.args, self.vars = arguments(self, DOCUMENTATION), task_vars or {}
         self.request = SlurmRequest(**self.args["request"])
         decide = {
             "checked": self._checked,
@@ -37,8 +31,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }[self.args["state"]]
         decided, problems = decide()
         if problems:
-            return result | {"failed": True, "msg": report(problems)}
-        return result | {"changed": False, **decided}
+            return {"failed": True, "msg": report(problems)}
+        return {"changed": False, **decided}
 
     @property
     def _present(self) -> list[str]:
@@ -50,7 +44,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         system = hostvars["slurm_system"] if name else self.args["system"]
         fields = [field.name for field in dataclasses.fields(SlurmSystem)]
         return SlurmHost(
-            name=name or self.vars["inventory_hostname"],
+            name=name or self.host,
             facts=hostvars["ansible_facts"],
             system=SlurmSystem(**{field: system[field] for field in fields if field in system}),
             hardware=self.args["text"] if self.args["state"] == "described" else "",
@@ -81,9 +75,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _last(self) -> Mapping[str, Any]:
         """The record of slurmctld's host, which every change needs."""
         controller = self.request.controller
-        name = (
-            controller if controller in self.vars["ansible_play_hosts"] else self.vars["inventory_hostname"]
-        )
+        name = controller if controller in self.vars["ansible_play_hosts"] else self.host
         local = self.vars["hostvars"][name]["ansible_facts"].get("ansible_local") or {}
         return local.get("hvlab_slurm") or {}
 
@@ -100,7 +92,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         absent = [name for name in self.request.hosts if name not in present]
         if not decided["changes"] or not absent:
             return decided, []
-        if self.vars["inventory_hostname"] == present[0]:
+        if self.host == present[0]:
             decided["warnings"] = [
                 f"slurm.conf changes without {', '.join(absent)}: down, or failed in this run. Jobs run on "
                 "the other hosts. What to do: run it again when all are back, before jobs start there."

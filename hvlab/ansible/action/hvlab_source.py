@@ -13,16 +13,14 @@ from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.urls import open_url
-from ansible.plugins.action import ActionBase
 from packaging.version import InvalidVersion, Version
 
 from hvlab.ansible.action.hvlab_wheels import pip_download
 from hvlab.ansible.module_utils.hvlab_disk import SOURCES
-from hvlab.ansible.modules.hvlab_source import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base import answers, cache
 from hvlab.base.files import file_sha256
 from hvlab.base.paths import cache_dir
-from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.packs import bounded, incoming, pack_key
 
 CONNECT_SECONDS = 10
@@ -65,14 +63,11 @@ def check_sum(path: Path, expected: str, *, origin: str = "") -> str:
     return actual
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """Find a source archive for the whole lab."""
 
-    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
-        """Run the task."""
-        super().run(tmp, task_vars)
-        self.vars = task_vars
-        self.args = arguments(self, DOCUMENTATION)
+    def act(self) -> dict[str, Any]:
+        """Return the archive and the way that worked."""
         self.name, self.version = self.args["name"], self.args["version"]
         if self.version in self.args["avoid"]:
             raise AnsibleActionFail(
@@ -110,7 +105,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return source
         lines = "".join(f"\n  {line}" for line in self.tried)
         raise AnsibleActionFail(
-            f"{self.vars['inventory_hostname']}: no source of {self.name} {self.version} was found:{lines}\n"
+            f"{self.host}: no source of {self.name} {self.version} was found:{lines}\n"
             f"What to do: put {self.name}-{self.version}.tar.bz2 into {self.args['folder']} on the "
             "controller and run again."
         )
@@ -206,10 +201,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         reader = self._get_remote_user() or "root"
         # Not chosen by the host: its path becomes a command of sftp here.
         archive = f"{SOURCES}{secrets.token_hex(8)}/source"
-        download = self._module(package=self.name, reader=reader, archive=archive)
+        download = self._ask(package=self.name, reader=reader, archive=archive)
         if "problem" in download:
-            raise NotThisWay(f"{self.vars['inventory_hostname']}: {download['problem']}")
-        origin = f"{download['name']} of {self.vars['inventory_hostname']}"
+            raise NotThisWay(f"{self.host}: {download['problem']}")
+        origin = f"{download['name']} of {self.host}"
         try:
             version = self._acceptable(str(download["version"]))
             suffix = str(download["name"]).rpartition(".tar.")[2]
@@ -220,7 +215,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             same = version == self.version and str(self.args["url"]).endswith(f".tar.{suffix}")
             with incoming(self.cache) as file:
                 try:
-                    with bounded(file, self.vars["inventory_hostname"]):
+                    with bounded(file, self.host):
                         self._connection.fetch_file(archive, str(file))
                 except answers.AnswerError as error:
                     raise NotThisWay(str(error)) from error
@@ -230,7 +225,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 file.replace(path)
             return SourceArchive(version, path, sha256, "distro")
         finally:
-            self._module(archive=archive, forget=True)
+            self._ask(archive=archive, forget=True)
 
     def _acceptable(self, version: str) -> str:
         """Return a host's version. Raises NotThisWay if it has none, or none that may stand in."""
@@ -249,10 +244,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise NotThisWay(f"the source package is {version}, supported are {low} up to below {high}")
         return version
 
-    def _module(self, **args: Any) -> dict[str, Any]:
-        result: dict[str, Any] = self._execute_module(
-            module_name="hvlab_source", module_args=args, task_vars=self.vars
-        )
+    def _ask(self, **arguments: Any) -> dict[str, Any]:
+        result = self._on_host(**arguments)
         if result.get("failed"):
-            raise AnsibleActionFail(f"{self.vars['inventory_hostname']}: {result.get('msg')}", result=result)
+            raise self._failure(result.get("msg"), result=result)
         return result

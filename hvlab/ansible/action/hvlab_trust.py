@@ -8,14 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from hvlab.ansible.action.hvlab_files import bring
-from hvlab.ansible.modules.hvlab_trust import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import HvlabError
 from hvlab.remote.ssh_keys import public
 from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust
-from hvlab.stack.provision.arguments import arguments
 
 SSHD_CONFIG = "etc/ssh/sshd_config.d/10-hvlab.conf.j2"
 # Their sshd has no Include: the lines go to the end of its only file.
@@ -28,18 +26,12 @@ PLACES = (
 )
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """See the module of the same name for what it takes and gives."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Return the result of hvlab_files for the host."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        self.args = args = arguments(self, DOCUMENTATION)
-        variables = task_vars or {}
-        name = variables["inventory_hostname"]
-        facts = variables["ansible_facts"]["hvlab"]
+        args, name, facts = self.args, self.host, self.vars["ansible_facts"]["hvlab"]
         if name not in args["hosts"]:
             raise AnsibleActionFail(f"{name}: its address is not known. Run playbooks/preflight.yml first.")
         if not facts["ssh_host_key"]:
@@ -47,21 +39,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             trust = self._trust(args["lab"], args["user"])
             if trust is None:
-                paths = [
-                    *PLACES,
-                    str(sshd_config(variables["ansible_facts"])["path"]),
-                    f"{args['home']}/.ssh",
-                ]
+                usual = "/" + SSHD_CONFIG.removesuffix(".j2")
+                sshd = sshd_config(self.vars["ansible_facts"]).get("path", usual)
+                paths = [*PLACES, sshd, f"{args['home']}/.ssh"]
                 message = f"would make or renew the keys of lab {args['lab']}"
-                return result | {"changed": True, "msg": message, "paths": paths}
+                return {"changed": True, "msg": message, "paths": paths}
             certificate = self._certificate(trust, name, facts)
-            files = self._files(trust, certificate, variables["ansible_facts"])
+            files = self._files(trust, certificate, self.vars["ansible_facts"])
         except HvlabError as error:
             raise AnsibleActionFail(f"{name}: {error}. {error.remedy or ''}".strip()) from error
         # Recorded first: a host whose connection then breaks has an unknown state, but can be revoked.
         if not self._task.check_mode:
             trust.keep_key(name, facts["ssh_host_key"])
-        result |= bring(self, files, variables)
+        result = bring(self, files, self.vars)
         if not self._task.check_mode and not result.get("failed"):
             trust.keep_certificate(name, certificate)
         return result

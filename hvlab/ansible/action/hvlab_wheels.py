@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
-from hvlab.ansible.modules.hvlab_wheels import DOCUMENTATION
+from hvlab.ansible.plugin import HvlabAction
 from hvlab.base import cache, process
 from hvlab.base.files import file_sha256
 from hvlab.base.paths import cache_dir
-from hvlab.stack.provision.arguments import arguments
 from hvlab.stack.provision.packs import pack_key, save_sum, saved_sum
 from hvlab.stack.provision.python_env import of_framework, without_build
 from hvlab.stack.resolver import catalogue
@@ -28,7 +26,7 @@ PIP_SECONDS = 1800
 _ONCE = ["--retries=1", "--timeout=15"]
 _LARGE = ", for CUDA, with NVIDIA's libraries: about 3 GB instead of 0.2 GB"
 _PIP = ["--disable-pip-version-check"]
-# pip takes platforms as they stand: a wheel for an older C library has another name.
+# pip matches platforms literally: a wheel for an older C library has another name.
 GLIBC_MINORS = range(31, 4, -1)
 OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
 
@@ -45,7 +43,7 @@ def pip_download(arguments: list[str]) -> str:
 
 
 def reason(out: str, err: str) -> str:
-    """Return why pip failed, from its output: the last error and its cause. Pure."""
+    """Return the reason of pip's failure, from its output: the last error and its cause. Pure."""
     text = err.strip().partition("\nERROR: ResolutionImpossible")[0]
     error = text[text.rfind("ERROR: ") :] if "ERROR: " in text else text[-1000:]
     unreachable = re.findall(r"connection broken by '?(.*)", err)[-1:]
@@ -73,14 +71,11 @@ def whole(path: Path) -> str:
     return actual if actual == saved_sum(sum_path(path)) else ""
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(HvlabAction):
     """Download packages for a host's Python and platform into one tar file."""
 
-    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
-        """Run the task; it never touches the host."""
-        super().run(tmp, task_vars)
-        self.args = arguments(self, DOCUMENTATION)
-        self.host = task_vars["inventory_hostname"]
+    def act(self) -> dict[str, Any]:
+        """Return the path of the tar file; the host is never contacted."""
         self.platforms = platforms(self.args["architecture"])
         inputs = {name: self.args[name] for name in ("requirements", "python", "deps")}
         inputs["platforms"] = self.platforms

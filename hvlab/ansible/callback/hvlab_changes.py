@@ -25,7 +25,7 @@ requirements:
 """
 
 COLUMNS = ("what", "name", "change")
-# Of hvlab's own folders, only direct children are shown.
+# In hvlab's own folders, only direct children are shown.
 OWN = re.compile(r"^(/(?:opt|var/cache)/hvlab/[^/]+)/.*")
 # A task skipped for this condition alone.
 CHECK_MODE = "not ansible_check_mode"

@@ -159,7 +159,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
 
 def whoever() -> str:
-    """Return who runs this, and where."""
+    """Return the user and this machine."""
     user = os.environ.get("SUDO_USER") or getpass.getuser()
     return f"{user}@{socket.gethostname()}"
 
@@ -171,7 +171,7 @@ def command(name: str) -> str:
 
 
 def other(host: str, answer: str) -> str:
-    """Return who has a host, from what it answers."""
+    """Return the owner of a host, from its answer."""
     from hvlab.checks.before import held  # noqa: PLC0415 - it would slow down every run
 
     try:

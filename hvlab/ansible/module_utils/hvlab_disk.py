@@ -28,7 +28,7 @@ def free_mb(path: str) -> int:
 
 
 def tmp() -> dict[str, Any]:
-    """Return whether /tmp can be written and run from, its mode and free MiB."""
+    """Whether /tmp can be written and run from, its mode and free MiB."""
     writable = True
     try:
         with tempfile.TemporaryFile(dir="/tmp"):

@@ -150,7 +150,7 @@ def parse_driver(text: str) -> str | None:
 
 
 def open_modules(root: str = "") -> bool | None:
-    """Return whether the loaded driver is the open one; None when none is loaded."""
+    """Whether the loaded driver is the open one; None when none is loaded."""
     text = read(root + "/proc/driver/nvidia/version")
     return None if text is None else "Open Kernel Module" in text
 

@@ -15,7 +15,7 @@ _CONTAINER_FILES = ("/run/systemd/container", "/.dockerenv", "/run/.containerenv
 
 
 def kernel_headers(root: str = "") -> bool:
-    """Return whether modules can be built for the running kernel."""
+    """Whether modules can be built for the running kernel."""
     return os.path.exists("{}/lib/modules/{}/build/Makefile".format(root, platform.release()))
 
 
@@ -32,7 +32,7 @@ def loaded(root: str = "") -> set[str]:
 
 
 def nouveau(root: str = "") -> bool:
-    """Return whether a driver that excludes NVIDIA's is loaded, or has a GPU."""
+    """Whether a driver that excludes NVIDIA's is loaded, or has a GPU."""
     return bool(rivals(root))
 
 
@@ -52,14 +52,14 @@ def rivals(root: str = "") -> list[str]:
 
 
 def on_disk(name: str, root: str = "") -> bool:
-    """Return whether the running kernel has a module of that name to load."""
+    """Whether the running kernel has a module of that name to load."""
     pattern = re.escape(name).replace("_", "[_-]").replace("\\-", "[_-]")
     folder = "{}/lib/modules/{}".format(root, platform.release())
     return bool(re.search(r"(?m)(^|/){}\.ko(\.\w+)?:".format(pattern), read(folder + "/modules.dep") or ""))
 
 
 def secure_boot(root: str = "") -> bool | None:
-    """Return whether the firmware lets only signed modules in; None without EFI.
+    """Whether the firmware lets only signed modules in; None without EFI.
 
     The variable is four bytes of attributes and one of value (UEFI specification, 8.2 and 32.3).
     """
@@ -72,7 +72,7 @@ def secure_boot(root: str = "") -> bool | None:
 
 
 def container(root: str = "") -> bool:
-    """Return whether this is a container, which shares its machine's kernel."""
+    """Whether this is a container, which shares its machine's kernel."""
     if any(os.path.exists(root + path) for path in _CONTAINER_FILES):
         return True
     if any(entry.startswith("container=") for entry in (read(root + "/proc/1/environ") or "").split("\0")):

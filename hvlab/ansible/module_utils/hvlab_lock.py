@@ -30,7 +30,7 @@ BROKEN_S = 5.0
 
 
 def take(token: str, owner: dict[str, Any]) -> dict[str, Any] | None:
-    """Take the host for whoever knows ``token``; return who else has it, None if it is taken now."""
+    """Take the host for whoever knows ``token``; return another owner, None if it is taken now."""
     for _ in range(10):
         own = socket.socket(socket.AF_UNIX)
         try:
@@ -48,7 +48,7 @@ def take(token: str, owner: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def ask(asking: socket.socket, words: str) -> dict[str, Any] | None:
-    """Return who else has the host; None while the owner of the token has it.
+    """Return the other owner of the host; None while the owner of the token has it.
 
     Raises ConnectionRefusedError if nobody has it any more.
     """
@@ -98,7 +98,7 @@ def _leave_behind(own: socket.socket, token: str, owner: dict[str, Any]) -> None
 
 
 def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
-    """Tell everybody who has the host, until the owner ends or is gone."""
+    """Answer who has the host, until the owner ends or is gone."""
     began = time.monotonic()
     until = began + SILENCE_S
     clients: list[socket.socket] = []

@@ -26,7 +26,7 @@ ALTERNATIVES = "/etc/alternatives/"
 
 
 def target(path: str) -> str:
-    """Return where a link leads; where update-alternatives keeps it, where that leads it."""
+    """Return the target of a link; with update-alternatives, the target of its choice."""
     first = os.readlink(path)
     return os.readlink(first) if alternative(path) and os.path.islink(first) else first
 

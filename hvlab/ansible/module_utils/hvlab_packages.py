@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""What is installed on a host."""
+"""The packages of a host."""
 
 from __future__ import annotations
 

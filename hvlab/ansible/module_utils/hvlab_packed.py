@@ -93,7 +93,7 @@ def leftovers(root: str) -> list[str]:
 
 
 def held(place: str) -> bool:
-    """Return whether a process works on a folder."""
+    """Whether a process works on a folder."""
     try:
         handle = os.open(os.path.join(place, HOLD), os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
@@ -247,7 +247,7 @@ def _compare(
 
 
 def settings(path: str) -> bool:
-    """Return whether a role wrote this file into a pack that was installed."""
+    """Whether a role wrote this file into a pack that was installed."""
     if not path.endswith(".conf"):
         return False
     try:

@@ -60,7 +60,7 @@ def link(address: str, root: str = "") -> str | None:
 
 
 def redirects(config: bytes) -> bool | None:
-    """Return whether a bridge's Access Control Services send peer traffic up to the root; None unknown.
+    """Whether a bridge's Access Control Services send peer traffic up to the root; None unknown.
 
     ``config`` is the 4096 byte configuration space; only root reads more than its first 64 bytes. Extended
     capabilities begin at 0x100, each with its number, and the place of the next (PCI Express Base, 7.9.3).

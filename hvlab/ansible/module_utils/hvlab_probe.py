@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""What every probe of a host uses."""
+"""Shared by all probes of a host: commands, files, tolerated failures."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def run(*argv: str) -> str:
 
 
 def said(*argv: str, seconds: float = SECONDS) -> tuple[int | None, str]:
-    """Return a command's exit status and all it printed; None for one that did not end in time.
+    """Return a command's exit status and output; None if it did not end in time.
 
-    A command that hangs in the kernel cannot be killed: it is left behind. Raises FileNotFoundError.
+    A command that hangs in the kernel cannot be killed: it is abandoned. Raises FileNotFoundError.
     """
     process = subprocess.Popen(
         argv,

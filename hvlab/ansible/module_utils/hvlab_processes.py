@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""The processes of a host, and whose work a reboot would end."""
+"""The processes of a host, and the work that a reboot would end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def name(pid: int) -> str:
 
 
 def runs(daemon: str) -> bool:
-    """Return whether a process of this name runs."""
+    """Whether a process of this name runs."""
     return any(name(pid) == daemon for pid in processes())
 
 
@@ -63,7 +63,7 @@ def above(pid: int) -> Iterator[int]:
 
 
 def work(warn: Any) -> dict[str, list[str]]:
-    """Return by kind what a reboot would end, in words; this process and those above it are left out."""
+    """Return, by kind and in words, the work that a reboot would end; except this process and its parents."""
     own = set(above(os.getpid()))
     named = [(pid, name(pid)) for pid in processes() if pid not in own]
     return {
@@ -120,7 +120,7 @@ def person(uid: int) -> str:
 
 
 def sessions(own: set[int]) -> list[str]:
-    """Return who is logged in at a terminal or display, without the sessions of processes in ``own``.
+    """Return the logins at a terminal or display, without the sessions of processes in ``own``.
 
     A connection without one is Ansible's, or that of a command; what it runs counts as a process.
     """

@@ -59,7 +59,7 @@ def reason(
     driver: str | None,
     rdma_facts: dict[str, Any],
 ) -> str | None:
-    """Return why GPUDirect RDMA is not available, the nearest reason first; None when it is."""
+    """Return the first reason why GPUDirect RDMA is not available; None if it is."""
     lacks_module = "driver {} has no nvidia_peermem, and its modules are not the open ones".format(driver)
     lacks_api = "the RDMA drivers have no {}, which nvidia_peermem needs".format(_PEER_API)
     iommu_kind, bridges = rdma_facts.get("iommu"), rdma_facts.get("acs") or []
@@ -97,7 +97,7 @@ def devices(root: str = "") -> list[dict[str, Any]]:
 
 
 def manages_switches(path: str) -> bool:
-    """Return whether an RDMA device manages NVSwitches: NCCL and MPI send nothing through it."""
+    """Whether an RDMA device manages NVSwitches: NCCL and MPI send nothing through it."""
     try:
         with open(path + "/device/vpd", "rb") as file:
             return _SWITCH_MANAGEMENT in file.read(32768)
@@ -106,7 +106,7 @@ def manages_switches(path: str) -> bool:
 
 
 def data_direct(root: str = "") -> bool:
-    """Return whether adapters reach the GPUs through functions of their own (Data Direct)."""
+    """Whether adapters reach the GPUs through functions of their own (Data Direct)."""
     return any((each["vendor"], each["device"]) == _DATA_DIRECT for each in hvlab_pci.devices(root))
 
 
@@ -126,7 +126,7 @@ def peer_memory(root: str = "") -> str | None:
 
 
 def dma_buf(root: str = "") -> bool:
-    """Return whether kernel (5.12) and driver (open modules, 515) can share GPU memory as DMA-BUF."""
+    """Whether kernel (5.12) and driver (open modules, 515) can share GPU memory as DMA-BUF."""
     release = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
     return release >= (5, 12) and hvlab_gpu.open_modules(root) is True
 
@@ -149,7 +149,7 @@ def _symbols(root: str) -> list[str]:
 
 
 def ucx(root: str = "") -> dict[str, Any] | None:
-    """Return whether programs can be built with the host's UCX, and whether it takes GPU memory.
+    """Whether programs can be built with the host's UCX, and whether it takes GPU memory.
 
     None on a host without UCX. CUDA support is a separate module, which distributions leave out.
     """

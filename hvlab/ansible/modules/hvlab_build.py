@@ -4,59 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = """
-module: hvlab_build
-short_description: Run the stages of a long build, each once
-description:
-  - Stages run in order in one folder, their output goes to the file C(log) there. A stage that ended well
-    is not run again, unless it has changed or one before it runs again.
-  - One build runs in a folder at a time. A build whose controller went away goes on; the next call waits.
-  - A failure shows the last lines of the log and what to do about it.
-options:
-  path:
-    description: The folder. It is made, and the one above it is made root's alone.
-    type: path
-    required: true
-  stages:
-    description: The stages.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      name: {description: One word., type: str, required: true}
-      argv: {description: The command., type: list, elements: str, required: true}
-      chdir: {description: Folder to run in, below C(path)., type: str, default: "."}
-  result:
-    description:
-      - The packed folder that the stages make outside of C(path). It is marked as this build's. Where it is
-        gone or another's, the first stage that has it among its words is run again, and all after it.
-    type: path
-  env: {description: Added to the environment of every stage., type: dict, default: {}}
-  timeout: {description: Most seconds to wait for another build and for one stage., type: int, default: 7200}
-author: [the hvlab authors]
-"""
-
-EXAMPLES = """
-- name: Build the thing
-  hvlab_build:
-    path: /var/cache/hvlab/build/thing
-    result: /opt/thing
-    stages:
-      - {name: configure, argv: [./configure, --prefix=/opt/thing], chdir: thing-1.0}
-      - {name: make, argv: [make, -j4], chdir: thing-1.0}
-      - {name: clear, argv: [rm, -rf, /opt/thing]}
-      - {name: install, argv: [make, install], chdir: thing-1.0}
-"""
-
-RETURN = """
-ran:
-  description: The stages that ran now, or would run in check mode. Empty when nothing changed.
-  type: list
-  elements: str
-  returned: success
-log: {description: Path of the log., type: str, returned: always}
-"""
-
 import fcntl
 import hashlib
 import json

@@ -4,42 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = """
-module: hvlab_data
-short_description: Put data sets into the home of the user that the ranks run as
-description:
-  - A data set is a folder of plain files, named after its key, a hash of their names and content.
-  - One look shows which are there, with all files as they should be. What is not there is copied as one
-    compressed archive, unpacked beside its place and renamed, so it is whole or not there.
-  - The action plugin of the same name runs on the controller; this file is its part on the host.
-options:
-  sets:
-    description: The data sets that the host must have.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      key: {description: What the content must hash to., type: str, required: true}
-      folder: {description: Where the controller has its files., type: path, required: true}
-  path: {description: The folder that holds them on the host., type: str, default: ~/.hvlab/data}
-author: [the hvlab authors]
-"""
-
-EXAMPLES = """
-- name: Copy the data sets
-  hvlab_data:
-    sets:
-      - {key: 0e5751c026e543b2, folder: /home/me/.cache/hvlab/datasets/0e5751c026e543b2}
-"""
-
-RETURN = """
-brought:
-  description: The keys that were not there.
-  type: list
-  elements: str
-  returned: always
-"""
-
 import contextlib
 import errno
 import fcntl

@@ -12,55 +12,6 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-DOCUMENTATION = """
-module: hvlab_driver
-short_description: Judge NVIDIA's driver on a host, build its modules, load and unload them
-description:
-  - C(planned) changes nothing. It inspects the host and the package manager's lists, returns what has to be
-    done, and fails with everything that stands in the way.
-  - C(listed) returns the driver's installed packages that have to be held, by the facts alone.
-  - C(built) has DKMS build and install what it knows of NVIDIA for the kernel, and for newer ones with
-    headers, and has not built yet.
-  - C(used) loads the modules, after unloading those of another version, and says whether a reboot is needed.
-  - C(unloaded) unloads them. Services that hold the GPU are stopped meanwhile.
-  - The action plugin of the same name runs on the controller; this file is its part on the host.
-options:
-  state:
-    description: What to do.
-    type: str
-    choices: [planned, listed, built, used, unloaded]
-    required: true
-  request:
-    description: The role's options; C(hvlab/stack/provision/driver/system.py) adds the system's names.
-    type: dict
-    required: true
-  ready:
-    description: Whether the packages' repository is there, so that C(planned) must find every package.
-    type: bool
-    default: true
-author: [the hvlab authors]
-"""
-
-EXAMPLES = """
-# See roles/nvidia_driver/tasks/.
-"""
-
-RETURN = """
-driver: {description: Version of the installed driver., type: str, returned: for C(planned) and C(used)}
-step:
-  description: What brings it into use, C(nothing), C(load), C(reload) or C(reboot).
-  type: str
-  returned: for C(planned) and C(used)
-install: {description: The packages that have to come., type: list, returned: for C(planned)}
-remove: {description: The packages that have to go., type: list, returned: for C(planned)}
-packages: {description: Those to be held., type: list, elements: str, returned: for C(listed)}
-guard:
-  description: apt's configuration that keeps unattended upgrades from them, empty elsewhere.
-  type: str
-  returned: for C(listed)
-done: {description: What was built or unloaded., type: list, returned: for C(built) and C(unloaded)}
-"""
-
 # The driver's module by its names in NVIDIA's and the distributions' packages, and not the kernel's nvidiafb.
 MODULE = re.compile(r"nvidia(-current)?(-tesla(-\d+)?)?(-open)?[.]ko")
 MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia")
@@ -141,13 +92,13 @@ def compiler(kernel: str) -> str | None:
 
 
 def has_module(kernel: str) -> bool:
-    """Return whether there is a module of the driver for a kernel."""
+    """Whether there is a module of the driver for a kernel."""
     paths = glob.glob("/lib/modules/{}/**/nvidia*.ko*".format(kernel), recursive=True)
     return any(MODULE.match(os.path.basename(path)) for path in paths)
 
 
 def infiniband(kernel: str) -> list[str] | None:
-    """Return which of the modules that reach NVSwitches a kernel has; None if the kernel is missing.
+    """Return a kernel's modules that reach NVSwitches; None if the kernel is missing.
 
     Without it a folder may hold modules all the same: those that DKMS built for it.
     """
@@ -174,7 +125,7 @@ def gpu_users() -> list[dict[str, str]]:
 
 
 def service(module: AnsibleModule, name: str) -> dict[str, bool]:
-    """Return whether a service is there, enabled and active."""
+    """Whether a service is there, enabled and active."""
     out = run(module, "systemctl", "show", "--property=LoadState,UnitFileState,ActiveState", name)[1]
     state = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     return {

@@ -51,60 +51,6 @@ from ansible.module_utils.hvlab_processes import runs
 from ansible.module_utils.hvlab_rdma import rdma, ucx
 from ansible.module_utils.hvlab_users import host_key, users
 
-DOCUMENTATION = """
-module: hvlab_facts
-short_description: Gather in one round trip the facts of a host that the roles use
-description:
-  - Returns the usual facts on distribution, Python, package manager and local facts, and a dict C(hvlab).
-  - A probe that fails gives null and never fails the module.
-options:
-  names:
-    description: Host names to look up, besides the host's own.
-    type: list
-    elements: str
-    default: []
-  sent:
-    description: The controller's clock when the task was sent, in seconds since the epoch.
-    type: float
-  recorded_hosts:
-    description:
-      - Whether the local facts hold the hosts that an earlier run recorded. With many hosts these are long,
-        and Ansible copies all facts of a host for each of its tasks.
-    type: bool
-    default: false
-  disk_paths:
-    description: Paths whose free space is measured.
-    type: list
-    elements: str
-    default: [/, /opt, /usr, /var, /var/tmp, /tmp, /home]
-  pack_root:
-    description: Folder below which packed software is looked for.
-    type: path
-    default: /opt/hvlab
-  fact_path:
-    description: Folder of the local facts.
-    type: path
-    default: /etc/ansible/facts.d
-  managed:
-    description:
-      - Whether to return C(hvlab_managed), the state of the files and packs that hvlab once wrote here.
-      - Tasks whose files and packs are right then need not contact the host again.
-    type: bool
-    default: false
-  record:
-    description: Where C(hvlab_files) records the paths that it was given.
-    type: path
-    default: /var/lib/hvlab-files.json
-  lock:
-    description:
-      - Take the host for this run, as the callback C(hvlab_lock) says in C(HVLAB_LOCK), before anything is
-        gathered; fail where another run has it.
-      - Empty, or in check mode, it is not taken. The callback lets go of it when the run ends.
-    type: str
-    default: ""
-author: [the hvlab authors]
-"""
-
 
 class PlatformCollector(BaseFactCollector):  # type: ignore[misc]
     """Kernel, names, memory and processors. Unlike Ansible's own it asks no name server, which could hang."""

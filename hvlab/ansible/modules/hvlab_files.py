@@ -18,81 +18,6 @@ from typing import Any, Callable, ContextManager
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
 
-DOCUMENTATION = """
-module: hvlab_files
-short_description: Bring several small files, folders and links into their desired state in one round trip
-description:
-  - All desired states are compared and validated first; only then anything is written, each file atomically.
-  - Folders above a path are made with mode 0755.
-  - A symbolic link in the place of a file is replaced, never followed.
-  - In a person's folders it writes with that person's rights, and only what will belong to that person.
-  - A link that update-alternatives keeps is not replaced, but led elsewhere by it.
-  - Costs no round trip where C(hvlab_managed) of the host's facts shows that all is as desired. On three
-    virtual hosts ten tasks of C(ansible.builtin.template) took 2.2 s, one of this module 0.2 s.
-options:
-  files:
-    description: The desired states, applied in this order.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      path: {description: Absolute path; without it C(/) and the template's own without C(.j2)., type: path}
-      state:
-        description: What must be there.
-        type: str
-        choices: [file, directory, link, absent]
-        default: file
-      content: {description: Text of a file., type: str}
-      template: {description: Template of a file's text, below the role's C(templates)., type: str}
-      secret: {description: Text of a file that no output or diff may show., type: str}
-      block: {description: Text between two marker lines; the file's other lines stay., type: str}
-      block_template: {description: Template of a block's text, below the role's C(templates)., type: str}
-      drop:
-        description: With a block, a regular expression. Lines outside of the block that it matches go.
-        type: str
-      src: {description: Where a link points to., type: str}
-      mode:
-        description: Octal mode; without it a secret gets 0600, other new files 0644, and others keep theirs.
-        type: str
-      owner: {description: User name; the group is that user's primary one., type: str}
-      loaded:
-        description:
-          - A file that is written again whenever this one is loaded, as a daemon's PID file.
-          - Where it is the older of the two, this one counts as changed, so that its handlers run; those of
-            a playbook that was killed never did.
-        type: path
-      validate:
-        description:
-          - Command that must accept the new text, whose path stands for C(%s).
-          - The task's other files of the same folder are beside it, in the folder that stands for C(%d).
-        type: list
-        elements: str
-  record:
-    description: Where the module records its paths for C(hvlab_facts); the action plugin sets it.
-    type: path
-author: [the hvlab authors]
-"""
-
-EXAMPLES = """
-- name: Write the role's files
-  hvlab_files:
-    files:
-      - {path: /etc/hvlab, state: directory, mode: "0755"}
-      - template: etc/security/limits.d/90-hvlab.conf.j2
-      - path: /etc/sudoers.d/hvlab
-        content: "hvlab ALL=(ALL) NOPASSWD: ALL\\n"
-        mode: "0440"
-        validate: [visudo, -cf, "%s"]
-"""
-
-RETURN = """
-paths:
-  description: The paths that were changed, or would be in check mode, and those that were not loaded since.
-  type: list
-  elements: str
-  returned: always
-"""
-
 BEGIN = "# BEGIN hvlab"
 END = "# END hvlab"
 SECRET_MODE = 0o600
@@ -146,7 +71,7 @@ def current(path: str) -> tuple[Any, str, Any, Any, Any]:
 
 
 def older(path: str, than: str) -> bool:
-    """Return whether ``path`` is older than ``than``; False if either is missing."""
+    """Whether ``path`` is older than ``than``; False if either is missing."""
     try:
         return os.stat(path).st_mtime < os.stat(than).st_mtime
     except OSError:

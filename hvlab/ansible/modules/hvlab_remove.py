@@ -4,42 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = """
-module: hvlab_remove
-short_description: Take away from a host what hvlab put there
-description:
-  - Goes by the records of C(hvlab_files) and of the roles. A file that hvlab replaced gets its former text
-    back, where that was kept; of a file that it shares with others, only its own lines go.
-  - System packages stay, NVIDIA's among them, and so does what packages run besides Slurm's daemons.
-  - Refuses a host on which ranks or jobs run.
-  - Ended in the middle, it goes on when it is run again. The records go last.
-options:
-  record:
-    description: Where C(hvlab_files) recorded its paths; beside it lies what it replaced.
-    type: path
-    default: /var/lib/hvlab-files.json
-  folders:
-    description: Folders that are hvlab's alone.
-    type: list
-    elements: path
-    default: [/opt/hvlab, /var/cache/hvlab, /etc/hvlab]
-author: [the hvlab authors]
-"""
-
-EXAMPLES = """
-- name: Show what would go
-  hvlab_remove:
-  check_mode: true
-"""
-
-RETURN = """
-gone:
-  description: By kind (services, holds, files, folders, user), what was removed, or would be in check mode.
-  type: dict
-  returned: always
-stays: {description: What stays, and why., type: list, elements: str, returned: always}
-"""
-
 import contextlib
 import glob
 import json

@@ -4,60 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = """
-module: hvlab_repository
-short_description: Add a signed package source to apt, dnf or yum, or leave the host as it was
-description:
-  - The fingerprint is computed on the controller, from the key itself, before anything is written.
-  - Only this source is refreshed then. When it does not answer or its signature does not match, everything
-    written is taken back, and the failure names the host, what was seen and what to do.
-  - When files and key are right already, that costs one round trip and nothing is downloaded.
-  - The action plugin of the same name runs on the controller; this file is its part on the host.
-options:
-  name: {description: Name of its files., type: str, required: true}
-  url: {description: Address of the source., type: str, required: true}
-  suite: {description: The suite for apt; a flat repository has C(/)., type: str, default: /}
-  components: {description: The components of a suite for apt., type: list, elements: str, default: []}
-  key:
-    description: "Its public key: a URL that the host reaches, a path on the controller, or the armored text."
-    type: str
-    required: true
-  fingerprint:
-    description: The whole fingerprint that the key must have. Without it, the key is refused.
-    type: str
-    default: ""
-  priority: {description: The priority that apt gives to what has the label., type: int}
-  label:
-    description: C(Label) in the source's Release file. Where there is a priority, another label is refused.
-    type: str
-    default: ""
-  enabled: {description: Whether the source is used., type: bool, default: true}
-  gpgcheck: {description: Let dnf and yum check the signature of each package., type: bool, default: true}
-  repo_gpgcheck: {description: Let them check that of the metadata too., type: bool, default: false}
-  conflicts:
-    description: Parts of addresses. Entries of other files that have one must not stand beside this source.
-    type: list
-    elements: str
-    default: []
-  replace: {description: Switch such entries off instead of refusing., type: bool, default: false}
-author: [the hvlab authors]
-"""
-
-EXAMPLES = """
-- name: Add NVIDIA's package repository
-  hvlab_repository:
-    name: nvidia
-    url: https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64
-    key: https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/3bf863cc.pub
-    fingerprint: EB693B3035CD5710E231E123A4B469963BF863CC
-"""
-
-RETURN = """
-paths: {description: The files that were changed or would be., type: list, elements: str, returned: success}
-fingerprint: {description: That of the key in use., type: str, returned: success}
-file: {description: Another's file for this source and key; it is kept., type: str, returned: when kept}
-"""
-
 import base64
 import glob
 import os

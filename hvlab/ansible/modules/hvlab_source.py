@@ -4,54 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = """
-module: hvlab_source
-short_description: Find the source archive of a program by the first way that works
-description:
-  - Ways are C(file) (a folder on the controller), C(url) (checked against a sha256), C(pip) (the controller's
-    pip) and C(distro) (the source package of the host's own distribution, which may be another version).
-  - The archive is kept in the controller's cache, and the choice is remembered there.
-  - A checksum that is known and does not match ends the task, it does not lead to the next way.
-  - The action plugin of the same name runs on the controller; this file is the way C(distro), on the host.
-options:
-  name: {description: Name of the program and of its source package., type: str, required: true}
-  version: {description: The requested version., type: str, required: true}
-  ways:
-    description: The ways to try.
-    type: list
-    elements: str
-    choices: [file, url, pip, distro]
-    required: true
-  folder: {description: Folder of way C(file)., type: path}
-  url: {description: Address of way C(url)., type: str}
-  checksum: {description: The sha256; C(url) and C(pip) need it., type: str, default: ""}
-  avoid: {description: Versions that must not be used and why., type: dict, default: {}}
-  at_least: {description: Lowest version that may stand in for the requested one., type: str, default: "0"}
-  below: {description: Versions that may stand in are lower than this., type: str, default: "9999"}
-  platform: {description: The lab's distributions; the choice is remembered for them., type: str, default: ""}
-  refresh: {description: Forget the remembered choice., type: bool, default: false}
-author: [the hvlab authors]
-"""
-
-EXAMPLES = """
-- name: Find the source of Open MPI
-  hvlab_source:
-    name: openmpi
-    version: 4.1.8
-    ways: [file, distro]
-    folder: /srv/sources
-  run_once: true
-  register: source
-"""
-
-RETURN = """
-version: {description: The version of the archive., type: str, returned: success}
-path: {description: The archive on the controller., type: str, returned: success}
-sha256: {description: Its sha256., type: str, returned: success}
-way: {description: The way that worked., type: str, returned: success}
-tried: {description: One line for each way that did not., type: list, elements: str, returned: success}
-"""
-
 import glob
 import hashlib
 import os

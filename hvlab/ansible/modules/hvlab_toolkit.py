@@ -4,43 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = """
-module: hvlab_toolkit
-short_description: Make one folder, shaped like an installed toolkit, out of NVIDIA's wheels
-description:
-  - Takes what the wheels hold below C(nvidia/<name>/) and lays it out as C(bin), C(include), C(lib64)
-    and C(nvvm).
-  - Libraries get the name without number that linkers look for, programs can be run, C(lib) leads to
-    C(lib64).
-  - C(version.json) holds the version, as in NVIDIA's own toolkits.
-options:
-  src: {description: Tar file on the host with the wheels., type: path, required: true}
-  path: {description: The folder. What was there is replaced., type: path, required: true}
-  name: {description: What it is called in C(version.json)., type: str, required: true}
-  version: {description: What is there., type: str, required: true}
-  stubs:
-    description:
-      - Whether C(lib64/stubs/libcuda.so) is made, to link against where there is no driver.
-      - Needs a C compiler.
-    type: bool
-    default: false
-author: [the hvlab authors]
-"""
-
-EXAMPLES = """
-- name: Unpack CUDA
-  hvlab_toolkit:
-    src: /var/cache/hvlab/build/cuda/wheels.tar
-    path: /opt/hvlab/cuda/13.0
-    name: cuda
-    version: 13.0.2
-    stubs: true
-"""
-
-RETURN = """
-files: {description: How many files there are now., type: int, returned: success}
-"""
-
 import json
 import os
 import re

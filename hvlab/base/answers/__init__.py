@@ -85,7 +85,7 @@ def checked(value: Any, where: str, shape: Any = Any) -> Any:
 
 
 def mismatch(value: Any, shape: Any) -> str | None:
-    """Return where a value violates a shape, and the value there; None if it conforms."""
+    """Return the place and the value that violate a shape; None if it conforms."""
     try:
         _adapter(shape).validate_python(value)
     except ValidationError as error:

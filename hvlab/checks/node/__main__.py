@@ -1,4 +1,4 @@
-"""What Python runs of the folder that role node_health installs."""
+"""The entry point of the folder that role node_health installs."""
 
 import sys
 

@@ -21,7 +21,7 @@ def text(answers: Mapping[str, Any], name: str) -> str:
 
 
 def output(answers: Mapping[str, Any], name: str) -> str:
-    """Return what a command that succeeded printed; else nothing."""
+    """Return the output of a successful command; empty after a failure."""
     answer = answers.get(name)
     if not isinstance(answer, dict) or answer.get("rc") != 0:
         return ""

@@ -116,7 +116,7 @@ def _offset(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
 
 
 def _behind_controller(now: Optional[float], window: Any) -> Optional[float]:
-    """Return how far a clock is outside the time in which it was read; 0 inside."""
+    """Return seconds by which a clock lies outside the interval in which it was read; 0 inside."""
     if now is None or not window:
         return None
     began, ended = (float(end) for end in window)

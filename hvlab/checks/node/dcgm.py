@@ -1,12 +1,13 @@
-"""What DCGM's diagnostics say: `dcgmi diag -r LEVEL -j`, where dcgmi is installed.
+"""DCGM's diagnostics: `dcgmi diag -r LEVEL -j`, where dcgmi is installed.
 
-Level 1 takes seconds and asks for no free GPU. :mod:`dcgm_medium` and :mod:`dcgm_long` ask for the others.
+Level 1 takes seconds and needs no free GPU; :func:`longer` gives the others, which do.
 The severities are those of dcgmErrorSeverity_t in NVIDIA/DCGM, dcgmlib/dcgm_errors.h.
 """
 
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from hvlab.checks.node.answers import not_installed, too_long
@@ -123,18 +124,15 @@ def _gpus(result: Mapping[str, Any]) -> List[int]:
     return [int(word) for word in words if word.strip().isdecimal() and word.isascii()]
 
 
-def findings(
-    readings: Mapping[str, Any],
-    _expected: Mapping[str, Any],
-) -> List[Finding]:
+def findings(values: Mapping[str, Any], _expected: Mapping[str, Any]) -> List[Finding]:
     """Judge each test of the diagnostics that was run."""
-    if "dcgm_error" in readings:
-        error = readings["dcgm_error"]
+    if "dcgm_error" in values:
+        error = values["dcgm_error"]
         start = "start its service, `systemctl enable --now nvidia-dcgm`, and see `journalctl -u nvidia-dcgm`"
         return [soft("dcgm", error, "let it end, then check again" if "already running" in error else start)]
-    if "dcgm_tests" not in readings:
+    if "dcgm_tests" not in values:
         return [skipped("dcgm", "dcgmi is not installed: set dcgm_enabled, and run role dcgm")]
-    return [_judged(test) for test in readings["dcgm_tests"]]
+    return [_judged(test) for test in values["dcgm_tests"]]
 
 
 def _judged(test: Mapping[str, Any]) -> Finding:
@@ -153,3 +151,10 @@ def _judged(test: Mapping[str, Any]) -> Finding:
         severity = _CONFIG if setting else 1 if test["status"] == "warn" else _UNKNOWN
     weight, remedy = _SEVERITIES.get(severity, _SEVERITIES[_UNKNOWN])
     return (soft if test["status"] == "warn" else weight)(name, observed, remedy)
+
+
+def longer(level: int, seconds: int) -> Any:
+    """Return this subject at another level: 2 (PCIe, memory) or 3 (also power and stress), on free GPUs."""
+    return SimpleNamespace(
+        QUESTIONS=question(level, seconds), LEARNED=LEARNED, readings=readings, findings=findings
+    )

@@ -62,7 +62,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _broken(answer: Any) -> List[str]:
-    """Return what df said last, if that is of a broken mount; a path that is not there is none."""
+    """Return df's last line if it reports a broken mount; a missing path is not one."""
     lines = str(answer.get("err", "")).strip().splitlines() if isinstance(answer, dict) else []
     return [line for line in lines if any(words in line for words in _BROKEN)][-1:]
 

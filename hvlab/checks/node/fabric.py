@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvlab.checks.node import pci, smi
-from hvlab.checks.node.finding import Finding, hard, passed, skipped
-from hvlab.checks.node.per_gpu import Fault, judge
+from hvlab.checks.node.finding import Fault, Finding, hard, judge, passed, skipped
 
 _SERVICE, _PROCESS = "fabric manager", "fabric manager process"
 QUESTIONS: Dict[str, Dict[str, Any]] = {

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvlab.checks.node import gpu_memory, gpu_running, pci, smi, xid
+from hvlab.checks.node import gpu_state, pci, smi, xid
 from hvlab.checks.node.answers import not_installed, too_long
-from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
+from hvlab.checks.node.finding import Fault, Finding, hard, judge, passed, skipped, soft
 from hvlab.checks.node.limits import GPU_MEMORY
-from hvlab.checks.node.per_gpu import Fault, judge
 
 QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, **pci.QUESTION, **xid.LOG}
 CHECKS = {
@@ -60,7 +59,7 @@ _RESET = "reset the GPU: nvidia-smi --gpu-reset"
 
 
 def _driver_error(answers: Mapping[str, Any]) -> Optional[str]:
-    """Return what keeps nvidia-smi from a report, if anything does."""
+    """Return the reason why nvidia-smi gives no report; None if it gives one."""
     answer = answers.get(smi.NAME)
     if not isinstance(answer, dict):
         return None
@@ -119,8 +118,8 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
         *_kind(gpus, expected),
         *_modes(gpus, expected),
         _inforom(values),
-        *gpu_memory.findings(gpus),
-        *gpu_running.findings(gpus, expected),
+        *gpu_state.memory(gpus),
+        *gpu_state.running(gpus, expected),
     ]
 
 

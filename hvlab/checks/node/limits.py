@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 # --- clocks, in seconds
-# torchrun ends when the workers' clocks are so far apart (utils/setup_timesync.sh in
+# torchrun ends if workers' clocks differ by more (utils/setup_timesync.sh in
 # aws-samples/awsome-distributed-training). Below it, only the times in logs and records do not compare.
 CLOCK_OFFSET_S = 5.0
 CLOCK_DOUBTFUL_S = 1.0
 # MUNGE, with which Slurm authenticates, fails beyond the life of its credentials (munged(8)). Only then is a
 # node drained for what the controller's clock says: that may be a laptop's, and wrong itself.
 CLOCK_CONTROLLER_S = 300.0
-# Answers of one round trip come at different times: so much is no difference of clocks.
+# Answers of one round trip arrive at different times: clocks may seem to differ by this much.
 ANSWERS_APART_S = 55.0
 
 # --- folders and memory
-# Docker gives a container so much shared memory, with which NCCL fails; and what NCCL's guide asks for.
+# Docker's default shared memory, with which NCCL fails; and the size that NCCL's guide asks for.
 # https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#docker
 SHM_LEAST_MIB = 64
 SHM_MIB = 1024
@@ -31,11 +31,11 @@ TMPDIR_LENGTH = 55
 MEMLOCK_KIB = 1024 * 1024
 # The kernel keeps about 1.6 % of the memory for its own tables, and one of 32 modules is 3.1 %.
 MEMORY_MISSING, MEMORY_MISSING_GIB = 0.03, 1.0
-# mcelog acts on a module from the same number on: ce-error-threshold = 10 / 24h (mcelog.conf).
+# mcelog acts on a module from the same rate on: ce-error-threshold = 10 / 24h (mcelog.conf).
 CORRECTED_A_DAY = 10
 
 # --- networks
-# More falls of a link are "a strong indicator": https://github.com/nebius/soperator/issues/481
+# More link losses are "a strong indicator": https://github.com/nebius/soperator/issues/481
 LINK_FALLS = 10
 # The limit of NodeNetworkReceiveErrs in https://github.com/prometheus/node_exporter (docs/node-mixin).
 PACKET_ERRORS = 0.01

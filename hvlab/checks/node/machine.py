@@ -1,4 +1,4 @@
-"""What machine a node is, and which of the known types that makes it."""
+"""The machine, and the known type that matches it."""
 
 from __future__ import annotations
 

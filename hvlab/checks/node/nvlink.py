@@ -11,8 +11,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvlab.checks.node import smi
-from hvlab.checks.node.finding import Finding, passed, skipped
-from hvlab.checks.node.per_gpu import Fault, judge
+from hvlab.checks.node.finding import Fault, Finding, judge, passed, skipped
 
 _STATUS = "nvlink status"
 QUESTIONS: Dict[str, Dict[str, Any]] = {

@@ -1,6 +1,6 @@
-"""Becomes a program on all GPUs of the node. A program by itself: `python3 -c` runs its text.
+"""Becomes a program on all GPUs of the node. `python3 -c` runs its text alone.
 
-Arguments: where the program may be, with colons between them, each a name in PATH or a pattern of paths;
+Arguments: where the program may lie, with colons between them, each a name in PATH or a pattern of paths;
 then its own arguments, in which GPUS is the number of GPUs and SIZE bytes that fit several times into each.
 It ends with 127 where there is no such program or no GPU, and with 1 where the GPUs cannot be listed.
 """

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvlab.checks.node import smi
-from hvlab.checks.node.finding import Finding
-from hvlab.checks.node.per_gpu import Fault, judge
+from hvlab.checks.node.finding import Fault, Finding, judge
 
 QUESTIONS: Dict[str, Dict[str, Any]] = smi.QUESTION
 CHECKS = {"pcie width": "soft", "pcie generation": "soft"}

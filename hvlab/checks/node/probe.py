@@ -26,10 +26,10 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
-# A process in the kernel's hands (state D) survives SIGKILL: so long after it was sent, it is left behind.
+# Seconds after SIGKILL until a process is abandoned: one in the kernel (state D) survives it.
 GRACE_S = 2
 AT_ONCE = 8
-# Reading takes milliseconds, but where a device or a file server hangs.
+# Reading takes milliseconds unless a device or a file server hangs.
 READ_S = 10
 
 
@@ -49,7 +49,7 @@ def as_user(account: pwd.struct_passwd, argv: List[str], env: Mapping[str, str])
 
 
 def output(process: "subprocess.Popen[bytes]", seconds: float) -> Tuple[bytes, bytes]:
-    """Return what a process printed; leave it behind where it does not end in time."""
+    """Return the output of a process; one that does not end in time is abandoned."""
     try:
         return process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -108,7 +108,7 @@ def _name(lookup: Callable[[int], Any], number: int) -> str:
 
 
 def stat(pattern: str) -> Dict[str, Dict[str, Any]]:
-    """Return who may do what with every file that matches, links not followed."""
+    """Return mode and owners of every matching file; links are not followed."""
     files = {}
     for path in sorted(glob.glob(pattern)):
         with contextlib.suppress(OSError):

@@ -63,7 +63,7 @@ def judge(given: Dict[str, Any]) -> List[Finding]:
 
 
 def _unusable(name: str, error: Exception) -> Finding:
-    """Return why the machine types cannot be used; the node is judged by what holds on any machine."""
+    """Return the fault of unusable machine types; the node is then judged by the rules for any machine."""
     unknown = isinstance(error, KeyError) and error.args == (name,)
     observed = f"there is no type {name!r}" if unknown else f"a file of a machine type is wrong: {error!r}"
     remedy = (

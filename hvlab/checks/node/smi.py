@@ -1,4 +1,4 @@
-"""What ``nvidia-smi -q -x`` says of each GPU, as plain values; made for drivers 418 to 595.
+"""Plain values of each GPU from ``nvidia-smi -q -x``; made for drivers 418 to 595.
 
 Elements were renamed over the years, so every value has all its places, newest first. What the driver does
 not know (``N/A``) is absent. Names of processes can hold any character, so their blocks go first.
@@ -6,8 +6,10 @@ not know (``N/A``) is absent. Names of processes can hold any character, so thei
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from xml.etree import ElementTree
 
 Gpu = Dict[str, Any]
@@ -33,10 +35,6 @@ _END = "</nvidia_smi_log>"
 _DOMAIN = re.compile(r"^0000(?=[0-9a-f]{4}:)")
 
 
-def _text(value: str) -> str:
-    return value
-
-
 def _number(value: str) -> Optional[float]:
     match = _NUMBER.match(value)
     if not match:
@@ -53,64 +51,9 @@ def _flag(value: str) -> Optional[bool]:
 
 Reader = Callable[[str], Any]
 
-# Name of the value, how it is read, its places.
-_VALUES: Tuple[Tuple[str, Reader, Tuple[str, ...]], ...] = (
-    ("model", _text, ("product_name",)),
-    ("serial_number", _text, ("./serial",)),
-    ("uuid", _text, ("uuid",)),
-    ("persistence_mode", _text, ("persistence_mode",)),
-    ("compute_mode", _text, ("compute_mode",)),
-    ("mig_mode", _text, ("mig_mode/current_mig",)),
-    ("mig_mode_pending", _text, ("mig_mode/pending_mig",)),
-    ("ecc_mode", _text, ("ecc_mode/current_ecc",)),
-    ("ecc_mode_pending", _text, ("ecc_mode/pending_ecc",)),
-    ("memory_mib", _number, ("fb_memory_usage/total",)),
-    ("recovery_action", _text, ("gpu_recovery_action",)),
-    ("reset_required", _flag, ("gpu_reset_status/reset_required",)),
-    ("drain_recommended", _flag, ("gpu_reset_status/drain_and_reset_recommended",)),
-    ("pcie_width", _number, ("pci/pci_gpu_link_info/link_widths/current_link_width",)),
-    ("pcie_width_max", _number, ("pci/pci_gpu_link_info/link_widths/max_link_width",)),
-    ("pcie_generation", _number, ("pci/pci_gpu_link_info/pcie_gen/current_link_gen",)),
-    ("pcie_generation_max", _number, ("pci/pci_gpu_link_info/pcie_gen/max_link_gen",)),
-    ("performance_state", _text, ("performance_state",)),
-    (
-        "power_limit_w",
-        _number,
-        (
-            "gpu_power_readings/current_power_limit",
-            "gpu_power_readings/power_limit",
-            "power_readings/power_limit",
-        ),
-    ),
-    (
-        "power_limit_default_w",
-        _number,
-        ("gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
-    ),
-    ("clock_max_mhz", _number, ("max_clocks/sm_clock",)),
-    ("clock_application_mhz", _number, ("applications_clocks/graphics_clock",)),
-    ("clock_application_default_mhz", _number, ("default_applications_clocks/graphics_clock",)),
-    ("temperature_c", _number, ("temperature/gpu_temp",)),
-    ("temperature_slowdown_c", _number, ("temperature/gpu_temp_slow_threshold",)),
-    ("margin_c", _number, ("temperature/gpu_temp_tlimit",)),
-    ("margin_slowdown_c", _number, ("temperature/gpu_temp_slow_tlimit_threshold",)),
-    ("row_remap_pending", _flag, ("remapped_rows/remapped_row_pending",)),
-    ("row_remap_failure", _flag, ("remapped_rows/remapped_row_failure",)),
-    ("rows_remapped", _number, ("remapped_rows/remapped_row_unc",)),
-    ("pages_single_bit", _number, ("retired_pages/multiple_single_bit_retirement/retired_count",)),
-    ("pages_double_bit", _number, ("retired_pages/double_bit_retirement/retired_count",)),
-    ("pages_pending", _flag, ("retired_pages/pending_retirement", "retired_pages/pending_blacklist")),
-    ("sram_threshold_exceeded", _flag, ("ecc_errors/aggregate/sram_threshold_exceeded",)),
-    ("unrepairable_memory", _flag, ("ecc_errors/unrepairable_memory",)),
-    ("channel_repair_pending", _flag, ("ecc_errors/channel_repair_pending",)),
-    ("tpc_repair_pending", _flag, ("ecc_errors/tpc_repair_pending",)),
-    ("fabric_state", _text, ("fabric/state",)),
-    ("fabric_status", _text, ("fabric/status",)),
-    ("fabric_health", _text, ("fabric/health/summary",)),
-    ("fabric_bandwidth", _text, ("fabric/health/bandwidth",)),
-    ("fabric_route_unhealthy", _flag, ("fabric/health/route_unhealthy",)),
-    ("fabric_configuration", _text, ("fabric/health/incorrect_configuration",)),
-)
+_READERS: Dict[str, Reader] = {"text": str, "number": _number, "flag": _flag}
+# Name of the value -> how it is read, its places.
+_VALUES: Dict[str, List[str]] = json.loads(pkgutil.get_data(__package__ or "", "smi.json") or b"")
 
 _SRAM = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded")
 _REASONS = (
@@ -127,7 +70,7 @@ def address(text: str) -> str:
     return _DOMAIN.sub("", text.strip().lower())
 
 
-def _first(element: ElementTree.Element, places: Tuple[str, ...], read: Reader) -> Any:
+def _first(element: ElementTree.Element, places: Sequence[str], read: Reader) -> Any:
     for place in places:
         text = (element.findtext(place) or "").strip()
         if not _UNKNOWN.match(text) and not _BROKEN.match(text):
@@ -161,8 +104,8 @@ def _active(element: ElementTree.Element) -> List[str]:
 
 def _gpu(index: int, element: ElementTree.Element) -> Gpu:
     gpu: Gpu = {"index": index, "address": address(element.get("id") or "")}
-    for name, read, places in _VALUES:
-        value = _first(element, places, read)
+    for name, (reader, *places) in _VALUES.items():
+        value = _first(element, places, _READERS[reader])
         if value is not None:
             gpu[name] = value
     # Here such a text is a value: what became of the registration that has ended.

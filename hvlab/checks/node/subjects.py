@@ -10,8 +10,6 @@ from hvlab.checks.node import (
     clock,
     cpu,
     dcgm,
-    dcgm_long,
-    dcgm_medium,
     disk,
     fabric,
     gpu,
@@ -27,31 +25,22 @@ from hvlab.checks.node.finding import Finding
 
 # Quick, and without load on the node: before every job, too.
 QUICK: Tuple[ModuleType, ...] = (
-    machine,
-    cpu,
-    memory,
-    disk,
-    clock,
-    network,
-    rdma,
-    gpu,
-    pcie,
-    nvlink,
-    fabric,
-    xid,
+    *(machine, cpu, memory, disk, clock, network, rdma),
+    *(gpu, pcie, nvlink, fabric, xid),
 )
 # From the controller only.
 SLOW: Tuple[ModuleType, ...] = (dcgm,)
 # By name: only when asked for.
 ON_REQUEST: Dict[str, ModuleType] = {
     "bandwidth": bandwidth,
-    "diagnostics 2": dcgm_medium,
-    "diagnostics 3": dcgm_long,
+    # Two minutes, and half an hour.
+    "diagnostics 2": dcgm.longer(2, 900),
+    "diagnostics 3": dcgm.longer(3, 3600),
 }
 
 
 def chosen(on_request: Sequence[str]) -> Tuple[ModuleType, ...]:
-    """Return what the controller asks of a node: a longer form of a subject replaces the usual one."""
+    """Return the subjects of a request; a longer form of one replaces the usual form."""
     requested = tuple(ON_REQUEST[name] for name in on_request)
     longer = {name for subject in requested for name in _names(subject)}
     usual = (subject for subject in SLOW if not _names(subject) & longer)
@@ -69,7 +58,7 @@ def questions(subjects: Sequence[ModuleType]) -> Dict[str, Dict[str, Any]]:
 
 
 def readings(subjects: Sequence[ModuleType], answers: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return what was read, by name; what could not be read is absent."""
+    """Return the readings by name; unreadable ones are absent."""
     values: Dict[str, Any] = {}
     for subject in subjects:
         values.update(subject.readings(answers))
@@ -84,7 +73,7 @@ def findings(
 
 
 def learned() -> Tuple[str, ...]:
-    """Return the names of what a good node teaches its machine type."""
+    """Return the names of the values that a good node teaches its machine type."""
     return tuple(name for subject in every() for name in subject.LEARNED)
 
 

@@ -2,16 +2,54 @@
 
 An Xid counts until the driver is loaded again, by a reboot or by hand, or until the driver itself says that
 the GPU needs no action any more (Xid 154 of newer drivers). A reset without either does not change that.
+
+In ``xids.json``, meaning and action come from NVIDIA's catalogue as of October 2025
+(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html) and, for what it calls unused today,
+from its table for older GPUs. The severity follows from the action: reset or reboot is hard, support is soft,
+an error of the application is none. Kept apart from that:
+
+- 48 is hard: NVIDIA's node checks call it critical
+  (https://docs.nvidia.com/health-validation/reference/checks/xid.md).
+- 63 and 156 ask for a reset some day; until then work goes on. What is pending shows in
+  ``gpu row remapping``.
+- 57 and 58, of older GPUs, and 74 are hard because Azure's node health check fails on them
+  (https://github.com/Azure/azurehpc-health-checks, customTests/azure_gpu_xid.nhc).
+- 144 to 150 say themselves whether they are fatal; 154 names the action that the driver asks for.
 """
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from hvlab.checks.node import pci, smi
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
-from hvlab.checks.node.xids import ACTIONS, RECOVERY, UNKNOWN, XIDS, Xid
+
+
+class Xid(NamedTuple):
+    """``none``, ``soft``, ``hard`` or ``line`` (the message decides); the meaning; a key of ``ACTIONS``."""
+
+    severity: str
+    meaning: str
+    action: str
+
+
+_DATA = json.loads(pkgutil.get_data(__package__ or "", "xids.json") or b"")
+# What to do, by name. The kernel log keeps a fault after a reset: it counts until the driver is loaded again.
+ACTIONS: Dict[str, str] = _DATA["actions"]
+# What Xid 154 asks for, as the driver words it.
+RECOVERY: Dict[str, str] = _DATA["recovery"]
+XIDS: Dict[int, Xid] = {
+    code: Xid(group["severity"], meaning, group["action"])
+    for group in _DATA["xids"]
+    for meaning, codes in group["meanings"].items()
+    for code in codes
+}
+
+UNKNOWN = Xid("soft", "not in the table", "support")
+
 
 _JOURNAL, _RING = "xid journal", "xid dmesg"
 _GREP = r"NVRM: (Xid|GPU|loading|The NVIDIA GPU)|: SXid \("
@@ -123,7 +161,7 @@ def unsupported(answers: Mapping[str, Any]) -> List[str]:
 
 
 def _text(answer: Any, fine: Tuple[int, ...]) -> Optional[str]:
-    """Return what was read; journalctl ends with 1 where nothing matches, and says so if it cannot search."""
+    """Return the text. journalctl ends with 1 if nothing matches; if it cannot search, it also prints so."""
     if not isinstance(answer, dict) or answer.get("rc") not in fine:
         return None
     if answer.get("rc") and str(answer.get("err", "")).strip():

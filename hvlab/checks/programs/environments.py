@@ -42,7 +42,7 @@ IMPORT = "import horovod.{0}.mpi_ops as ops; print('built', int(ops.mpi_built())
 
 
 def run(argv: List[str], seconds: float) -> Dict[str, Any]:
-    """Return how a command ended, and the end of what it printed."""
+    """Return the status of a command, and the end of its output."""
     try:
         done = subprocess.run(
             argv,
@@ -60,7 +60,7 @@ def run(argv: List[str], seconds: float) -> Dict[str, Any]:
 
 
 def record(path: str) -> Dict[str, Any]:
-    """Return what a role wrote down; nothing where it did not."""
+    """Return a role's record; empty without one."""
     try:
         with open(path, encoding="utf-8") as file:
             value = json.load(file)
@@ -70,7 +70,7 @@ def record(path: str) -> Dict[str, Any]:
 
 
 def imports(python: str, frameworks: List[str], seconds: float, end: float) -> Dict[str, Any]:
-    """Return how the import of each framework's extension ended."""
+    """Return the outcome of importing each framework's extension."""
     ended = {}
     for name in frameworks:
         if time.monotonic() < end:
@@ -106,7 +106,7 @@ def environments(given: Mapping[str, Any]) -> List[Tuple[str, str, List[str]]]:
 
 
 def look(path: str, build: str, asked: List[str], seconds: float, end: float) -> Dict[str, Any]:
-    """Return what is in an environment, and how its imports ended."""
+    """Return the contents of an environment, and the outcomes of its imports."""
     python = os.path.join(path, "bin", "python")
     looked = run([python, "-c", LOOK, *PACKAGES], LOOK_S)
     try:

@@ -19,7 +19,7 @@ WAYS = (
 
 
 def environment(pid: int) -> Dict[str, str]:
-    """Return what a process was started with; nothing where it is gone or in another world."""
+    """Return the environment of a process; empty if it has ended or cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             rows = file.read().decode("utf-8", "replace").split("\0")

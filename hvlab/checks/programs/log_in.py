@@ -15,7 +15,7 @@ OPTIONS = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", "Co
 
 
 def log_in(host: Mapping[str, Any], script: str) -> Dict[str, Any]:
-    """Return how the login ended: status and what was printed."""
+    """Return the status and the output of the login."""
     argv = ["ssh", *OPTIONS, "-p", str(host["port"]), host["address"], script]
     try:
         done = subprocess.run(

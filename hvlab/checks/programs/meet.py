@@ -2,7 +2,7 @@
 
 Its arguments are its own name and a JSON object: ``hosts`` (all, each ``name`` and ``address``), ``tried``
 (how many of those after itself it tries to reach), ``port`` and ``seconds``. All hosts run it at the same
-time: each listens, and sends to those that follow it so much that a path that loses large packets stalls.
+time: each listens, and sends enough to those that follow it to stall a path that loses large packets.
 """
 
 import json
@@ -17,7 +17,7 @@ SENT = 256 * 1024
 HEADER = 256
 # The network answers at once; a host under load may take its time.
 CONNECT_S, TRANSFER_S, LOOKUP_S = 5, 10, 10
-# Strangers may knock, too: so many callers are heard at the same time, none for longer than a transfer takes.
+# Maximum callers at a time: strangers may connect, too. None is heard for longer than a transfer takes.
 MOST_CALLERS = 64
 
 
@@ -31,7 +31,7 @@ def resolve(name: str) -> Dict[str, Any]:
 
 
 def resolve_all(names: List[str]) -> Dict[str, Any]:
-    """Return what each name resolves to; one whose servers do not answer in time is left out."""
+    """Return the addresses of each name; one whose servers do not answer in time is left out."""
     addresses: Dict[str, Any] = {}
 
     def one(name: str) -> None:
@@ -87,7 +87,7 @@ def listen(server: socket.socket, callers: Set[str]) -> None:
 
 
 def send(own: str, address: str, port: int) -> Tuple[str, str]:
-    """Return how an attempt to reach a host ended, and what the system said."""
+    """Return the outcome of an attempt to reach a host, and the system's error text."""
     try:
         link = socket.create_connection((address, port), timeout=CONNECT_S)
     except socket.timeout:
@@ -162,7 +162,7 @@ def main() -> None:
         sys.stdout,
     )
     sys.stdout.flush()
-    # Threads that still wait for a name server do not end by themselves.
+    # Threads that still wait for a name server would keep the process alive.
     os._exit(0)
 
 

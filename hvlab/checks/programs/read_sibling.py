@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Tuple
 
-# Of sys/prctl.h: whoever has the same user may.
+# From sys/prctl.h: any process of the same user may read.
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, ctypes.c_ulong(-1)
 
 

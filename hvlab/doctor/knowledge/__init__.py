@@ -11,30 +11,9 @@ from hvlab.doctor.cause import WEIGHTS, Cause
 
 # If a line shows two causes of the same weight, the one from the earlier family comes first.
 FILES = (
-    "ssh",
-    "hosts",
-    "mpirun",
-    "mpi",
-    "transport",
-    "slurm_daemons",
-    "slurm_jobs",
-    "horovod",
-    "gloo",
-    "nccl",
-    "torch",
-    "gpu",
-    "cuda",
-    "libraries",
-    "compiling",
-    "build_tools",
-    "python_builds",
-    "containers",
-    "kubernetes",
-    "ansible",
-    "packages",
-    "resources",
-    "system",
-    "noise",
+    *("ssh", "hosts", "mpirun", "mpi", "transport", "slurm_daemons", "slurm_jobs", "horovod", "gloo", "nccl"),
+    *("torch", "gpu", "cuda", "libraries", "compiling", "build_tools", "python_builds", "containers"),
+    *("kubernetes", "ansible", "packages", "resources", "system", "noise"),
 )
 _FAMILY: TypeAdapter[tuple[Cause, ...]] = TypeAdapter(tuple[Cause, ...])
 

@@ -116,7 +116,8 @@ def stack_changes(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | 
 
 def programs(*, folder: str, target: str) -> dict[str, Any]:
     """Return the ``files`` of a folder of programs for hvlab_files, and ``hashes``: name -> sha256."""
-    texts = {file.name: file.read_text("utf-8") for file in sorted(Path(folder).glob("*.py"))}
+    own = sorted(file for file in Path(folder).iterdir() if file.suffix in (".py", ".json"))
+    texts = {file.name: file.read_text("utf-8") for file in own}
     return {
         "files": [{"path": f"{target}/{name}", "content": text} for name, text in texts.items()],
         "hashes": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()},

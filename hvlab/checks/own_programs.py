@@ -1,0 +1,83 @@
+"""hvlab's programs on the host, of workloads and of the health check, are this clone's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, read, run
+
+
+def digests(paths: Iterable[Path]) -> dict[str, str]:
+    """Return name -> SHA-256 of programs."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths)}
+
+
+PROGRAMS = digests((ROOT / "hvlab/workloads/programs").glob("*.py"))
+
+
+def expect_programs(node: RoleHost, question: str, programs: dict[str, str]) -> None:
+    """Expect that sha256sum printed these digests."""
+    lines = (line.split() for line in node[question]["out"].splitlines())
+    there = {path.rpartition("/")[2]: digest for digest, path in lines}
+    different = ", ".join(name for name, digest in programs.items() if there.get(name) != digest)
+    node.expect(not different, f"missing, or different from this clone: {different}")
+
+
+def asks_of_workloads(node: RoleHost) -> dict[str, Question]:
+    folder = node.variables["workloads_dir"]
+    return {"programs": run(["sha256sum", *[f"{folder}/{name}" for name in PROGRAMS]], user=node.user)}
+
+
+WORKLOADS = Role("workloads", asks_of_workloads)
+
+
+@WORKLOADS.check
+def programs_are_those_of_this_clone(node: RoleHost) -> None:
+    expect_programs(node, "programs", PROGRAMS)
+
+
+SOURCE = ROOT / "hvlab/checks"
+NODE_PROGRAMS = digests([*SOURCE.glob("node/*.py"), *SOURCE.glob("node/*.json")])
+
+
+def asks_of_node_health(node: RoleHost) -> dict[str, Question]:
+    prefix = node.variables["node_health_prefix"]
+    programs = [f"{prefix}/health/hvlab/checks/node/{name}" for name in NODE_PROGRAMS]
+    return {
+        "health programs": run(["sha256sum", *programs]),
+        "health types": read(f"{prefix}/health/machine-types.json"),
+        "health check": run([f"{prefix}/bin/hvlab-node-health", "--json"], timeout=60),
+    }
+
+
+def _not_wanted(node: RoleHost) -> str:
+    return "" if node.variables["node_health_enabled"] else "the inventory does not ask for it"
+
+
+NODE_HEALTH = Role("node_health", asks_of_node_health, skip=_not_wanted)
+
+
+@NODE_HEALTH.check
+def node_health_programs_are_those_of_this_clone(node: RoleHost, fact: object) -> None:
+    expect_programs(node, "health programs", NODE_PROGRAMS)
+
+
+@NODE_HEALTH.check
+def machine_types_are_those_of_this_clone(node: RoleHost, fact: object) -> None:
+    text = next(iter(node["health types"].values()), "{}")
+    names = sorted(json.loads(text).get("known", {}))
+    known = sorted(path.stem for path in SOURCE.glob("machines/*.yml"))
+    node.expect(names == known, f"it knows {', '.join(names) or 'no type'}; this clone {', '.join(known)}")
+
+
+@NODE_HEALTH.check
+def it_runs(node: RoleHost, fact: object) -> None:
+    answer = node["health check"]
+    node.expect(
+        answer["rc"] in (0, 1) and answer["out"].startswith("["),
+        f"it ended with code {answer['rc']}: {(answer['err'] or answer['out'])[-300:]}",
+        "look in the system log for hvlab-node-health; run role node_health",
+    )

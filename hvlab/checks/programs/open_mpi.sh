@@ -1,0 +1,13 @@
+# As a user finds it after a login. ldd of mpirun shows what of its own libraries the loader finds.
+echo "asked yes"
+p=$(command -v mpirun) || exit 0
+r=$(readlink -f "$p"); d=$(dirname "$r")
+echo "path $p"; echo "real $r"
+echo "version $("$p" --version 2>&1 | head -n 1)"
+for f in orted prted; do [ -x "$d/$f" ] && echo "daemon $d/$f"; done
+[ -e "$d/../lib/libmpi.so" ] && echo "libmpi $(readlink -f "$d/../lib/libmpi.so")"
+ldd "$r" 2>&1 | grep "not found" | head -n 1 | sed "s/^[[:space:]]*/missing /"
+for f in "$d"/orted "$d"/prted "$d"/../lib/libopen-pal.so "$d"/../lib/libmpi.so; do
+  [ -e "$f" ] && ldd "$f" 2>/dev/null
+done | grep -o "=> .*hwloc[^ ]*" | sort -u | head -n 1 | sed "s/^=>/hwloc/"
+exit 0
