@@ -31,28 +31,7 @@ _COLUMNS = ("what", "number", "size", "last used", "goes", "frees")
 
 
 @click.command("clean")
-@click.option(
-    "--older-than",
-    type=options.TimeType(cache.DAY_S, unit="d"),
-    default="30d",
-    show_default=True,
-    metavar="TIME",
-    help="Remove what was not used for longer.",
-)
-@click.option(
-    "--max-size",
-    "size",
-    metavar="SIZE",
-    help="Then remove the longest unused until the rest fits SIZE (10G).",
-)
-@click.option(
-    "--on-hosts", "hosts", is_flag=True, help="Look at the hosts of the inventory instead of this machine."
-)
-@options.inventory
-@options.limit
-@options.results
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@options.table_or_json
+@options.of_verb("clean", older_than={"type": options.TimeType(cache.DAY_S, unit="d")})
 def command(
     *,
     older_than: float,

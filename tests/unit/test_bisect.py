@@ -321,8 +321,8 @@ def test_a_stack_file_says_what_differs_from_what_is_in_use(tmp_path: Path) -> N
         ("versions: {torch: 2.6}", "valid string"),
         ("versions: {cuda: '12.4'}", "cannot be installed beside another"),
         ("versions: {torch: new}", "new"),
-        ("build: {openmpi_prefix: /x}", "no variable that the roles"),
-        ("build: {cuda_method: repo}", "no variable that the roles"),
+        ("build: {openmpi_prefix: /x}", "not a build variable of the roles"),
+        ("build: {cuda_method: repo}", "not a build variable of the roles"),
         ("setings: {}", "setings: unknown name"),
         ("settings: {env: {HVLAB_CASE: 1}}", "hvlab's own"),
         ("[1]", "valid dictionary"),
@@ -360,7 +360,7 @@ def test_a_lock_of_an_hvlab_with_other_patches_is_said(tmp_path: Path) -> None:
         file.write_text(json.dumps({"hvlab": "0.0.9", "hosts": {"n1": {**entry, "patches": patches}}}))
         notes = ends.notes(str(file))
         assert len(notes) == said
-    assert notes[0].startswith(f"{file} was written by hvlab 0.0.9, whose patches of Horovod were other ones")
+    assert notes[0].startswith(f"{file} was written by hvlab 0.0.9, whose patches of Horovod differ")
     changes = chain(GOOD, _changed(torch="2.5.0"), RELEASES, lambda _: True)
     result = dataclasses.replace(_result(Counted(_all_of(0)), changes), notes=tuple(notes))
     assert f"Note: {notes[0]}" in result.markdown()

@@ -225,7 +225,7 @@ def test_an_old_file_says_by_its_name_what_it_measured(name, workload, tmp_path)
     assert {record.workload for record in taken(DATA / "nccl-tests" / name)} == {workload}
     other = tmp_path / "log.txt"
     other.write_text((DATA / "nccl-tests" / name).read_text())
-    with pytest.raises(UsageError, match=r"log\.txt does not say which operation"):
+    with pytest.raises(UsageError, match=r"log\.txt does not name its operation"):
         taken(other)
     assert {record.workload for record in taken(other, workload="alltoall")} == {"alltoall"}
 

@@ -17,7 +17,7 @@ from hvlab.workloads.metrics import METRICS
 
 @dataclass(frozen=True)
 class Side:
-    """What one run has of a configuration: ``ok`` of ``tried`` repeats succeeded; their median, its interval.
+    """One run's share of a configuration: ``ok`` of ``tried`` repeats succeeded; their median, its interval.
 
     ``failed`` holds the errors of the others; skipped repeats count in ``tried`` only.
     """
@@ -30,7 +30,7 @@ class Side:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """A configuration measured by both runs; the verdict says how A stands to B, in ``metric``."""
+    """A configuration measured by both runs; the verdict compares A with B in ``metric``."""
 
     configuration: Configuration
     metric: str
@@ -40,13 +40,13 @@ class ComparisonRow:
 
     @property
     def unit(self) -> str:
-        """Return the metric's unit."""
+        """Unit of the metric."""
         return self.configuration.unit(self.metric)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs compared; ``without`` are configurations of both that lack the metric compared."""
+    """Two runs compared; ``without`` are configurations of both that lack the metric."""
 
     a: Measurements
     b: Measurements
@@ -57,7 +57,7 @@ class Comparison:
     differences: tuple[str, ...]
 
     def count(self, kind: verdict.Kind) -> int:
-        """Return how many rows have that verdict."""
+        """Number of rows with that verdict."""
         return sum(row.verdict.kind == kind for row in self.rows)
 
 
@@ -70,11 +70,9 @@ def compare(
 ) -> Comparison:
     """Compare run A with run B; all configurations are one family of tests.
 
-    The repeats of a run share the conditions of its time, so two runs may differ, or be the same, merely
-    because they were measured at different times: a difference is never "faster" or "slower", but "differs".
-
-    ``metric`` is by default the step time of trainings and the time of collectives. Raises UsageError for a
-    metric of which neither more nor less is better.
+    Repeats share the conditions of their run's time, so that runs may differ merely by it: a difference is
+    never "faster" or "slower", but "differs". ``metric``: by default the step time of trainings, the time of
+    collectives. Raises UsageError for a metric without a better direction.
     """
     if metric is not None:
         check(metric)
@@ -101,12 +99,12 @@ def compare(
 
 
 def pair_of(a: Repeats, b: Repeats, metric: str, launches: tuple[Hashable, Hashable]) -> Pair:
-    """Return two sides to compare in a metric; ``launches`` names what was launched for each."""
+    """Return two sides to compare in a metric; ``launches`` identifies the launch of each."""
     return Pair(figures(a, metric), figures(b, metric), METRICS[metric].better or "low", launches)
 
 
 def check(metric: str) -> None:
-    """Raise UsageError unless more or less of a metric is better."""
+    """Raise UsageError for a metric without a better direction."""
     useful = [name for name, known in METRICS.items() if known.better]
     if metric not in METRICS:
         raise unknown("metric", metric, useful)
@@ -121,13 +119,13 @@ def _measured(pair: Match, metric: str) -> bool:
 
 
 def figures(repeats: Repeats, metric: str) -> dict[int, float]:
-    """Return the figure of each repeat that has one: a loss may have become infinite."""
+    """Return the figure of each repeat that has a finite one: a loss may become infinite."""
     values = repeats.values.get(metric, {})
     return {repeat: values[repeat] for repeat in sorted(values) if math.isfinite(values[repeat])}
 
 
 def side_of(repeats: Repeats, metric: str) -> Side:
-    """Return how many repeats have a metric, and the median of it over them."""
+    """Return the number of repeats with a metric, and its median."""
     values = tuple(figures(repeats, metric).values())
     failed = tuple(dict.fromkeys(repeats.errors.values()))
     return Side(len(values), repeats.tried, interval.median(values) if values else None, failed)

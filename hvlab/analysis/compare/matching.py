@@ -1,11 +1,10 @@
-"""Which configurations of two runs are the same measurement, and what else differs between the runs."""
+"""Pairs the configurations of two runs, and lists other differences between the runs."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import UNKNOWN, Record, Run
@@ -15,7 +14,7 @@ from hvlab.workloads.command import COMMAND
 
 @dataclass(frozen=True)
 class Measurements:
-    """A run's configurations; ``stack`` holds, for each part, every version that a host had."""
+    """A run's configurations; ``stack`` holds, for each part, every version on its hosts."""
 
     run_id: str
     lab: str
@@ -25,15 +24,13 @@ class Measurements:
 
     @property
     def hosts(self) -> set[str]:
-        """Return the names of the hosts that took part."""
+        """Names of the hosts that took part."""
         return {host for configuration in self.configurations for host in configuration.hosts}
 
     @property
     def imported(self) -> bool:
-        """Return whether the run was imported from another program's output."""
-        return bool(self.configurations) and {
-            configuration.launcher for configuration in self.configurations
-        } == {UNKNOWN}
+        """All figures are from another program's output."""
+        return {one.launcher for one in self.configurations} == {UNKNOWN}
 
 
 def measurements(run: Run, records: Sequence[Record]) -> Measurements:
@@ -47,11 +44,7 @@ def folded(configurations: Mapping[Configuration, Repeats]) -> dict[Configuratio
     for configuration in configurations:
         if configuration.get("size_bytes") is not None:
             sized.setdefault(whole(configuration), []).append(configuration)
-    counted = {
-        configuration: repeats
-        for configuration, repeats in configurations.items()
-        if configuration not in sized
-    }
+    counted = {one: repeats for one, repeats in configurations.items() if one not in sized}
     for case, members in sized.items():
         failed = configurations.get(case, Repeats())
         for configuration in members:
@@ -70,10 +63,7 @@ def whole(configuration: Configuration) -> Configuration:
 
 
 def primary(configuration: Configuration, *measured: Repeats) -> str:
-    """Return the metric that is compared unless another is asked for.
-
-    The throughput that a command prints comes before the time of its launch, where all ``measured`` have it.
-    """
+    """Return the default metric; a command's throughput, if all ``measured`` have it, precedes its time."""
     command = configuration.workload == COMMAND.name
     if command and measured and all(each.of("throughput") for each in measured):
         return "throughput"
@@ -84,18 +74,15 @@ def _stack(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
     versions: dict[str, set[str]] = {}
     for record in records:
         for part, value in record.stack.items():
-            versions.setdefault(part, set()).update(_versions(value))
+            # By host where hosts differ.
+            each = value.values() if isinstance(value, Mapping) else [value]
+            versions.setdefault(part, set()).update(map(str, each))
     return {part: tuple(sorted(values)) for part, values in versions.items()}
-
-
-def _versions(value: Any) -> set[str]:
-    """Return the versions of a part of the stack, which are by host where they differ."""
-    return {str(item) for item in value.values()} if isinstance(value, Mapping) else {str(value)}
 
 
 @dataclass(frozen=True)
 class Match:
-    """A configuration with its repeats in both runs; ``configuration`` is as A has it."""
+    """A configuration with its repeats in both runs; ``configuration`` is A's."""
 
     configuration: Configuration
     a: Repeats
@@ -104,7 +91,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Matches:
-    """The configurations of two runs: those of both, and those of only one."""
+    """The configurations of two runs: common ones, and those of only one."""
 
     both: tuple[Match, ...]
     only_a: tuple[Configuration, ...]
@@ -114,10 +101,9 @@ class Matches:
 def match(a: Measurements, b: Measurements) -> Matches:
     """Return the configurations of two runs side by side.
 
-    They match where everything that was asked for is equal. Between runs without a common host, the number
-    of hosts counts instead of their names. Where a run was imported, the launcher and the parameters that
-    only one run records do not count. A case that failed before its first size matches every size of the
-    other run.
+    All that was requested must be equal. Between runs without a common host, the number of hosts counts
+    instead of names. If a run was imported, the launcher and parameters that only one run records are
+    ignored. A case that failed before its first size matches every size of the other run.
     """
     left, right = _keyed(a, b), _keyed(b, a)
     candidates = [
@@ -141,57 +127,36 @@ def match(a: Measurements, b: Measurements) -> Matches:
 
 def differences(a: Measurements, b: Measurements) -> list[str]:
     """Return all differences between two runs besides the figures, a phrase each."""
-    return [
-        *([f"lab: {a.lab} in A, {b.lab} in B"] if a.lab != b.lab else []),
-        *_of_hosts(a, b),
-        *_of_origin(a, b),
-        *of_stacks(a, b),
-        *_of_parameters(a, b),
-    ]
+    texts = [f"lab: {a.lab} in A, {b.lab} in B"] if a.lab != b.lab else []
+    if not a.hosts & b.hosts:
+        names = [", ".join(sorted(side.hosts)) for side in (a, b)]
+        texts.append(f"hosts: {names[0]} in A, {names[1]} in B; matched by the number of hosts")
+    if imported := " and ".join(name for name, run in (("A", a), ("B", b)) if run.imported):
+        texts.append(f"imported: {imported}; matched by backend, size and the parameters that both record")
+    return [*texts, *of_stacks(a, b), *_of_parameters(a, b)]
 
 
 def _keyed(run: Measurements, other: Measurements) -> dict[Configuration, Configuration]:
-    """Return the configurations by what has to match; of several that match, the first."""
-    params = _named_params(run), _named_params(other)
+    """Return the configurations by the parts that must match; the first of several."""
+    params = [_values(side).keys() for side in (run, other)]
     keyed: dict[Configuration, Configuration] = {}
     for configuration in run.configurations:
         key = configuration
         if not run.hosts & other.hosts:
             key = dataclasses.replace(key, hosts=("",) * len(configuration.hosts))
         if run.imported or other.imported:
-            ours, theirs = (names.get(configuration.workload, set()) for names in params)
-            key = dataclasses.replace(key, launcher="", params=key.without(*(ours ^ theirs)))
+            alone = (name for workload, name in params[0] ^ params[1] if workload == key.workload)
+            key = dataclasses.replace(key, launcher="", params=key.without(*alone))
         keyed.setdefault(key, configuration)
     return keyed
 
 
-def _named_params(run: Measurements) -> dict[str, set[str]]:
-    names: dict[str, set[str]] = {}
-    for configuration in run.configurations:
-        names.setdefault(configuration.workload, set()).update(
-            name for name, _ in configuration.params if name != "size_bytes"
-        )
-    return names
-
-
 def _sized(a: Configuration, b: Configuration) -> Configuration:
-    """Return A's configuration, with the size where only B's has one."""
+    """Return A's configuration, with B's size if only B has one."""
     size = b.get("size_bytes")
     if size is None or a.get("size_bytes") is not None:
         return a
     return dataclasses.replace(a, params=tuple(sorted((*a.params, ("size_bytes", size)))))
-
-
-def _of_hosts(a: Measurements, b: Measurements) -> Iterator[str]:
-    if not a.hosts & b.hosts:
-        names = [", ".join(sorted(side.hosts)) for side in (a, b)]
-        yield f"hosts: {names[0]} in A, {names[1]} in B; matched by the number of hosts"
-
-
-def _of_origin(a: Measurements, b: Measurements) -> Iterator[str]:
-    imported = " and ".join(name for name, run in (("A", a), ("B", b)) if run.imported)
-    if imported:
-        yield f"imported: {imported}; matched by backend, size and the parameters that both record"
 
 
 def of_stacks(a: Measurements, b: Measurements) -> Iterator[str]:
@@ -203,7 +168,7 @@ def of_stacks(a: Measurements, b: Measurements) -> Iterator[str]:
 
 
 def _of_parameters(a: Measurements, b: Measurements) -> Iterator[str]:
-    """Yield the parameters of which A and B have no value in common, so that nothing matches."""
+    """Yield the parameters for which A and B share no value, so that nothing matches."""
     known = _values(a), _values(b)
     for workload, name in sorted(known[0].keys() | known[1].keys()):
         one, other = (side.get((workload, name), set()) for side in known)

@@ -1,4 +1,4 @@
-"""Which term dominates a collective, a training step, or a whole run: shares drawn from figures."""
+"""The dominant term of a collective, a training step, or a whole run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hvlab.analysis.model.training import Step, Training, trainings
 from hvlab.analysis.model.versus import backends, models, names_of
 from hvlab.results.configurations import Configuration, Repeats
 
-# From which share of a run on start-up is worth a word, and from which it is most of it.
+# Shares of a run from which start-up is mentioned, and dominates.
 _MATTERS = 0.1
 _MOST = 0.5
 
@@ -25,8 +25,8 @@ def explain(
 ) -> list[Explanation]:
     """Return everything that the figures explain.
 
-    The collectives at the largest number of ranks and their smallest and largest size, the largest step and
-    the start-up of each training, the backends against each other, and the models against each other.
+    The collectives at the most ranks and at their smallest and largest size, the largest step and the
+    start-up of each training, backends against each other, and models against each other.
     """
     fitted = tuple(one for one in fits if isinstance(one, Fit))
     explanations = [
@@ -36,34 +36,29 @@ def explain(
     ]
     known_trainings = trainings(configurations)
     for training in known_trainings:
-        for explanation in (_largest(training, matching(fitted, training)), startup(training)):
-            if explanation:
-                explanations.append(explanation)
+        if training.steps:
+            fit, largest = matching(fitted, training), training.steps[-1]
+            explanations += filter(None, (step(training, largest, fit), startup(training)))
     return [*explanations, *backends(fitted), *models(known_trainings)]
 
 
 def collective(fit: Fit, ranks: int, size_bytes: float) -> Explanation:
-    """Return which term dominates a collective of that size: its start, latency or bandwidth."""
+    """Return the dominant term of a collective of that size: start, latency or bandwidth."""
     terms = fit.cost.terms(ranks, size_bytes)
     parts = {"start": terms.start_s, "latency": terms.latency_s, "bandwidth": terms.bandwidth_s}
     shares = {name: seconds / terms.seconds for name, seconds in parts.items()}
     numbers = {"ranks": ranks, "size_bytes": size_bytes, "seconds_ms": terms.seconds * 1e3}
-    names = {
-        "collective": ALLREDUCE,
-        "backend": fit.sweep.backend,
-        "launcher": fit.sweep.launcher,
-        "topology": fit.sweep.topology,
-        "algorithm": fit.algorithm,
-    }
+    own = {name: getattr(fit.sweep, name) for name in ("backend", "launcher", "topology")}
+    names = {"collective": ALLREDUCE, **own, "algorithm": fit.algorithm}
     return Explanation(f"collective.{_most(shares)}", shares | numbers, names)
 
 
 def step(training: Training, largest: Step, fit: Fit | None) -> Explanation | None:
-    """Return which term dominates a measured step; None without a step at one rank to compare with.
+    """Return the dominant term of a measured step; None without a step at one rank to compare with.
 
-    Compute is the mean over the hosts, waiting what the slowest host takes more. What the step takes beyond
-    its own work is shared out as the fit has it: to start, latency and bandwidth, and what is longer than
-    the whole allreduce to other. Without a fit it is all communication.
+    Compute is the mean over the hosts, waiting the surplus of the slowest host. The rest beyond the own work
+    is split as in the fit into start, latency and bandwidth; anything longer than the whole allreduce is
+    other. Without a fit all of it is communication.
     """
     base, size = training.base, training.sent_bytes
     if base is None:
@@ -83,11 +78,8 @@ def step(training: Training, largest: Step, fit: Fit | None) -> Explanation | No
         parts["start"] = terms.start_s * part
         parts["latency"] = terms.latency_s * part
         parts["bandwidth"] = terms.bandwidth_s * part
-        other += beyond - terms.seconds * part
-        parts["communication"] = 0.0
-    else:
-        parts["communication"] = beyond
-    parts["other"] = other
+        other, beyond = other + beyond - terms.seconds * part, 0.0
+    parts |= {"communication": beyond, "other": other}
     whole = sum(parts.values())
     shares = {name: seconds / whole for name, seconds in parts.items()}
     numbers = {"ranks": largest.ranks, "seconds_ms": largest.seconds * 1e3}
@@ -95,7 +87,7 @@ def step(training: Training, largest: Step, fit: Fit | None) -> Explanation | No
 
 
 def startup(training: Training) -> Explanation | None:
-    """Return the share of start-up in the largest run; None where it was not measured."""
+    """Return the share of start-up in the largest run; None if it was not measured."""
     largest = training.steps[-1] if training.steps else None
     if largest is None or not largest.startup_s or not largest.training_s:
         return None
@@ -104,10 +96,6 @@ def startup(training: Training) -> Explanation | None:
     word = "dominates" if share >= _MOST else "matters" if share >= _MATTERS else "small"
     numbers = {"share": share, "startup_s": startup_s, "training_s": training_s, "ranks": largest.ranks}
     return Explanation(f"startup.{word}", numbers, names_of(training))
-
-
-def _largest(training: Training, fit: Fit | None) -> Explanation | None:
-    return step(training, training.steps[-1], fit) if training.steps else None
 
 
 def _most(shares: Mapping[str, float]) -> str:

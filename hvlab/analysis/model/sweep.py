@@ -1,4 +1,4 @@
-"""Sweeps of allreduce: the points that one fit is made from."""
+"""Sweeps of allreduce: the points of one fit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sweep:
     """Points that differ only in ranks and size; ``params`` are without the size.
 
     ``topology`` is inside (one host, several ranks), across (several hosts, a rank on each) or both (several
-    hosts, as many ranks on each: ``slots``); the points of a single rank belong to inside and across.
+    hosts, ``slots`` ranks on each); points of a single rank belong to inside and across.
     """
 
     backend: str
@@ -43,17 +43,17 @@ class Sweep:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Return the numbers of ranks measured, except 1."""
+        """Numbers of ranks measured, except 1."""
         return tuple(sorted({point.ranks for point in self.points if point.ranks > 1}))
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Return the sizes measured on several ranks, in bytes."""
+        """Sizes measured on several ranks, in bytes."""
         return tuple(sorted({point.size_bytes for point in self.points if point.ranks > 1}))
 
     @property
     def deviations(self) -> list[list[float]]:
-        """Return for each number of ranks by how much the logarithms of a launch differ from the others.
+        """For each number of ranks, the deviations of its launches' logarithms.
 
         All sizes of a launch share its noise: its deviation is the mean over them.
         """
@@ -65,7 +65,7 @@ class Sweep:
         return [[statistics.fmean(logs) for logs in by_repeat.values()] for by_repeat in launches.values()]
 
     def repeats(self, ranks: int) -> int:
-        """Return how many launches that number of ranks had."""
+        """Return the number of launches at that number of ranks."""
         return max((len(point.launches) for point in self.points if point.ranks == ranks), default=0) or 1
 
     def below(self, ranks: int) -> Sweep:
@@ -74,9 +74,7 @@ class Sweep:
 
 
 def topologies(configuration: Configuration) -> tuple[Topology, ...]:
-    """Return the topologies of a configuration: one rank is the first of those inside, and of those
-    across.
-    """
+    """Return the topologies of a configuration: one rank begins those inside and those across."""
     if configuration.ranks == 1:
         return ("inside", "across")
     if configuration.inside:
@@ -85,15 +83,12 @@ def topologies(configuration: Configuration) -> tuple[Topology, ...]:
 
 
 def slots(configuration: Configuration, topology: Topology) -> int:
-    """Return how many ranks each host has where that stays the same, else 1."""
+    """Return the constant number of ranks on each host, else 1."""
     return configuration.slots if topology == "both" else 1
 
 
 def sweeps(configurations: Mapping[Configuration, Repeats]) -> list[Sweep]:
-    """Return every sweep in the order of the configurations.
-
-    Configurations that failed are counted where their backend has no figures at all in that topology.
-    """
+    """Return every sweep, in order; failures count for backends without any figures in their topology."""
     points: dict[tuple[str, str, Topology, tuple[tuple[str, Param], ...], int], list[SweepPoint]] = {}
     failed: dict[tuple[str, str, Topology], int] = {}
     for configuration, repeats in configurations.items():
@@ -101,17 +96,11 @@ def sweeps(configurations: Mapping[Configuration, Repeats]) -> list[Sweep]:
             continue
         point = _point(configuration, repeats)
         for topology in topologies(configuration):
+            place = (configuration.backend, configuration.launcher, topology)
             if point:
-                key = (
-                    configuration.backend,
-                    configuration.launcher,
-                    topology,
-                    configuration.without("size_bytes"),
-                    slots(configuration, topology),
-                )
+                key = (*place, configuration.without("size_bytes"), slots(configuration, topology))
                 points.setdefault(key, []).append(point)
             elif repeats.errors:
-                place = (configuration.backend, configuration.launcher, topology)
                 failed[place] = failed.get(place, 0) + 1
     whole = [Sweep(*key[:4], tuple(points), slots=key[4]) for key, points in points.items()]
     known = {key[:3] for key in points}

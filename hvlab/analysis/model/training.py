@@ -1,4 +1,4 @@
-"""Measured training steps, grouped by what one prediction is about."""
+"""Measured training steps, grouped by the subject of a prediction."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Step:
     """A training step on some ranks, times in seconds; ``repeats`` holds the step time of each repeat.
 
     ``compute_s`` is forward, backward and update on the slowest host, ``mean_compute_s`` on all of them.
-    ``sent_bytes`` is what a rank gives to the allreduce in a step. ``jitter_s`` is the standard deviation of
-    single steps: at one rank that of the work alone.
+    ``sent_bytes`` is a rank's contribution to the allreduces of a step. ``jitter_s`` is the standard
+    deviation of single steps: at one rank that of the work alone.
     """
 
     ranks: int
@@ -39,7 +39,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """Return the median over the repeats."""
+        """Median over the repeats."""
         return statistics.median(self.repeats)
 
 
@@ -47,9 +47,9 @@ class Step:
 class Training:
     """A workload on one backend and topology, at several numbers of ranks.
 
-    ``params`` are those of the configurations but ``scaling``; ``steps`` are sorted by ranks. ``base`` is
-    the step at one rank: of this backend, or else of the program without Horovod (``serial_base``). ``slots``
-    is how many ranks each of several hosts has.
+    ``params`` are those of the configurations except ``scaling``; ``steps`` are sorted by ranks. ``base`` is
+    the step at one rank: of this backend, else of the program without Horovod (``serial_base``). ``slots`` is
+    the number of ranks on each of several hosts.
     """
 
     workload: str
@@ -64,7 +64,7 @@ class Training:
     slots: int = 1
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a parameter."""
+        """Value of a parameter."""
         return dict(self.params).get(name, default)
 
     @property
@@ -93,13 +93,8 @@ def trainings(configurations: Mapping[Configuration, Repeats]) -> list[Training]
     groups: dict[_Key, dict[Configuration, Repeats]] = {}
     for configuration, repeats in configurations.items():
         if configuration.workload not in COLLECTIVES and _positive((repeats,), "step_time"):
-            key = (
-                configuration.workload,
-                configuration.backend,
-                configuration.launcher,
-                configuration.without("scaling"),
-            )
-            groups.setdefault(key, {})[configuration] = repeats
+            place = configuration.workload, configuration.backend, configuration.launcher
+            groups.setdefault((*place, configuration.without("scaling")), {})[configuration] = repeats
     serial = {key: group for key, group in groups.items() if key[1] == SERIAL}
     return [
         training
@@ -116,41 +111,23 @@ def _of_group(
     base = _step(singles) if singles else None
     serial_base = base is None
     if base is None:
-        base = next(
-            (_step(configurations) for other, configurations in serial.items() if _alike(key, other)), None
-        )
+        base = next((_step(members) for other, members in serial.items() if _alike(key, other)), None)
     groups: dict[tuple[Topology, int, Scaling], dict[int, dict[Configuration, Repeats]]] = {
         (topology, 1, scaling): {} for topology in TOPOLOGIES for scaling in SCALINGS
     }
     for configuration, repeats in group.items():
         for topology in topologies(configuration) if configuration.ranks > 1 else ():
-            place = topology, slots(configuration, topology), _scaling(configuration)
-            by_ranks = groups.setdefault(place, {})
+            scaling: Scaling = "strong" if configuration.get("scaling") == "strong" else "weak"
+            by_ranks = groups.setdefault((topology, slots(configuration, topology), scaling), {})
             by_ranks.setdefault(configuration.ranks, {})[configuration] = repeats
-    workload, backend, launcher, params = key
     for (topology, ranks_a_host, scaling), by_ranks in groups.items():
         steps = tuple(_step(by_ranks[ranks]) for ranks in sorted(by_ranks))
         if steps:
-            yield Training(
-                workload,
-                backend,
-                launcher,
-                topology,
-                scaling,
-                params,
-                steps,
-                base,
-                serial_base,
-                slots=ranks_a_host,
-            )
-
-
-def _scaling(configuration: Configuration) -> Scaling:
-    return "strong" if configuration.get("scaling") == "strong" else "weak"
+            yield Training(*key[:3], topology, scaling, key[3], steps, base, serial_base, ranks_a_host)
 
 
 def _alike(key: _Key, other: _Key) -> bool:
-    """Return whether two groups run the same program, whatever the tuning and compression."""
+    """Whether two groups run the same program, whatever the tuning and compression."""
     ours, theirs = dict(key[3]), dict(other[3])
     shared = (ours.keys() & theirs.keys()) - {"compression"}
     return key[0] == other[0] and all(ours[name] == theirs[name] for name in shared)
@@ -158,19 +135,19 @@ def _alike(key: _Key, other: _Key) -> bool:
 
 def _step(configurations: Mapping[Configuration, Repeats]) -> Step:
     """Return one step from configurations that differ only in their hosts, all repeats together."""
-    slowest, mean = _compute(configurations.values())
+    members = configurations.values()
+    slowest, mean = _compute(members)
     return Step(
         ranks=next(iter(configurations)).ranks,
-        repeats=_positive(configurations.values(), "step_time"),
+        repeats=_positive(members, "step_time"),
         compute_s=slowest,
         mean_compute_s=mean,
-        sent_bytes=_middle(configurations.values(), "sent_bytes")
-        or _middle(configurations.values(), "gradient_bytes"),
-        flops_per_sample=_middle(configurations.values(), "flops"),
-        samples_per_s=_middle(configurations.values(), "throughput"),
-        startup_s=_middle(configurations.values(), "startup"),
-        training_s=_middle(configurations.values(), "training_time"),
-        jitter_s=_middle(configurations.values(), "step_time_sd"),
+        sent_bytes=_middle(members, "sent_bytes") or _middle(members, "gradient_bytes"),
+        flops_per_sample=_middle(members, "flops"),
+        samples_per_s=_middle(members, "throughput"),
+        startup_s=_middle(members, "startup"),
+        training_s=_middle(members, "training_time"),
+        jitter_s=_middle(members, "step_time_sd"),
     )
 
 

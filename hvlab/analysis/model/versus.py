@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from hvlab.analysis.model import Explanation
-from hvlab.analysis.model.costs import Cost, crossing
+from hvlab.analysis.model.costs import crossing
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.sweep import TOPOLOGIES
 from hvlab.analysis.model.training import Training
@@ -20,23 +20,15 @@ _TELLING = ("model", "compression", "batch", "device")
 
 
 def names_of(training: Training) -> dict[str, str]:
-    """Return the name of a training."""
-    own = {
-        "workload": training.workload,
-        "backend": training.backend,
-        "launcher": training.launcher,
-        "topology": training.topology,
-        "scaling": training.scaling,
-    }
+    """Return the names that identify a training."""
+    fields = ("workload", "backend", "launcher", "topology", "scaling")
+    own = {name: str(getattr(training, name)) for name in fields}
     params = {name: training.get(name) for name in _TELLING}
     return own | {name: str(value) for name, value in params.items() if value is not None}
 
 
 def backends(fits: Iterable[Fit]) -> list[Explanation]:
-    """Return for each two backends, in each topology, which is faster and by which term.
-
-    Of each two, the sweeps are taken that are most alike.
-    """
+    """Return the faster of each two backends, and the term, in each topology; of the most alike sweeps."""
     explanations = []
     for topology in TOPOLOGIES:
         by_backend: dict[str, list[Fit]] = {}
@@ -52,11 +44,11 @@ def backends(fits: Iterable[Fit]) -> list[Explanation]:
 
 
 def rivals(one: Fit, other: Fit) -> Explanation | None:
-    """Return why one of two backends is faster; None where they share no number of ranks.
+    """Return why one of two backends is faster; None if they share no number of ranks.
 
-    Two terms are compared at the largest number of ranks both have: what an empty operation takes, and what
-    a byte takes. A term counts only where the 99.8 % interval of its ratio, from the draws of both fits,
-    does not hold 1: so that hardly one of a hundred is a false alarm.
+    Two terms are compared at the largest common number of ranks: the time of an empty operation, and of a
+    byte. A term counts only if the 99.8 % interval of its ratio, from the draws of both fits, excludes 1, so
+    that about one in a hundred is a false alarm.
     """
     common = set(one.sweep.ranks) & set(other.sweep.ranks)
     if not common or one.sweep.slots != other.sweep.slots:
@@ -84,10 +76,10 @@ def rivals(one: Fit, other: Fit) -> Explanation | None:
 
 
 def models(trainings: Sequence[Training]) -> list[Explanation]:
-    """Return each model's FLOP per byte sent with its efficiency, and whether the one goes with the other.
+    """Return each model's FLOP per byte sent with its efficiency, and whether they correlate.
 
-    Models are compared where everything but workload, model and batch is the same, at the largest number of
-    ranks that they all have.
+    Models are compared if everything but workload, model and batch is the same, at their largest common
+    number of ranks.
     """
     groups: dict[tuple[object, ...], list[Training]] = {}
     for training in trainings:
@@ -129,11 +121,8 @@ def _compared(group: Sequence[Training]) -> list[Explanation]:
         return explanations
     agreeing = sum((one[0] - other[0]) * (one[1] - other[1]) > 0 for one, other in pairs)
     key = "ratio.agrees" if agreeing * 2 > len(pairs) else "ratio.disagrees"
-    names = {
-        name: value
-        for name, value in names_of(group[0]).items()
-        if name not in ("workload", "model", "batch")
-    }
+    left_out = ("workload", "model", "batch")
+    names = {name: value for name, value in names_of(group[0]).items() if name not in left_out}
     numbers = {"agreeing": agreeing, "pairs": len(pairs), "ranks": max(common)}
     return [*explanations, Explanation(key, numbers, names)]
 
@@ -148,15 +137,11 @@ def _fixed(fit: Fit, ranks: int) -> list[float]:
 
 
 def _slope(fit: Fit, ranks: int) -> list[float]:
-    return [_per_byte(cost, ranks) for cost in (fit.cost, *fit.draws)]
-
-
-def _per_byte(cost: Cost, ranks: int) -> float:
-    return cost.terms(ranks, 1).bandwidth_s
+    return [cost.terms(ranks, 1).bandwidth_s for cost in (fit.cost, *fit.draws)]
 
 
 def _ratios(one: Sequence[float], other: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return low, fitted and high of other/one; None where a term is not seen."""
+    """Return low, fitted and high of other/one; None for an unidentified term."""
     if not one[0] or not other[0]:
         return None
     mine, theirs = (np.array([value for value in values[1:] if value > 0]) for values in (one, other))
@@ -165,7 +150,7 @@ def _ratios(one: Sequence[float], other: Sequence[float]) -> tuple[float, float,
 
 
 def _ahead(ratio: tuple[float, float, float] | None) -> int:
-    """Return 1 where the first is faster for sure, -1 where the other is, else 0."""
+    """Return 1 if the first is surely faster, -1 if the other is, else 0."""
     if ratio is None or ratio[0] <= 1 <= ratio[2]:
         return 0
     return 1 if ratio[0] > 1 else -1
@@ -179,7 +164,7 @@ def _oriented(name: str, ratio: tuple[float, float, float] | None, ahead: int) -
 
 
 def _measured(faster: Fit, slower: Fit, ranks: int) -> Mapping[str, float]:
-    """Return the measured ratios slower/faster at the smallest and the largest size both have."""
+    """Return the measured ratios slower/faster at the smallest and the largest common size."""
     times = [_times(fit, ranks) for fit in (faster, slower)]
     sizes = sorted(times[0].keys() & times[1].keys())
     if not sizes:

@@ -1,4 +1,4 @@
-"""A stack on the hosts, beside the one in use; what it shares with that, or with another, is there once."""
+"""A stack on the hosts, beside the one in use; parts that stacks share exist once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hvlab.searches.bisect.stack import Stack
 from hvlab.stack.resolver import versions
 from hvlab.stack.resolver.pins import Pin
 
-# Where each role puts what is in use, as in group_vars/all.yml.
+# Prefixes of the stack in use, as in group_vars/all.yml.
 _PREFIXES: Mapping[str, str] = {
     "openmpi": "/opt/hvlab/openmpi",
     "python_env": "/opt/hvlab",
     "horovod": "/opt/hvlab/horovod",
 }
 _FACTS = "/etc/ansible/facts.d"
-# Where another source may stand in for the version that is asked for, how it cannot.
+# How to prevent another source from replacing the requested version.
 _NO_OTHER: Mapping[str, str] = {
     "openmpi": "put openmpi-{version}.tar.bz2 into sources/ on the controller; with "
     "`openmpi_sources: [file, url]` in the inventory, another version never stands in",
@@ -30,12 +30,12 @@ _NO_OTHER: Mapping[str, str] = {
 
 
 def name_of(stack: Stack, own: Stack) -> str:
-    """Return the name of a stack on the hosts; empty where what is in use is as good."""
+    """Return the name of a stack on the hosts; empty if it equals the one in use."""
     return "" if stack.name == own.name else stack.name
 
 
 def variables(stack: Stack, own: Stack, lab: Lab) -> dict[str, Any]:
-    """Return the variables of playbooks/stack.yml: packs to build, and where unused ones go."""
+    """Return the variables of playbooks/stack.yml: packs to build, and prefixes of those not in use."""
     name = name_of(stack, own)
     folder = f"{STACKS}/{name}"
     prefixes = {}
@@ -56,7 +56,7 @@ def variables(stack: Stack, own: Stack, lab: Lab) -> dict[str, Any]:
 
 
 def install(stack: Stack, own: Stack, lab: Lab) -> None:
-    """Install a stack beside the one in use. Raises CheckError if it cannot be built as it is asked for."""
+    """Install a stack beside the one in use. Raises CheckError if it cannot be built as requested."""
     with Play("stack.yml", Owner(lab), variables(stack, own, lab)) as play:
         play.finish()
         play.check("it could not be installed", remedy="the build's log on the host says what it lacks")
@@ -66,7 +66,7 @@ def install(stack: Stack, own: Stack, lab: Lab) -> None:
 
 
 def others(stack: Stack, recorded: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return where the roles recorded another version than the stack's; ``recorded`` are facts by host."""
+    """List recorded versions that differ from the stack's; ``recorded`` are facts by host."""
     wrong = []
     for host, known in recorded.items():
         present = components(known)

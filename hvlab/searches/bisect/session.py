@@ -1,4 +1,4 @@
-"""One bisection with its folder: the two ends, the changes between them, which of these costs the time."""
+"""A bisection with its folder: the two ends, the changes between them, and the one to blame."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ REPORT = "bisect.md"
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """What is asked: two ends, what is in use, a configuration, and the hosts as the resolver wants them.
+    """The request: two ends, the stack in use, a configuration, and the hosts for the resolver.
 
-    ``notes`` are what the report says besides.
+    ``notes`` go into the report.
     """
 
     good: Stack
@@ -43,12 +43,12 @@ class BisectRequest:
     notes: tuple[str, ...] = ()
 
     def key(self) -> str:
-        """Return a hash of all that makes this bisection another one."""
+        """Return a hash that identifies this bisection."""
         asked = [self.spec.key(self.lab), *(dict(stack.items) for stack in (self.good, self.bad, self.own))]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 
     def changes(self) -> list[StackChange]:
-        """Return the changes from the good end to the bad one. Raises UsageError where there are none."""
+        """Return the changes from the good end to the bad one. Raises UsageError if there are none."""
         known = catalogue.load()
         releases: Mapping[str, Sequence[str]] = {
             name: list(known.pythons if name == "python" else getattr(known, name)) for name in COMPONENTS
@@ -56,13 +56,13 @@ class BisectRequest:
         changes = chain(self.good, self.bad, releases, self.possible)
         if not changes:
             raise UsageError(
-                "both ends are the same stack: nothing lies between them",
+                "both ends are the same stack",
                 remedy="name another stack file, lock or run; `hvlab plan` shows what is in use",
             )
         return changes
 
     def possible(self, stack: Stack) -> bool:
-        """Return whether the resolver has nothing against these versions on these hosts."""
+        """Whether the resolver accepts these versions on these hosts."""
         pins = [Pin(name, version) for name, version in stack.versions.items()]
         free = [
             replace(host, pins=tuple(pin for pin in host.pins if pin.name not in stack.versions))
@@ -72,29 +72,26 @@ class BisectRequest:
 
 
 def check(request: BisectRequest) -> None:
-    """Raise UsageError where what is asked is not one configuration, or an end is impossible."""
+    """Raise UsageError if the request is not one configuration, or an end is impossible."""
     check_one(request.spec, request.lab, "bisect compares stacks by one configuration")
     for name, stack in (("good", request.good), ("bad", request.bad)):
         if not request.possible(stack):
             pins = " ".join(f"--pin {part}={version}" for part, version in stack.versions.items())
             raise UsageError(
                 f"the {name} stack cannot be installed on these hosts",
-                remedy=f"`hvlab plan {pins}` says what is in the way",
+                remedy=f"`hvlab plan {pins}` shows the conflict",
             )
         if reason := misfit(request.spec, stack.settings, request.lab):
             raise UsageError(
                 f"the settings of the {name} stack do not fit what is measured: {reason}",
-                remedy="leave that out of the stack, or choose the backend and launcher that it is for",
+                remedy="leave that out of the stack, or choose its backend and launcher",
             )
 
 
 def bisect(
     request: BisectRequest, store: Store, folder: Path, *, keep: bool, note: Callable[[str], None]
 ) -> BisectResult:
-    """Find which change costs the time, and write that into ``folder``, where its runs are.
-
-    The stacks are removed from the hosts, unless ``keep`` says otherwise.
-    """
+    """Find the change to blame, and write it into ``folder``; remove stacks from hosts unless ``keep``."""
     check(request)
     changes = request.changes()
     with measuring(store.folder, request.lab.name), _removing(request.lab, note, keep=keep):
@@ -112,7 +109,7 @@ def bisect(
 
 @contextmanager
 def _removing(lab: Lab, note: Callable[[str], None], *, keep: bool) -> Iterator[None]:
-    """Remove the stacks from the hosts in the end; the same command brings them back from the cache."""
+    """Remove the stacks from the hosts at the end; the same command restores them from the cache."""
     try:
         yield
     finally:
@@ -136,17 +133,17 @@ class _Points:
     _names: set[str] = field(default_factory=set)
 
     def whole(self) -> Effect:
-        """Return the slowdown of the bad end. Raises CheckError where it cannot be measured."""
+        """Return the slowdown of the bad end. Raises CheckError if it cannot be measured."""
         step = self._step(tuple(range(len(self.changes))))
         if step.effect is None:
             raise CheckError(
                 f"the bad stack cannot be measured: {step.problem}",
-                remedy="name one that runs: bisect looks for what is slower, not for what fails",
+                remedy="name one that runs: bisect looks for slowdowns, not for failures",
             )
         return step.effect
 
     def bad(self, numbers: tuple[int, ...]) -> bool | None:
-        """Return whether these changes bring more than half of all; None if they cannot be measured."""
+        """Whether these changes bring more than half of the slowdown; None if they cannot be measured."""
         measured = self._step(numbers).effect
         return None if measured is None else measured.log.mid > self.whole().log.mid / 2
 
