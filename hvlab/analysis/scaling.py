@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from hvlab.analysis.compare.matching import primary, whole
+from hvlab.analysis.compare.comparison import primary, whole
 from hvlab.lab.backends import SERIAL
 from hvlab.results.configurations import Configuration, Param, Repeats
 from hvlab.statistics import interval, straggler

@@ -226,7 +226,7 @@ def _advice(lab: Lab) -> str:
 def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: bool, run: Run | None) -> int:
     # These load slowly, and a dry run does not need them.
     from hvlab.bench.measure import measure  # noqa: PLC0415
-    from hvlab.cli import decisions  # noqa: PLC0415
+    from hvlab.cli import compare  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
     from hvlab.searches.tune.host_state import left_behind  # noqa: PLC0415
 
@@ -241,10 +241,10 @@ def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: b
     if not asked.sides:
         bench_output.results(store, run_id, records, output_format)
     if asked.sides or (asked.auto and output_format == "table"):
-        answer = decisions.of_run(store, store.run(run_id))
-        decisions.show(answer, output_format)
+        answer = compare.of_run(store, store.run(run_id))
+        compare.show_decisions(answer, output_format)
         slower = bool(asked.against) and answer.count("faster") > 0
     if asked.against:
-        decisions.note_stack(store, asked.against, run_id)
+        compare.note_stack(store, asked.against, run_id)
     bench_output.ending(schedule, records, run_id, write_page(store, run_id))
     return 1 if failures(records) or slower else 0

@@ -167,14 +167,14 @@ class _OnHosts:
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
         """Remove what is chosen while nothing else measures the lab; return what was removed."""
         from hvlab.remote import unused  # noqa: PLC0415 - as above
-        from hvlab.searches.bisect import install  # noqa: PLC0415 - as above
+        from hvlab.searches.bisect import session  # noqa: PLC0415 - as above
 
         with measuring(self._results, self._lab.name):
             stacks = [one for one in chosen if one.kind == "stacks"]
             gone = self._answered(unused.remove(self._lab, [one for one in chosen if one not in stacks]))
             having = {one.host for one in stacks}
             if hosts := tuple(host for host in self._lab.hosts if host.name in having):
-                install.remove(replace(self._lab, hosts=hosts))
+                session.remove(replace(self._lab, hosts=hosts))
         return [*gone, *stacks]
 
     def table(self, each: Sequence[Kept], chosen: Sequence[Kept]) -> str:

@@ -11,7 +11,7 @@ import click
 
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import HvlabError, UsageError
-from hvlab.cli import bench_output, candidates, ceilings, options
+from hvlab.cli import bench_output, candidates, options
 from hvlab.results import formats, samples, tables
 from hvlab.results.formats import MeasuredRun, importing
 from hvlab.results.formats.records import LaunchOverrides
@@ -208,7 +208,7 @@ def import_files(
 
 
 def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:
-    ceilings.show(store, run_id, records)
+    bench_output.show_run(store, run_id, records)
     bench_output.list_cases("failed", failures(records), err=False)
 
 

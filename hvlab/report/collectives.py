@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hvlab.analysis.compare.matching import folded
+from hvlab.analysis.compare.comparison import folded
 from hvlab.report import labels
 from hvlab.report.data import ReportData
 from hvlab.report.labels import Value

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from hvlab.analysis.model import Explanation, dominant
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.predict import matching
-from hvlab.analysis.model.sweep import ALLREDUCE
-from hvlab.analysis.model.training import Training
+from hvlab.analysis.model.training import ALLREDUCE, Training
 from hvlab.lab.backends import SERIAL
 from hvlab.report import labels
 from hvlab.report.data import ReportData

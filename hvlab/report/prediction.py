@@ -8,8 +8,7 @@ from typing import Any
 from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.prediction import NoPrediction, PredictedStep, Prediction
-from hvlab.analysis.model.sweep import ALLREDUCE, slots, topologies
-from hvlab.analysis.model.training import Training
+from hvlab.analysis.model.training import ALLREDUCE, Training, slots, topologies
 from hvlab.report import labels
 from hvlab.report.labels import Names, Value
 from hvlab.report.plots import Axis, Plot, Series

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvlab.analysis import scaling
-from hvlab.analysis.model.sweep import Topology, topologies
+from hvlab.analysis.model.training import Topology, topologies
 from hvlab.analysis.scaling import Curve, CurvePoint, HostCheck, slowdowns
 from hvlab.report import labels
 from hvlab.report.data import ReportData

@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hvlab.analysis.compare.comparison import figures
+from hvlab.analysis.compare.comparison import figures, whole
 from hvlab.analysis.compare.decisions import deciding, questions
-from hvlab.analysis.compare.matching import whole
 from hvlab.report import labels
 from hvlab.report.collectives import Layout, SweepGroup
 from hvlab.report.data import ReportData

@@ -468,7 +468,10 @@ def test_a_training_of_ones_own_has_its_throughput(tmp_path, log):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda text: text.replace('"workload": "allreduce"', '"workload": "x"'), "line 1: this is not a case"),
+        (
+            lambda text: text.replace('"workload": "allreduce"', '"workload": "x"'),
+            "line 1: this is not a case",
+        ),
         (lambda text: text.replace('"id": "', '"id": "../'), "line 1: this is not a case"),
         (lambda text: text.replace('"hosts": [', '"hosts": [1, '), "line 1: this is not a case"),
         (lambda text: text.replace("hvlab: case: {", "hvlab: case: {{"), "line 1: this is not a case"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from hvlab.analysis.compare import Comparison, ComparisonRow, Measurements, Side, compare
-from hvlab.analysis.compare.matching import whole
+from hvlab.analysis.compare.comparison import whole
 from hvlab.analysis.compare.rows import case_names, why
 from hvlab.base.errors import CheckError
 from hvlab.results.configurations import Configuration

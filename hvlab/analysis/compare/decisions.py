@@ -7,8 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hvlab.analysis.compare.comparison import ComparisonRow, check, figures, pair_of, side_of
-from hvlab.analysis.compare.matching import Measurements, primary, whole
+from hvlab.analysis.compare.comparison import (
+    ComparisonRow,
+    Measurements,
+    check,
+    figures,
+    pair_of,
+    primary,
+    side_of,
+    whole,
+)
 from hvlab.lab.backends import BACKENDS
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import verdict

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hvlab.analysis.compare.comparison import Comparison, ComparisonRow
-from hvlab.analysis.compare.matching import Measurements
+from hvlab.analysis.compare.comparison import Comparison, ComparisonRow, Measurements
 from hvlab.results.configurations import Configuration
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import PERHAPS, Kind

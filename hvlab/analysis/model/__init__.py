@@ -4,9 +4,9 @@ In: configurations with their repeats. Out: fits of collectives with their error
 other numbers of ranks, and explanations as keys with numbers, which a report puts into words. A prediction is
 never a configuration: nothing in it was measured.
 
-Read `costs` first: the cost of a message, and the messages of each algorithm. `sweep` and `training` select
-the measurements, `problem` and `fit` find alpha, beta and their scatter; `step` splits a training step,
-`predict` combines both, and `prediction` has its limits. `dominant` and `versus` explain.
+Read `costs` first: the cost of a message, and the messages of each algorithm. `training` selects the
+measurements, `problem` and `fit` find alpha, beta and their scatter; `step` splits a training step, `predict`
+combines both, and `prediction` has its limits. `dominant` explains.
 """
 
 from __future__ import annotations

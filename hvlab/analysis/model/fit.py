@@ -10,7 +10,7 @@ import numpy as np
 from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost
 from hvlab.analysis.model.problem import LinearProblem, Rows, Values
-from hvlab.analysis.model.sweep import Sweep, SweepPoint, sweeps
+from hvlab.analysis.model.training import Sweep, SweepPoint, sweeps
 from hvlab.base.errors import UsageError
 from hvlab.results.configurations import Configuration, Repeats
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hvlab.analysis.model.costs import ALGORITHMS, Cost
-from hvlab.analysis.model.sweep import Sweep
+from hvlab.analysis.model.training import Sweep
 from hvlab.statistics.functions import normal
 from hvlab.workloads.parameters import BY_VARIABLE
 

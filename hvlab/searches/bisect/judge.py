@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hvlab.analysis.compare.comparison import measurements
 from hvlab.analysis.compare.decisions import Decisions, decide
-from hvlab.analysis.compare.matching import measurements
 from hvlab.base.errors import CheckError
 from hvlab.bench import sides
 from hvlab.bench.matrix import Spec

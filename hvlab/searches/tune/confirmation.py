@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from hvlab.analysis.compare.comparison import measurements
 from hvlab.analysis.compare.decisions import Decisions, decide
-from hvlab.analysis.compare.matching import measurements
 from hvlab.bench import sides
 from hvlab.bench.matrix import Spec
 from hvlab.bench.measure import measure

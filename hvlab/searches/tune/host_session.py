@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hvlab.analysis.compare.comparison import Measurements, folded
 from hvlab.analysis.compare.decisions import Decisions, decide
-from hvlab.analysis.compare.matching import Measurements, folded
 from hvlab.base.errors import CheckError
 from hvlab.bench.matrix import expand
 from hvlab.bench.sides import A, B

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hvlab.analysis.compare.matching import primary
+from hvlab.analysis.compare.comparison import primary
 from hvlab.base.files import write_file
 from hvlab.bench.matrix import Spec
 from hvlab.bench.measure import measure
