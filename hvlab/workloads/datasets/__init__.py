@@ -40,7 +40,7 @@ _PARTIAL = 206
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file that the mirrors have: its length and its sha256 in hex."""
+    """A file on the mirrors: its length and its sha256 in hex."""
 
     bytes: int
     sha256: str
@@ -48,14 +48,14 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Patience:
-    """How many seconds a mirror may say nothing, and how many one file may take."""
+    """Seconds that a mirror may be silent, and that one file may take."""
 
     silence: float = 10.0
     file: float = 300.0
 
 
 class MirrorError(Exception):
-    """A mirror did not give a file; ``dead`` tells that it will give no other either."""
+    """A mirror did not give a file; ``dead``: it will give no other either."""
 
     def __init__(self, message: str, *, dead: bool = False) -> None:
         super().__init__(message)
@@ -65,10 +65,7 @@ class MirrorError(Exception):
 def fetch(
     files: Mapping[str, RemoteFile], mirrors: Sequence[str], folder: Path, patience: Patience
 ) -> dict[str, list[str]]:
-    """Fetch the files into ``folder``; return each mirror's errors where some are still missing.
-
-    It is empty when all are there. A file that is there stays; one that was begun is resumed.
-    """
+    """Fetch the files into ``folder``, resuming partial ones; return the mirrors' errors if some lack."""
     errors: dict[str, list[str]] = {mirror: [] for mirror in mirrors}
     missing = {name: file for name, file in files.items() if not _complete(folder / name, file)}
     for mirror in mirrors:
@@ -88,7 +85,7 @@ def _complete(path: Path, file: RemoteFile) -> bool:
 
 
 def _fetch_one(url: str, path: Path, file: RemoteFile, patience: Patience) -> None:
-    """Fetch one file; start again where what another mirror began does not fit."""
+    """Fetch one file; restart if another mirror's beginning does not fit."""
     part = path.with_name(f"{path.name}.part")
     begun = part.stat().st_size if part.is_file() else 0
     begun = begun if begun < file.bytes else 0
@@ -103,9 +100,11 @@ def _fetch_one(url: str, path: Path, file: RemoteFile, patience: Patience) -> No
 
 
 def _load(url: str, part: Path, begun: int, file: RemoteFile, patience: Patience) -> None:
-    """Fetch the rest of ``part`` from byte ``begun`` on, or all of it where the mirror gives no parts."""
+    """Fetch the rest of ``part`` from byte ``begun`` on, or all of it if the mirror gives no parts."""
     end = time.monotonic() + patience.file
-    with _one_line_errors(patience), _opener(begun).open(url, timeout=patience.silence) as answer:
+    opener = urllib.request.build_opener()
+    opener.addheaders = [("User-Agent", "hvlab"), *([("Range", f"bytes={begun}-")] if begun else [])]
+    with _one_line_errors(patience), opener.open(url, timeout=patience.silence) as answer:
         length = begun if answer.status == _PARTIAL else 0
         announced = answer.length
         if announced is not None and length + announced != file.bytes:
@@ -123,15 +122,9 @@ def _load(url: str, part: Path, begun: int, file: RemoteFile, patience: Patience
         raise MirrorError(f"only {length} of {file.bytes} bytes arrived")
 
 
-def _opener(begun: int) -> urllib.request.OpenerDirector:
-    opener = urllib.request.build_opener()
-    opener.addheaders = [("User-Agent", "hvlab"), *([("Range", f"bytes={begun}-")] if begun else [])]
-    return opener
-
-
 @contextmanager
 def _one_line_errors(patience: Patience) -> Iterator[None]:
-    """Turn whatever goes wrong with a connection into one line."""
+    """Turn connection errors into one line."""
     try:
         yield
     except HTTPError as error:
@@ -154,10 +147,7 @@ MIRRORS = "HVLAB_MNIST_MIRRORS"
 
 @dataclass(frozen=True)
 class Dataset:
-    """Files in ``folder``: four IDX files, or one of ``own_files``.
-
-    ``key``, 16 hex digits, stands for their content.
-    """
+    """Files in ``folder``: four IDX files, or one of ``own_files``; ``key`` is 16 hex digits of their content."""
 
     name: str
     folder: Path
@@ -171,12 +161,12 @@ def prepare(
     mirrors: Sequence[str] | None = None,
     patience: Patience | None = None,
 ) -> Dataset:
-    """Return a data set as files on the controller, made or fetched where the cache does not have it.
+    """Return a data set as files on the controller, made or fetched unless cached.
 
     ``digits`` and ``mnist`` are names; anything else is a folder with the four files. ``mirrors`` are
     addresses of MNIST's files without their names; by default those in HVLAB_MNIST_MIRRORS, else well-known
-    ones. Raises UsageError for an unknown name and for a folder that does not hold what it should, CheckError
-    where no mirror gives the files or the cache cannot be written.
+    ones. Raises UsageError for an unknown name or a wrong folder, CheckError if no mirror has the files or
+    the cache cannot be written.
     """
     shelf = Shelf(cache or cache_dir())
     with shelf.writing():
@@ -229,7 +219,7 @@ def _mirrors(requested: Sequence[str] | None) -> Sequence[str]:
 
 
 def _mnist(shelf: Shelf, new: Path, mirrors: Sequence[str], patience: Patience) -> None:
-    """Fetch MNIST and unpack it; files that arrived are kept for the next try."""
+    """Fetch MNIST and unpack it; complete files are kept for the next try."""
     incoming = shelf.folder / ".incoming-mnist"
     incoming.mkdir(exist_ok=True)
     known = _sets()["mnist"]
