@@ -1,4 +1,5 @@
-"""What records say: two runs beside each other, a run against a baseline, scaling, predictions. Pure.
+"""Conclusions from records: two runs compared, a run against a baseline, scaling, predictions. Pure.
 
-In: records of ``hvlab.results``. Out: answers with their certainty, for reports and the command line. Read
-``compare`` first, which ``baseline`` and ``scaling`` use; ``model`` stands alone."""
+In: records of `hvlab.results`. Out: answers with their certainty, for reports and the command line. Read
+`compare` first, which `baseline` and `scaling` use; `model` stands alone.
+"""

@@ -1,12 +1,12 @@
-"""The most that hosts' links can carry, the share of it that was reached, and the link that limits. Pure.
+"""The most that hosts' links can carry, the share of it that was reached, and the limiting link. Pure.
 
 In: the facts of hosts, and configurations of collectives with their repeats. Out: for each configuration a
 ceiling in GB/s of bus bandwidth, or the reason why none is known. Nothing is guessed.
 
-A link stands between the ranks behind it, a host's or one GPU's, and all others. A ring sends
-busbw/algbw times the buffer over each link in each direction, so a link of r GB/s carries a busbw of r
-(nccl-tests, doc/PERFORMANCE.md). Trees over two hosts, and switches that reduce, send less: the cut is the
-least that must cross, and no figure can be above the bound that follows from it.
+A link separates the ranks behind it, a host's or one GPU's, from all others. A ring sends busbw/algbw times
+the buffer over each link in each direction, so a link of r GB/s carries a busbw of r (nccl-tests,
+doc/PERFORMANCE.md). Trees over two hosts, and switches that reduce, send less: the cut is the least that must
+cross, and the bound that follows from it limits every figure.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from hvlab.results.store import Record
 from hvlab.vlab import names
 from hvlab.workloads.operations import OPERATIONS
 
-# A figure further above the bound is an error of the figure or of the facts: queues of virtual links let a
-# burst pass, and devices that carry little are not counted.
+# Figures further above the bound are wrong, or the facts are; less may come of bursts in queues of virtual
+# links, and of devices that carry little.
 TOLERANCE = 1.1
-# Larger messages would still be faster where the last two sizes differ by more.
+# Larger messages would be faster if the last two sizes differ by more.
 _RISING = 1.1
-# One size alone tells enough from here on, in bytes.
+# From this size on, one size alone is enough, in bytes.
 _LARGE = 2**27
 _CUDA = "cuda"
-# Operations whose root, or whose partners, decide which links are used: no ceiling is known for them.
+# Their links depend on the root or the partners: no ceiling is known.
 _BY_PLACE = ("gather", "scatter", "sendrecv", "hypercube")
 _NVLINK = re.compile(r"NVLink \(NV(\d+)\)$")
 _BITS = 8
@@ -45,7 +45,7 @@ _BITS = 8
 class LinkCapacity:
     """A link of ``gb_per_s`` in each direction; ``kind`` is a key of the usual shares, ``text`` its rate.
 
-    ``ranks`` are behind it. ``place`` is its host or rack; empty where it is the same on all hosts.
+    ``ranks`` are behind it. ``place`` is its host or rack, empty if all hosts have the same.
     """
 
     kind: str
@@ -56,24 +56,24 @@ class LinkCapacity:
 
     @property
     def usual(self) -> float:
-        """Return the share of a ring's ceiling that large messages usually reach over such a link."""
+        """Share of a ring's ceiling that large messages usually reach over such a link."""
         return float(_table()["usual"][self.kind])
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """``busbw`` is a ring's, and ``bound`` above every figure, in GB/s; ``limit`` is the link."""
+    """``busbw`` is a ring's, ``bound`` limits every figure, in GB/s; ``limit`` is the link."""
 
     busbw: float
     bound: float
     limit: LinkCapacity
 
     def share(self, busbw: float) -> float:
-        """Return the share of a ring's ceiling that a bus bandwidth is."""
+        """Return a bus bandwidth as a share of a ring's ceiling."""
         return busbw / self.busbw
 
     def impossible(self, busbw: float) -> bool:
-        """Return whether a figure is above what the links can carry."""
+        """The links cannot carry such a bus bandwidth."""
         return busbw > self.bound * TOLERANCE
 
 
@@ -81,7 +81,7 @@ class Ceiling:
 class JudgedCollective:
     """The fastest size of a collective beside its ceiling.
 
-    ``verdict`` is ``normal``, ``slow``, ``rising`` (larger messages would be faster) or ``impossible``.
+    ``verdict``: ``normal``, ``slow``, ``rising`` (larger messages would be faster) or ``impossible``.
     """
 
     configuration: Configuration
@@ -91,10 +91,10 @@ class JudgedCollective:
 
 
 def ceiling(one: Configuration, facts: Mapping[str, Any], carriers: str = "") -> Ceiling | str:
-    """Return a collective's ceiling on its hosts, or why none is known: "" for one rank, which sends nothing.
+    """Return a collective's ceiling on its hosts, or why none is known ("" for one rank, which sends
+    nothing).
 
-    ``carriers`` names the network devices that carried the data, as records have them; without, all cards
-    of the hosts count.
+    ``carriers`` names the network devices that carried the data, as records have them; by default all cards.
     """
     operation = OPERATIONS.get(one.workload)
     if operation is None or one.workload in _BY_PLACE:
@@ -149,7 +149,7 @@ def _facts_of(stack: Mapping[str, Any]) -> Mapping[str, Any]:
 def judge(
     gathered: Mapping[Configuration, Repeats], limits: Mapping[Configuration, Ceiling | str]
 ) -> list[JudgedCollective]:
-    """Judge each collective whose ceiling is known by its fastest size."""
+    """Judge each collective with a known ceiling by its fastest size."""
     ceilings = {one: each for one, each in limits.items() if isinstance(each, Ceiling)}
     families: dict[tuple[Any, ...], list[tuple[int, float, Configuration]]] = {}
     for one, repeats in gathered.items():
@@ -180,7 +180,7 @@ def _verdict(sizes: Sequence[tuple[int, float, Configuration]], busbw: float, li
 
 
 def _links(one: Configuration, facts: Mapping[str, Any], carriers: str) -> Iterator[LinkCapacity]:
-    """Yield the links that the ranks use. Raises LookupError with what is not known."""
+    """Yield the links that the ranks use. Raises LookupError with the unknown."""
     network, device, to_network = {}, {}, {}
     for host in one.hosts:
         of_host = facts.get(host)
@@ -237,7 +237,7 @@ def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> 
 
 
 def _to_network(facts: Mapping[str, Any], slots: int) -> LinkCapacity | None:
-    """Return the links over which the GPUs of a host reach its network cards, where they are known."""
+    """Return the links over which a host's GPUs reach its network cards, if known."""
     gpus = (facts.get("hvlab") or {}).get("gpus") or [{}]
     row = _gpu(str(gpus[0].get("name"))) or {}
     return _pcie(gpus, row, slots) if "pcie" in row else None
@@ -281,18 +281,16 @@ def _lanes(text: str) -> float:
 
 
 def _gpu(name: str) -> Mapping[str, Any] | None:
-    """Return the row of a GPU: that with most words in its name."""
+    """Return the row of a GPU: the one with most words in its name."""
     words = [word for word in re.split(r"[\s_-]+", name.upper()) if word != "NVIDIA"]
     rows = _table()["gpus"]
-    fitting = [key for key in rows if all(_has(words, part) for part in key.split())]
+    # A row's SXM also stands for SXM4 and the like.
+    named = {*words, *("SXM" for word in words if word.startswith("SXM"))}
+    fitting = [key for key in rows if named.issuperset(key.split())]
     if not fitting:
         # People say H100 where they mean the model with NVLink.
         fitting = [key for key in rows if "nvlink" in rows[key] and set(words) <= set(key.split())]
     return rows[max(fitting, key=len)] if fitting else None
-
-
-def _has(words: Sequence[str], part: str) -> bool:
-    return any(word == part or (part == "SXM" and word.startswith(part)) for word in words)
 
 
 @cache

@@ -1,18 +1,19 @@
 """Speed-up, efficiency and slow-down of trainings.
 
-Speed-up of N ranks is throughput(N) / throughput(1), efficiency is speed-up / N; in weak scaling the batch of
-each rank is constant, in strong scaling that of all ranks together.
+Speed-up of N ranks is throughput(N) / throughput(1), efficiency is speed-up / N; weak scaling keeps the batch
+of each rank constant, strong scaling that of all ranks together.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from hvlab.analysis.compare.matching import primary
+from hvlab.analysis.compare.comparison import primary, whole
 from hvlab.lab.backends import SERIAL
 from hvlab.results.configurations import Configuration, Param, Repeats
 from hvlab.statistics import interval, straggler
@@ -21,11 +22,7 @@ from hvlab.statistics.straggler import ALPHA, Straggler
 
 # One rank alone sends nothing, so these do not matter to it.
 _OF_SENDING = (
-    "compression",
-    "fusion_threshold",
-    "cycle_time",
-    "cache_capacity",
-    "hierarchical_allreduce",
+    *("compression", "fusion_threshold", "cycle_time", "cache_capacity", "hierarchical_allreduce"),
 )
 
 _Params: TypeAlias = tuple[tuple[str, Param], ...]
@@ -34,30 +31,29 @@ _Key: TypeAlias = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One configuration of a curve; ``speedup`` is None without a base or without figures."""
+    """One configuration of a curve; ``speedup`` is None without a base or figures."""
 
     configuration: Configuration
     speedup: Interval | None
 
     @property
     def ranks(self) -> int:
-        """Return the number of ranks."""
+        """Number of ranks."""
         return self.configuration.ranks
 
     @property
     def efficiency(self) -> Interval | None:
-        """Return speed-up over ranks."""
+        """Speed-up over ranks."""
         return self.speedup.times(1 / self.ranks) if self.speedup else None
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One training over one backend at growing numbers of ranks, the fewest first.
+    """One training over one backend at growing numbers of ranks.
 
-    ``scaling`` is weak or strong, and empty for the user's own command, where hvlab cannot know.
-    ``params`` are without it. ``base`` is the configuration of one rank that speed-ups are over:
-    of the same backend, else one that differs only in how data are sent, else one process without Horovod;
-    None where none of them was measured.
+    ``scaling`` is weak or strong, empty for the user's own command; ``params`` are without it. ``base`` is
+    the configuration of one rank that speed-ups refer to: of the same backend, else one that differs only in
+    how data are sent, else one process without Horovod; None if none was measured.
     """
 
     workload: str
@@ -71,10 +67,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """How much longer a step takes with ``ranks`` ranks than with one, for the same work of each rank.
+    """Step time with ``ranks`` ranks over that with one, for the same work of each rank.
 
-    ``inside`` is of all ranks on one host, ``between`` of each on a host of its own; None: not measured.
-    ``repeats`` is the smallest number of repeats among what is compared.
+    ``inside``: all ranks on one host, ``between``: each on its own host; None: not measured. ``repeats`` is
+    the smallest number of repeats compared.
     """
 
     ranks: int
@@ -88,12 +84,8 @@ def curves(configurations: Mapping[Configuration, Repeats]) -> list[Curve]:
     groups: dict[_Key, dict[_Params, list[Configuration]]] = {}
     for configuration, repeats in configurations.items():
         if configuration.get("scaling") is not None or repeats.of("throughput") or repeats.of("real"):
-            key = (
-                configuration.workload,
-                configuration.backend,
-                configuration.launcher,
-                str(configuration.get("scaling") or ""),
-            )
+            scaling = str(configuration.get("scaling") or "")
+            key = configuration.workload, configuration.backend, configuration.launcher, scaling
             groups.setdefault(key, {}).setdefault(configuration.without("scaling"), []).append(configuration)
     return [
         _curve(key, params, members, configurations)
@@ -120,9 +112,8 @@ def slowdowns(curve: Curve, configurations: Mapping[Configuration, Repeats]) -> 
         step = [seconds * work for seconds in configurations[point.configuration].of("step_time")]
         factor = interval.medians(step, alone)
         if factor:
-            factors.setdefault(point.ranks, {})["inside" if point.configuration.inside else "between"] = (
-                factor
-            )
+            place = "inside" if point.configuration.inside else "between"
+            factors.setdefault(point.ranks, {})[place] = factor
             fewest[point.ranks] = min(fewest.get(point.ranks, len(alone)), len(step))
     return [
         Slowdown(ranks, parts.get("inside"), parts.get("between"), fewest[ranks])
@@ -136,12 +127,11 @@ def _curve(
     members: Sequence[Configuration],
     configurations: Mapping[Configuration, Repeats],
 ) -> Curve:
-    workload, backend, launcher, scaling = key
     first = next((configuration.hosts[:1] for configuration in members if configuration.ranks > 1), ())
     base = next(_bases(members[0], first, configurations), None)
     ordered = sorted(members, key=lambda configuration: (configuration.ranks, len(configuration.hosts)))
     points = tuple(_point(configuration, base, configurations) for configuration in ordered)
-    return Curve(workload, backend, launcher, scaling, params, base, points)
+    return Curve(*key, params, base, points)
 
 
 def _bases(
@@ -184,10 +174,10 @@ _Launches = dict[tuple[object, ...], dict[int, dict[str, list[float]]]]
 
 @dataclass(frozen=True)
 class HostCheck:
-    """What one kind of data says of ``hosts``: which are ``stragglers``, the slowest first.
+    """A check of ``hosts`` by one kind of data: their ``stragglers``, the slowest first.
 
-    ``slowest`` is the host with the largest figures, be it by chance. ``launches`` is the most that any host
-    took part in, ``needed`` how many it takes to name a straggler at all.
+    ``slowest`` has the largest figures, perhaps by chance. ``launches`` is the most launches of any host,
+    ``needed`` the number required to name a straggler.
     """
 
     source: Source
@@ -199,16 +189,14 @@ class HostCheck:
 
     @property
     def decided(self) -> bool:
-        """Return whether there are enough launches to name a straggler."""
+        """There are enough launches to name a straggler."""
         return self.launches >= self.needed
 
 
-def check_hosts(
-    configurations: Mapping[Configuration, Repeats],
-) -> list[HostCheck]:
-    """Return a check of the hosts for each kind of data that the run has.
+def check_hosts(configurations: Mapping[Configuration, Repeats]) -> list[HostCheck]:
+    """Return a check of the hosts for each kind of data of the run.
 
-    ``compute`` compares what the ranks of each host computed in the same training, ``each`` the cases of
+    ``compute`` compares the ranks' compute time on each host in the same training, ``each`` the cases of
     every host alone, ``pairs`` those of the first host with each other host, so that the first is not
     compared. If no host differs, at most 1 % of runs has a straggler; see
     :func:`hvlab.statistics.straggler.stragglers`.
@@ -263,16 +251,10 @@ def _alike_but_last(configurations: Mapping[Configuration, Repeats], count: int)
     for configuration, repeats in configurations.items():
         if len(configuration.hosts) != count:
             continue
-        key = (
-            configuration.workload,
-            configuration.backend,
-            configuration.launcher,
-            configuration.slots,
-            configuration.hosts[:-1],
-            configuration.without("size_bytes"),
-        )
+        *others, last = configuration.hosts
+        key = dataclasses.replace(whole(configuration), hosts=tuple(others))
         for repeat, time in repeats.values.get(primary(configuration), {}).items():
-            _add(launches, key, repeat, configuration.hosts[-1], time)
+            _add(launches, (key,), repeat, last, time)
     return launches
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
+from hvlab.analysis.compare.comparison import Measurements, folded, primary, whole
 from hvlab.analysis.compare.decisions import decide
-from hvlab.analysis.compare.matching import Measurements, folded, primary, whole
 from hvlab.bench.matrix import Spec
 from hvlab.results.configurations import Configuration, gather
 from hvlab.results.store import Record

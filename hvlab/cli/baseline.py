@@ -11,7 +11,7 @@ from hvlab.analysis import baseline
 from hvlab.analysis.baseline import output
 from hvlab.analysis.compare import Measurements, measurements, rows
 from hvlab.base.errors import UsageError
-from hvlab.cli import candidates, decisions, options
+from hvlab.cli import candidates, compare, options
 from hvlab.results.store import Store
 from hvlab.statistics.between import FEWEST
 
@@ -72,8 +72,8 @@ def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
 @command.command("check", short_help="Check a run against the baseline; exit code 1 if worse.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @_name
-@decisions.metric
-@decisions.matters
+@compare.metric
+@compare.matters
 @click.option(
     "--strict",
     is_flag=True,

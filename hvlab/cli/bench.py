@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -42,35 +41,10 @@ _WITH_AGAINST = (
     *("launcher", "repeats", "time_limit"),
 )
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 class _Bench(GroupedCommand):
-    brief = (
-        *("inventory", "limit", "here", "hosts", "slots"),
-        *("suite", "workload", "backend", "library", "sets", "no_cuda", "ab", "against", "resume"),
-        *("repeats", "timeout", "dry_run", "restart", "store", "output_format"),
-    )
-    groups = {
-        "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
-        "What": ("suite", "workload", "backend", "library", "sets", "no_cuda", "ab", "against", "resume"),
-        "Your own training": ("copy", "pattern", "unit"),
-        "Parameters": ("settings", *SHORT),
-        "How": (
-            *("repeats", "time_limit", "timeout", "launcher", "queue_limit"),
-            *(
-                "container",
-                "ssh_port",
-                "container_options",
-                "dry_run",
-                "verbose",
-                "export",
-                "output",
-                "restart",
-            ),
-            *("store", "output_format"),
-        ),
-    }
+    brief = options.brief("bench")
+    groups = options.headings("bench")
     notes = (
         lambda: ("Suites", [(name, suite.load(name).about) for name in suite.NAMES]),
         lambda: ("Parameters of the collectives", bench_output.parameter_rows("time")),
@@ -80,185 +54,22 @@ class _Bench(GroupedCommand):
     )
 
 
-def _shorts(command: F) -> F:
-    for name in reversed(SHORT):
-        command = click.option(f"--{name}", metavar="VALUE,...", help=f"Short for --set {name}=VALUE,...")(
-            command
-        )
-    return command
-
-
 @click.command("bench", cls=_Bench)
-@options.inventory
-@options.limit
-@click.option(
-    "--here",
-    is_flag=True,
-    help="Use this Slurm job's hosts, without root or ssh.",
+@options.of_verb(
+    "bench",
+    python={"shell_complete": candidates.files},
+    suite={"shell_complete": candidates.suites, "names": suite.NAMES},
+    workload={"shell_complete": candidates.words(WORKLOADS), "names": WORKLOADS},
+    backend={"shell_complete": candidates.words(BACKENDS), "names": BACKENDS},
+    library={"shell_complete": candidates.words(LIBRARIES)},
+    against={"shell_complete": candidates.runs},
+    resume={"shell_complete": candidates.runs},
+    copy={"shell_complete": candidates.files},
+    repeats={"type": options.RepeatsType()},
+    launcher={"type": click.Choice(LAUNCHERS)},
+    ssh_port={"default": BenchRequest.ssh_port},
+    export={"type": click.Choice(manifests.KINDS)},
 )
-@click.option(
-    "--python",
-    metavar="FILE",
-    shell_complete=candidates.files,
-    help="With --here: the Python that the ranks run, with Horovod or torch. Default: hvlab's own.",
-)
-@click.option(
-    "--hosts",
-    metavar="N,...",
-    help="Numbers of hosts: 1,2,3, all, each or pairs. With each, every host alone; with pairs, the first "
-    "with each other one; with pairs:all, every two hosts. Default: 1 to N; with more than 4 hosts, the "
-    "powers of two and N.",
-)
-@click.option(
-    "--slots", metavar="N,...", help="Numbers of ranks per host: 1,2 or all. Default: 1 and lab_slots."
-)
-@click.option(
-    "--workload",
-    shell_complete=candidates.words(WORKLOADS),
-    metavar="NAME,...",
-    help=f"{', '.join(WORKLOADS)}. Default: allreduce.",
-)
-@click.option(
-    "--backend",
-    shell_complete=candidates.words(BACKENDS),
-    metavar="NAME,...",
-    help=f"{', '.join(BACKENDS)}. Default: all of Horovod's that can run. serial is one process alone.",
-)
-@click.option(
-    "--library",
-    metavar="NAME,...",
-    shell_complete=candidates.words(LIBRARIES),
-    help="horovod, ddp (torch's own), or both: who averages gradients. Default: horovod.",
-)
-@click.option(
-    "--suite",
-    metavar="NAME|FILE.yml",
-    shell_complete=candidates.suites,
-    help=f"{', '.join(suite.NAMES)}, or a file. Says what to measure; other options override it.",
-)
-@click.option(
-    "--ab",
-    nargs=2,
-    metavar="A B",
-    help="Measure A and B in turn, and decide which is faster. Each is settings "
-    "separated by spaces: parameters, backend=, launcher=, environment variables; '' changes nothing.",
-)
-@click.option(
-    "--against",
-    metavar="RUN",
-    shell_complete=candidates.runs,
-    help="Measure RUN again beside what is changed, and decide. A is RUN as it was, B what --set, --backend "
-    "and --launcher change; exit code 1 where B is slower.",
-)
-@click.option(
-    "--resume",
-    metavar="RUN",
-    shell_complete=candidates.runs,
-    help="Resume RUN, last or last~1, with its own options.",
-)
-@click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="NAME=VALUE,...",
-    help="Set a parameter, such as sizes=1K,1M. Each of several values makes its own cases. May be repeated.",
-)
-@click.option(
-    "--settings",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Set what a settings file holds: environment, options of mpirun, Open MPI's rules (docs/tune.md). "
-    "--set overrides it. In --ab: settings=FILE.",
-)
-@_shorts
-@click.option(
-    "--copy",
-    multiple=True,
-    metavar="PATH",
-    shell_complete=candidates.files,
-    help="A file or folder of this folder that COMMAND needs on the hosts; may be repeated. The files that "
-    "COMMAND names are copied without it.",
-)
-@click.option(
-    "--pattern",
-    metavar="REGEX",
-    help="The line of rank 0's output with the throughput, with a group (?P<value>...). The last one counts.",
-)
-@click.option("--unit", metavar="UNIT", help="Unit of that throughput. Default: samples/s.")
-@click.option("--no-cuda", is_flag=True, help="Do not use GPUs: short for --set device=cpu.")
-@click.option(
-    "--repeats",
-    type=options.RepeatsType(),
-    metavar="N|auto",
-    help="How many times each case is run. The order differs each time. auto: 6, then up to 16 of those "
-    "whose comparison is still open. Default: 1; with --ab and --against auto.",
-)
-@click.option(
-    "--time-limit",
-    type=options.TimeType(),
-    metavar="TIME",
-    default=0,
-    help="With --repeats auto: start no repeats after this time. As in 90s, 20m, 2h; the run can be resumed.",
-)
-@click.option(
-    "--timeout", type=options.TimeType(), metavar="TIME", help="Time limit of a case. Default: 15m."
-)
-@click.option(
-    "--launcher",
-    type=click.Choice(LAUNCHERS),
-    help="What starts the ranks, if the backend leaves a choice. srun: steps of one Slurm allocation, "
-    "or of the one that hvlab runs in. Default: srun where the inventory has lab_slurm.",
-)
-@click.option(
-    "--queue-limit",
-    type=options.TimeType(),
-    metavar="TIME",
-    default=0,
-    help="With srun: how long to wait for Slurm to grant the hosts, as in 90s, 10m, 2h. Default: no limit.",
-)
-@click.option(
-    "--container",
-    metavar="IMAGE",
-    help="Run the ranks in containers of this image: by docker, or with --launcher srun and with --here by "
-    "pyxis.",
-)
-@click.option(
-    "--ssh-port",
-    type=click.IntRange(1),
-    default=BenchRequest.ssh_port,
-    show_default=True,
-    help="Port of the containers' sshd.",
-)
-@click.option(
-    "--container-option",
-    "container_options",
-    multiple=True,
-    metavar="OPTION",
-    help="A further option for docker run, such as --volume=/data:/data, or with pyxis for srun, such as "
-    "--container-mounts=/data:/data. May be repeated.",
-)
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Print the cases and the time they take; contact no host. With --here it works outside of a job, "
-    "too: add --hosts and --slots.",
-)
-@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: also print every command line.")
-@click.option(
-    "--export",
-    type=click.Choice(manifests.KINDS),
-    help="Write the cases as jobs for Kubernetes instead, with a script that runs them (docs/kubernetes.md).",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="mpijobs",
-    show_default=True,
-    help="With --export: the folder for the files.",
-)
-@options.results
-@click.option("--restart", is_flag=True, help="Start a new run instead of resuming an unfinished one.")
-@options.output_format
 @options.own_command
 @click.pass_context
 def command(
@@ -415,7 +226,7 @@ def _advice(lab: Lab) -> str:
 def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: bool, run: Run | None) -> int:
     # These load slowly, and a dry run does not need them.
     from hvlab.bench.measure import measure  # noqa: PLC0415
-    from hvlab.cli import decisions  # noqa: PLC0415
+    from hvlab.cli import compare  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
     from hvlab.searches.tune.host_state import left_behind  # noqa: PLC0415
 
@@ -430,10 +241,10 @@ def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: b
     if not asked.sides:
         bench_output.results(store, run_id, records, output_format)
     if asked.sides or (asked.auto and output_format == "table"):
-        answer = decisions.of_run(store, store.run(run_id))
-        decisions.show(answer, output_format)
+        answer = compare.of_run(store, store.run(run_id))
+        compare.show_decisions(answer, output_format)
         slower = bool(asked.against) and answer.count("faster") > 0
     if asked.against:
-        decisions.note_stack(store, asked.against, run_id)
+        compare.note_stack(store, asked.against, run_id)
     bench_output.ending(schedule, records, run_id, write_page(store, run_id))
     return 1 if failures(records) or slower else 0

@@ -10,19 +10,24 @@ from pathlib import Path
 
 import click
 
+from hvlab.analysis import ceiling
+from hvlab.analysis.ceiling import Ceiling, JudgedCollective
+from hvlab.base import answers
+from hvlab.base.answers import AnswerError
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.base.files import write_file
 from hvlab.base.masking import masked, masked_argv
 from hvlab.bench import manifests
 from hvlab.bench.estimate import estimates, format_duration
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import ceilings
 from hvlab.cli.options import Rows
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
+from hvlab.lab.facts_shape import Facts
 from hvlab.results import tables
+from hvlab.results.configurations import gather
 from hvlab.results.store import FIELDS, Record, Store, new_run_id
-from hvlab.results.summary import failures
+from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.command import COMMAND, removed
@@ -143,7 +148,7 @@ def results(store: Store, run_id: str, records: Sequence[Record], output_format:
     if output_format != "table":
         click.echo(tables.render([vars(record) for record in records], FIELDS, output_format))
         return
-    ceilings.show(store, run_id, records)
+    show_run(store, run_id, records)
 
 
 def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Path) -> None:
@@ -215,3 +220,53 @@ def export(schedule: Schedule, folder: Path) -> None:
         raise HvlabError(f"{folder} cannot be written: {error}", remedy="choose another --output") from error
     click.echo(f"{len(schedule.cases)} jobs in {folder}")
     click.echo(f"next: `sh {folder / manifests.SCRIPT}`, then `hvlab results import {folder}/logs/*.log`")
+
+
+_FACTS = 256 * 2**20
+_MOST = 5
+_VERDICTS = {
+    "normal": "as fast as it should be",
+    "slow": "slow: {usual:.0%} or more is usual",
+    "rising": "still rising with the size: measure larger messages",
+    "impossible": "more than these links can carry ({bound:.3g} GB/s): the figure or the facts are wrong",
+}
+_KINDS = {
+    "nvlink": "NVLink",
+    "pcie": "PCIe",
+    "rdma": "network (RDMA)",
+    "network": "network",
+    "uplink": "uplink",
+}
+
+
+def show_run(store: Store, run_id: str, records: Sequence[Record]) -> None:
+    """Print the tables of a run, and below them each collective beside the ceiling of its links."""
+    try:
+        facts = answers.read(
+            store.run_folder(run_id) / "facts.json", "facts.json", dict[str, Facts], limit=_FACTS
+        )
+    except (FileNotFoundError, AnswerError):
+        facts = {}
+    limits = ceiling.ceilings(records, facts)
+    known = {one: each.busbw for one, each in limits.items() if isinstance(each, Ceiling)}
+    for section in sections(records, known):
+        click.echo(tables.render(section.rows, section.columns, "table"))
+    judgements = ceiling.judge(gather(records), limits)
+    for judgement in judgements[:_MOST]:
+        click.echo(f"ceiling: {_sentence(judgement)}")
+    if len(judgements) > _MOST:
+        click.echo(f"ceiling: and {len(judgements) - _MOST} more; `hvlab report {run_id}` has all")
+    for reason in dict.fromkeys(each for each in limits.values() if each and isinstance(each, str)):
+        click.echo(f"no ceiling is known: {reason}")
+
+
+def _sentence(judged: JudgedCollective) -> str:
+    one, top, limit = judged.configuration, judged.ceiling, judged.ceiling.limit
+    share, where = top.share(judged.busbw), f"{limit.place}'s " if limit.place else "the "
+    verdict = _VERDICTS[judged.verdict].format(usual=limit.usual, bound=top.bound)
+    beyond = ", for a tree over few hosts and a switch that reduces send less" if share > 1 else ""
+    return (
+        f"{one.workload} over {one.backend} on {len(one.hosts)}x{one.slots}: {judged.busbw:.3g} GB/s, "
+        f"{share:.0%} of the {top.busbw:.3g} GB/s that a ring can do{beyond}; "
+        f"the limit is {where}{_KINDS[limit.kind]}, {limit.text}; {verdict}"
+    )

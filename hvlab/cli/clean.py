@@ -31,28 +31,7 @@ _COLUMNS = ("what", "number", "size", "last used", "goes", "frees")
 
 
 @click.command("clean")
-@click.option(
-    "--older-than",
-    type=options.TimeType(cache.DAY_S, unit="d"),
-    default="30d",
-    show_default=True,
-    metavar="TIME",
-    help="Remove what was not used for longer.",
-)
-@click.option(
-    "--max-size",
-    "size",
-    metavar="SIZE",
-    help="Then remove the longest unused until the rest fits SIZE (10G).",
-)
-@click.option(
-    "--on-hosts", "hosts", is_flag=True, help="Look at the hosts of the inventory instead of this machine."
-)
-@options.inventory
-@options.limit
-@options.results
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@options.table_or_json
+@options.of_verb("clean", older_than={"type": options.TimeType(cache.DAY_S, unit="d")})
 def command(
     *,
     older_than: float,
@@ -188,14 +167,14 @@ class _OnHosts:
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
         """Remove what is chosen while nothing else measures the lab; return what was removed."""
         from hvlab.remote import gather  # noqa: PLC0415 - as above
-        from hvlab.searches.bisect import install  # noqa: PLC0415 - as above
+        from hvlab.searches.bisect import session  # noqa: PLC0415 - as above
 
         with measuring(self._results, self._lab.name):
             stacks = [one for one in chosen if one.kind == "stacks"]
             gone = self._answered(gather.remove(self._lab, [one for one in chosen if one not in stacks]))
             having = {one.host for one in stacks}
             if hosts := tuple(host for host in self._lab.hosts if host.name in having):
-                install.remove(replace(self._lab, hosts=hosts))
+                session.remove(replace(self._lab, hosts=hosts))
         return [*gone, *stacks]
 
     def table(self, each: Sequence[Kept], chosen: Sequence[Kept]) -> str:

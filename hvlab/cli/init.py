@@ -13,6 +13,7 @@ import click
 
 from hvlab.base.errors import CheckError, Problem, UnreachableError, UsageError, report
 from hvlab.base.paths import project_dir
+from hvlab.cli import options
 from hvlab.lab import environment, host_patterns, inventory_rules, new_inventory
 from hvlab.lab.inventory import Host, Lab
 from hvlab.lab.new_inventory import RankNetwork
@@ -31,36 +32,7 @@ _PLACEHOLDERS = {"lab_network": "192.0.2.0/24", "lab_interface": "eth0"}
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("listed", metavar="[HOST]...", nargs=-1)
-@click.option("--hosts", "named", multiple=True, hidden=True, help="The same as HOST.")
-@click.option("--user", metavar="NAME", help="The user to log in as. Default: as ssh's configuration has it.")
-@click.option(
-    "--key",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE",
-    help="The private key to log in with. Default: as ssh's configuration and agent have it.",
-)
-@click.option(
-    "--fingerprints",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Record only host keys whose fingerprints are in FILE; refuse others. Each line: HOST SHA256:..., "
-    "or one that ssh-keygen -l prints, which holds for any host.",
-)
-@click.option(
-    "--accept-new-keys",
-    is_flag=True,
-    help="Record new host keys without asking. A changed key is refused all the same.",
-)
-@click.option(
-    "--known-hosts",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Where host keys are looked up and recorded. Default: ~/.ssh/known_hosts.",
-)
-@click.option(
-    "--force", is_flag=True, help="Replace an inventory; the old folder is kept beside the new one."
-)
+@options.of_verb("init")
 def command(
     *,
     folder: Path,

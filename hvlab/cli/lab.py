@@ -38,29 +38,12 @@ def command() -> None:
 
 
 @command.command(short_help="Boot the virtual hosts that are not running.")
-@options.inventory
-@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Boot only the first N virtual hosts.")
-@click.option(
-    "--release",
-    metavar="NAME",
-    shell_complete=candidates.words((*RELEASES.values(), *REDHAT)),
-    help=f"Debian {', '.join(RELEASES.values())} or {', '.join(RELEASES)}, or {', '.join(REDHAT)}. "
-    "Default: the inventory's lab_release, or bookworm.",
-)
-@click.option(
-    "--cpus",
-    metavar="N|all",
-    help="Cores of each host. all: every host may use all cores. "
-    "Default: lab_cpus, or an equal part of the machine, while there is a core for each.",
-)
-@click.option("--memory", metavar="SIZE", help="Limit the memory of each host, for example 4g.")
-@click.option("--rate", metavar="RATE", help="Limit each host's link in both directions, for example 1gbit.")
-@click.option(
-    "--topology",
-    "topology_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Racks and their uplinks, limits of single links, pairs and hosts (docs/virtual-lab.md).",
+@options.of_verb(
+    "lab-up",
+    release={
+        "shell_complete": candidates.words((*RELEASES.values(), *REDHAT)),
+        "names": [f"{', '.join(RELEASES.values())} or {', '.join(RELEASES)}, or {', '.join(REDHAT)}"],
+    },
 )
 def up(
     *,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -14,52 +14,13 @@ from hvlab.lab.backends import BACKENDS, LAUNCHERS
 from hvlab.lab.inventory import Lab
 from hvlab.workloads import WORKLOADS
 
-F = TypeVar("F", bound=Callable[..., Any])
-_ONE = (
-    click.option("--hosts", type=click.IntRange(1), help="Number of hosts. Default: all."),
-    click.option(
-        "--slots", type=click.IntRange(1), default=1, show_default=True, help="Number of ranks per host."
-    ),
-    click.option(
-        "--workload",
-        shell_complete=candidates.words(WORKLOADS),
-        help="What to measure. Default: allreduce.",
-    ),
-    click.option(
-        "--backend",
-        type=click.Choice(list(BACKENDS)),
-        help="What carries the data. Default: the first that can run, with GPUs before others.",
-    ),
-    click.option(
-        "--set",
-        "sets",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Set a parameter of the workload, as in bench.",
-    ),
-    click.option(
-        "--copy",
-        multiple=True,
-        metavar="PATH",
-        shell_complete=candidates.files,
-        help="A file that COMMAND needs, as in bench.",
-    ),
-    click.option("--pattern", metavar="REGEX", help="The line with COMMAND's throughput, as in bench."),
-    click.option(
-        "--timeout",
-        type=options.TimeType(),
-        metavar="TIME",
-        help="Time limit of a case. Default: 15m.",
-    ),
-    click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks, as in bench."),
+one_options = options.of_verb(
+    "one_configuration",
+    workload={"shell_complete": candidates.words(WORKLOADS)},
+    backend={"type": click.Choice(list(BACKENDS))},
+    copy={"shell_complete": candidates.files},
+    launcher={"type": click.Choice(LAUNCHERS)},
 )
-
-
-def one_options(command: F) -> F:
-    """Add the options that select one configuration; :func:`one` reads them."""
-    for option in reversed(_ONE):
-        command = option(command)
-    return command
 
 
 def one(values: Mapping[str, Any], lab: Lab) -> BenchRequest:

@@ -13,6 +13,7 @@ import click
 
 from hvlab.base.errors import UsageError
 from hvlab.base.paths import default_inventory, results_dir
+from hvlab.base.yaml_files import read_shipped
 from hvlab.bench import suite
 from hvlab.cli import candidates
 from hvlab.lab.backends import BACKENDS, LIBRARIES
@@ -227,3 +228,56 @@ class TimeType(click.ParamType[float]):
             least, most = map(_format_time, (self._least, self._most))
             self.fail(f"{value} is not from {least} to {most}", param, ctx)
         return round(seconds) if self._least >= 1 else seconds
+
+
+_TABLE: Mapping[str, Mapping[str, Mapping[str, Any]]] = read_shipped(Path(__file__).with_suffix(".yml"))
+_SHARED: Mapping[str, Callable[..., Any]] = {
+    "inventory": inventory,
+    "limit": limit,
+    "store": results,
+    "output_format": output_format,
+    "table_or_json": table_or_json,
+}
+_TYPES: Mapping[str, Callable[[], click.ParamType[Any]]] = {
+    "path": lambda: click.Path(path_type=Path),
+    "file": lambda: click.Path(path_type=Path, dir_okay=False),
+    "existing": lambda: click.Path(path_type=Path, dir_okay=False, exists=True),
+    "folder": lambda: click.Path(path_type=Path, file_okay=False),
+    "count": lambda: click.IntRange(1),
+    "time": TimeType,
+}
+
+
+def of_verb(verb: str, **computed: Mapping[str, Any]) -> Callable[[F], F]:
+    """Add the options of a verb in `options.yml`; ``computed`` completes them by name."""
+
+    def add(command: F) -> F:
+        rows = [row for group in _TABLE[verb].values() for row in group.items()]
+        for name, row in reversed(rows):
+            option = _SHARED[name] if row is None else _option(name, {**row, **computed.get(name, {})})
+            command = option(command)
+        return command
+
+    return add
+
+
+def _option(name: str, row: dict[str, Any]) -> Callable[[F], F]:
+    spelled = row.pop("as", f"--{name.replace('_', '-')}")
+    row["help"] = row["help"].format(name=name, names=", ".join(row.pop("names", ())))
+    if "flag" in row:
+        row["is_flag"] = row.pop("flag")
+    if row.get("type") in _TYPES:
+        row["type"] = _TYPES[row["type"]]()
+    row.pop("brief", None)
+    return click.option(*([spelled] if isinstance(spelled, str) else spelled), name, **row)
+
+
+def headings(verb: str) -> dict[str, Sequence[str]]:
+    """Return the groups of a verb's options, for `GroupedCommand`."""
+    return {heading: list(group) for heading, group in _TABLE[verb].items()}
+
+
+def brief(verb: str) -> list[str]:
+    """Return the names of the options in a verb's short help."""
+    rows = [row for group in _TABLE[verb].values() for row in group.items()]
+    return [name for name, row in rows if row is None or row.get("brief")]

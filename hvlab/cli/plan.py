@@ -26,35 +26,7 @@ from hvlab.stack.resolver.pins import parse, replaced
 
 
 @click.command("plan")
-@options.inventory
-@options.limit
-@click.option(
-    "--facts",
-    "recorded",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Use recorded facts (JSON, by host); no host is contacted.",
-)
-@click.option(
-    "--pin", "pins", multiple=True, metavar="NAME=VERSION", help="Add a pin to those of the inventory."
-)
-@click.option(
-    "--what-if", "instead", multiple=True, metavar="NAME=VERSION", help="Show what this pin would change."
-)
-@click.option("--explain", is_flag=True, help="Explain why each version was chosen.")
-@options.table_or_json
-@click.option(
-    "--write-facts",
-    "written",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Save the facts, for use with --facts.",
-)
-@click.option(
-    "--write-lock",
-    is_flag=True,
-    help="Keep the versions, and what roles build with, in a file beside the inventory, for plans with -l.",
-)
+@options.of_verb("plan")
 @click.pass_context
 def command(
     context: click.Context,

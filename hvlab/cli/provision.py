@@ -28,17 +28,7 @@ _UNREACHABLE, _USAGE, _INTERRUPTED = 4, 5, (99, 130, -2, -15)
 
 
 @click.command("provision")
-@options.inventory
-@options.limit
-@click.option("-t", "--tags", help="Only the roles with these tags (role names), separated by commas.")
-@click.option("-C", "--check", is_flag=True, help="Change nothing; report what would change.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; list for each host what would change.")
-@click.option("-D", "--diff", is_flag=True, help="Show the changes to files.")
-@click.option(
-    "--write-lock",
-    is_flag=True,
-    help="Keep the versions, and what roles build with, in a file beside the inventory, for runs with -l.",
-)
+@options.of_verb("provision")
 @click.argument("further", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF ANSIBLE-PLAYBOOK]")
 def command(
     *,

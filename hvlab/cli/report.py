@@ -24,44 +24,13 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
 
 @click.command("report")
 @click.argument("run", required=False, shell_complete=candidates.runs)
-@click.option(
-    "--lang",
-    type=click.Choice(LANGUAGES),
-    help="Language of the report. HTML has both and shows this one first.  [default: en, or the sheet's]",
+@options.of_verb(
+    "report",
+    lang={"type": click.Choice(LANGUAGES)},
+    output_format={"type": click.Choice(FORMATS)},
+    signed={"names": SIGNATURE},
+    history={"type": click.Choice(list(METRICS))},
 )
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(FORMATS),
-    help="One HTML page, Markdown with separate pictures, or PDF.  [default: by --output, else html]",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    help="File to write.  [default: report.html, .md or .pdf in the run's folder, or SHEET.filled.md]",
-)
-@click.option(
-    "--fill",
-    "template",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Instead, fill in the tables of the lab sheet SHEET.md and answer its tasks.",
-    metavar="SHEET.md",
-)
-@click.option("--in-place", is_flag=True, help="With --fill: change SHEET.md itself, and keep a copy.")
-@click.option(
-    "--sign",
-    "signed",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help=f"Whose it is, on the report or the sheet: {', '.join(SIGNATURE)}; give it once for each.",
-)
-@click.option(
-    "--history",
-    type=click.Choice(list(METRICS)),
-    metavar="METRIC",
-    help="Instead, write a page on METRIC, such as step_time or busbw, over all runs of RUN's lab.",
-)
-@options.results
 def command(
     *,
     history: str | None,

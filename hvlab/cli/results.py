@@ -11,7 +11,7 @@ import click
 
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import HvlabError, UsageError
-from hvlab.cli import bench_output, candidates, ceilings, options
+from hvlab.cli import bench_output, candidates, options
 from hvlab.results import formats, samples, tables
 from hvlab.results.formats import MeasuredRun, importing
 from hvlab.results.formats.records import LaunchOverrides
@@ -97,17 +97,11 @@ def show_samples(*, run: str | None, store: Store, output_format: str) -> int:
 
 @command.command("export", short_help="Export a run in the format of another tool.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
-@click.option("--to", "name", type=click.Choice(list(formats.FORMATS)), required=True, help="Output format.")
-@click.option(
-    "--case",
-    "cases",
-    multiple=True,
-    metavar="CASE",
-    shell_complete=candidates.cases,
-    help="Only this case. May be repeated.",
+@options.of_verb(
+    "results-export",
+    name={"type": click.Choice(list(formats.FORMATS))},
+    cases={"shell_complete": candidates.cases},
 )
-@click.option("--output", type=click.Path(path_type=Path), help="File to write. Default: standard output.")
-@options.results
 def export_run(
     *, run: str | None, name: str, cases: tuple[str, ...], output: Path | None, store: Store
 ) -> int:
@@ -161,22 +155,11 @@ def rebuild_store(*, store: Store) -> int:
 
 @command.command("import", short_help="Import the output of nccl-tests, OSU or a training as a new run.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--from",
-    "reader",
-    type=click.Choice(list(formats.READERS)),
-    help="Tool that wrote the files. Default: detected.",
+@options.of_verb(
+    "results-import",
+    reader={"type": click.Choice(list(formats.READERS))},
+    slots={"type": click.IntRange(1, 2**20)},
 )
-@click.option(
-    "--lab", default="imported", show_default=True, help="Name of the lab on which it was measured."
-)
-@click.option("--workload", help="What was measured, if a file does not say: allreduce, alltoall, ...")
-@click.option("--backend", help="Backend that carried the data. Default: what the file says.")
-@click.option("--on-hosts", "hosts", help="Number or names of the hosts it ran on, if a file does not say.")
-@click.option("--slots", type=click.IntRange(1, 2**20), help="Ranks per host, if a file does not say.")
-@click.option("--gpus", metavar="MODEL:N", help="GPUs of each host, as h100:8. Default: what the file says.")
-@click.option("--nic", metavar="NxGBITS", help="Network cards of each host that carry the data, as 8x400.")
-@options.results
 def import_files(
     *,
     files: tuple[Path, ...],
@@ -225,7 +208,7 @@ def import_files(
 
 
 def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:
-    ceilings.show(store, run_id, records)
+    bench_output.show_run(store, run_id, records)
     bench_output.list_cases("failed", failures(records), err=False)
 
 

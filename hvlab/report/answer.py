@@ -1,4 +1,4 @@
-"""Which backend is best here: by how much, how sure that is, or how many repeats would decide."""
+"""The best backend here: by how much, how surely, or how many repeats would decide."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hvlab.statistics.verdict import Pair, Verdict
 
 # Most labs ask about the first.
 _PLACES = ("across", "inside")
-# Figures measured at different times may also be equal by chance.
+# Figures measured at different times may be equal by chance.
 _IMPORTED = {"unclear": "alike", "too_few": "alike", "same": "even"}
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """What two backends measured at a place, in one figure for each repeat; ``best`` has the smaller one.
+    """Two backends at a place, in one figure for each repeat; ``best`` has the smaller one.
 
-    ``cells`` counts what is in its geometric mean: trainings, or sizes of ``collective`` operations;
-    ``left_out`` counts cells with few repeats, which are not.
+    ``cells`` counts the trainings, or the sizes of ``collective`` operations, in its geometric mean;
+    ``left_out`` those with too few repeats.
     """
 
     best: str
@@ -38,23 +38,22 @@ class _Pool:
 
     @property
     def repeats(self) -> int:
-        """Return the smaller number of repeats."""
+        """Smaller number of repeats."""
         return min(len(self.pair.a), len(self.pair.b))
 
     @property
     def ratio(self) -> float:
-        """Return the other's time over the best's."""
+        """The other's time over the best's."""
         return statistics.median(self.pair.b.values()) / statistics.median(self.pair.a.values())
 
 
 @dataclass(frozen=True)
 class Answer(_Pool):
-    """The fastest backend at a place against the one next to it, or against one that may be as fast.
+    """The fastest backend at a place against the next one, or against one that may be as fast.
 
-    ``verdict`` is on ``best`` against ``other``. ``needed`` is how many repeats of each side would decide,
-    None where that is not known or nothing is open. With ``sides`` they are A and B of an A/B run;
-    ``imported`` figures have no rounds in common; ``auto`` repeats went where a single comparison was open,
-    so no number of them is promised here.
+    ``verdict`` compares ``best`` with ``other``. ``needed``: repeats of each side that would decide, None if
+    unknown or decided. With ``sides`` they are A and B of an A/B run; ``imported`` figures share no rounds;
+    ``auto`` repeats went to single open comparisons, so no number of them is promised here.
     """
 
     place: str
@@ -66,11 +65,11 @@ class Answer(_Pool):
 
     @property
     def faster(self) -> bool:
-        """Return whether the best is faster than all others."""
+        """The best is faster than all others."""
         return _faster(self.verdict)
 
     def card(self, words: Words) -> tuple[str, str, str]:
-        """Return the answer as a tile: its name, the backend, and by how much and how surely."""
+        """Return the answer as a tile: its name, the backend, by how much and how surely."""
         names = [words.backend(self.best)] if self.faster else map(words.backend, (self.best, self.other))
         title = words.say(f"answer.card_{self.place}", what=self._what(words))
         return title, words.join(names, "or"), self._said(f"answer.tile_{self._kind}", words)
@@ -81,10 +80,7 @@ class Answer(_Pool):
 
     @property
     def _kind(self) -> str:
-        """Return what is said: near where the interval is narrow, alike and even of imported figures.
-
-        It is upset where an early look decided what all repeats do not show.
-        """
+        """Kind of answer: near (narrow interval), alike and even (imported), upset (contradicted later)."""
         kind, ratio = self.verdict.kind, self.verdict.ratio
         if decided(self.verdict) and not self.faster:
             return "upset"
@@ -120,10 +116,10 @@ def _faster(verdict: Verdict) -> bool:
 
 
 def answers(data: ReportData, judged: Sequence[BackendVerdict]) -> list[Answer]:
-    """Return the answer across servers and the one inside one server, where backends were compared.
+    """Return the answers across servers and inside one server, if backends were compared.
 
-    They rest on trainings where there are any, else on collectives. All their comparisons are a family of
-    tests of their own, so the first sentence of a report is false as rarely as its table of verdicts.
+    They rest on trainings if there are any, else on collectives. All their comparisons are a family of tests
+    of their own, so the first sentence of a report is false as rarely as its table of verdicts.
     """
     asked = [(place, _pooled(judged, place, auto=data.auto)) for place in _PLACES]
     pools = [pool for _, pooled in asked for pool in pooled]
@@ -136,7 +132,7 @@ def answers(data: ReportData, judged: Sequence[BackendVerdict]) -> list[Answer]:
 
 
 def alone(data: ReportData) -> str | None:
-    """Return the only backend with figures; None where several have, or none, or A and B are compared."""
+    """Return the only backend with figures; None if several have, or none, or A and B are compared."""
     names = {one.backend for one, repeats in data.configurations.items() if repeats.ok} - {SERIAL}
     return names.pop() if len(names) == 1 and not data.sides else None
 
@@ -151,7 +147,7 @@ def _answer(data: ReportData, place: str, pool: _Pool, verdict: Verdict, *, fami
 
 
 def _pooled(judged: Sequence[BackendVerdict], place: str, *, auto: bool) -> list[_Pool]:
-    """Return a pool for every two backends at a place; figures of a place that is not known are in none."""
+    """Return a pool for every two backends at a place; figures of an unknown place are in none."""
     pairs = [
         one.backends
         for one in judged
@@ -181,10 +177,10 @@ def _pool(
 
 
 def _usual(cells: Sequence[Pair], *, auto: bool) -> list[Pair]:
-    """Return the cells but those with fewer than half of the repeats that most have.
+    """Return the cells with at least half of the usual number of repeats.
 
-    A repeat counts only where all cells have it, so a cell that mostly failed would leave hardly any. With
-    ``auto``, a cell that was answered at the first look has enough.
+    A repeat counts only if all cells have it, so a cell that mostly failed would leave hardly any. With
+    ``auto``, a cell decided at the first look has enough.
     """
     counts = [min(len(cell.a), len(cell.b)) for cell in cells]
     most = max(statistics.multimode(counts))
@@ -202,9 +198,9 @@ def _means(cells: Sequence[Mapping[int, float]]) -> dict[int, float]:
 
 
 def _deciding(pools: Sequence[_Pool], verdicts: Mapping[int, Verdict]) -> _Pool | None:
-    """Return the pool of the fastest backend and the one that comes nearest to it.
+    """Return the pool of the fastest backend and its nearest rival.
 
-    One that it is not significantly faster than comes first, though another may be nearer: until both are
+    A rival that it does not significantly beat comes first, though another may be nearer: until both are
     slower, it is not the fastest.
     """
     if not pools:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hvlab.analysis.compare.matching import folded
+from hvlab.analysis.compare.comparison import folded
 from hvlab.report import labels
 from hvlab.report.data import ReportData
 from hvlab.report.labels import Value
@@ -40,17 +40,17 @@ class SweepGroup:
 
     @property
     def backends(self) -> list[str]:
-        """Return the backends in the lab sheet's order."""
+        """Backends in the lab sheet's order."""
         return sorted({backend for backend, _ in self.lines}, key=labels.order)
 
     @property
     def layouts(self) -> list[Layout]:
-        """Return the layouts, those inside one host first."""
+        """Layouts, those inside one host first."""
         return sorted({layout for _, layout in self.lines})
 
     @property
     def telling(self) -> set[Layout]:
-        """Return the layouts to look at first: the most slots of one host, the most hosts, one not known."""
+        """Main layouts: the most slots of one host, the most hosts, any unknown one."""
         inside = [layout for layout in self.layouts if layout[0] == 1]
         across = [layout for layout in self.layouts if layout[0] > 1 and layout[1]]
         most = [max(across, key=lambda layout: (layout[0], -layout[1]))] if across else []
@@ -58,7 +58,7 @@ class SweepGroup:
 
 
 def sweeps(data: ReportData) -> list[SweepGroup]:
-    """Return every collective that has figures, by its parameters; of like layouts the first hosts' is taken.
+    """Return every collective with figures, by its parameters; of equal layouts the first hosts' counts.
 
     Repeats that failed before any size count at every size of their layout.
     """
@@ -67,10 +67,8 @@ def sweeps(data: ReportData) -> list[SweepGroup]:
         size = configuration.get("size_bytes")
         if isinstance(size, int) and repeats.ok and configuration.ranks != 1:
             lines = collected.setdefault((configuration.workload, configuration.without("size_bytes")), {})
-            line = lines.setdefault(
-                (labels.plane(configuration), (len(configuration.hosts), configuration.slots)), {}
-            )
-            line.setdefault(size, repeats)
+            layout = len(configuration.hosts), configuration.slots
+            lines.setdefault((labels.plane(configuration), layout), {}).setdefault(size, repeats)
     names = labels.Names(collected)
     return [
         SweepGroup(
@@ -82,7 +80,7 @@ def sweeps(data: ReportData) -> list[SweepGroup]:
 
 
 def rows(group: SweepGroup, words: Words) -> list[tuple[Layout, int, list[tuple[str, Value, str]]]]:
-    """Return every size at a layout: each backend's time, with repeats where some failed, and bandwidth."""
+    """Return every size at a layout: each backend's time, with repeats if some failed, and bandwidth."""
     return [
         (layout, size, [
             (backend, *_cell(group.lines.get((backend, layout), {}).get(size), words))
@@ -114,13 +112,13 @@ def widest(swept: Sequence[SweepGroup]) -> tuple[float, str, str, Layout] | None
 
 
 def ends(data: ReportData, swept: Sequence[SweepGroup]) -> list[Configuration]:
-    """Return the smallest and the largest message of each sweep, at the layouts to look at first."""
-    sizes = {(group.workload, group.params): {group.sizes[0], group.sizes[-1]} for group in swept}
-    telling = {(group.workload, group.params): group.telling for group in swept}
-    keys = ((one, (one.workload, one.without("size_bytes"))) for one in data.collectives)
+    """Return the smallest and the largest message of each sweep, at the main layouts."""
+    groups = {(group.workload, group.params): group for group in swept}
+    found = ((one, groups.get((one.workload, one.without("size_bytes")))) for one in data.collectives)
     return [
-        one for one, key in keys
-        if one.get("size_bytes") in sizes.get(key, ()) and (len(one.hosts), one.slots) in telling[key]
+        one for one, group in found
+        if group and one.get("size_bytes") in (group.sizes[0], group.sizes[-1])
+        and (len(one.hosts), one.slots) in group.telling
     ]  # fmt: skip
 
 
@@ -132,7 +130,9 @@ def plots(group: SweepGroup, number: int, words: Words) -> list[Plot]:
         lines = tuple(_series(group, metric, words))
         if not lines:
             continue
-        ticks = tuple(_decades([value for line in lines for value in line.y], unit, words))
+        logs = [math.log10(value) for line in lines for value in line.y]
+        decades = range(math.floor(min(logs)), math.ceil(max(logs)) + 1)
+        ticks = tuple((10.0**power, words.number(10.0**power, unit, 1)) for power in decades)
         title = words.say(f"sweeps.plot_{metric}", name=group.name)
         scale = Axis(words.say(f"axis.{metric}"), log=True, ticks=ticks)
         drawn.append(Plot(f"sweep-{metric}-{number}", title, sizes, scale, lines))
@@ -153,7 +153,7 @@ def _series(group: SweepGroup, metric: str, words: Words) -> Iterator[Series]:
 
 
 def _sizes(sizes: Iterable[int], words: Words) -> Iterator[tuple[float, str]]:
-    """Yield labels at powers of 16, or of 4 where the sizes are few."""
+    """Yield labels at powers of 16, or of 4 for few sizes."""
     powers = [math.log2(size) for size in sizes]
     low, high = math.ceil(min(powers)), math.floor(max(powers))
     step = _TICK_STEP if high - low > _TICK_STEP * 2 else 2
@@ -161,15 +161,9 @@ def _sizes(sizes: Iterable[int], words: Words) -> Iterator[tuple[float, str]]:
         yield float(2**power), words.number(2**power, "B")
 
 
-def _decades(values: list[float], unit: str, words: Words) -> Iterator[tuple[float, str]]:
-    if values:
-        for power in range(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))) + 1):
-            yield 10.0**power, words.number(10.0**power, unit, 1)
-
-
 @dataclass(frozen=True)
 class PairMap:
-    """A collective on every two hosts: a row for each host, with each other host, the ratio and its class."""
+    """A collective on every two hosts: for each host a row with each other host, the ratio and its class."""
 
     name: Value
     backend: str
@@ -180,10 +174,7 @@ class PairMap:
 
 
 def pairs(data: ReportData) -> list[PairMap]:
-    """Return a heat map for each collective, backend and layout that was measured on all pairs of hosts.
-
-    It is at the largest size.
-    """
+    """Return a heat map, at the largest size, of each collective and backend measured on all pairs."""
     collected: dict[_Key, dict[int, dict[_Pair, float]]] = {}
     for configuration, repeats in folded(data.collectives).items():
         size, time = configuration.get("size_bytes"), spread_of(repeats, "time")

@@ -1,4 +1,4 @@
-"""Backends compared: why one is faster, where the time goes, and which one carried the data."""
+"""Backends compared: why one is faster, the parts of its time, and the carrier of the data."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from hvlab.analysis.model import Explanation, dominant
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.predict import matching
-from hvlab.analysis.model.sweep import ALLREDUCE
-from hvlab.analysis.model.training import Training
+from hvlab.analysis.model.training import ALLREDUCE, Training
 from hvlab.lab.backends import SERIAL
 from hvlab.report import labels
 from hvlab.report.data import ReportData
@@ -19,12 +18,12 @@ from hvlab.report.verdicts import BackendVerdict
 from hvlab.report.words import Words
 
 TERMS = ("compute", "waiting", "start", "latency", "bandwidth", "communication", "other")
-# Parts of a step besides compute that do not matter together.
+# Parts of a step besides compute are negligible below this share.
 _SMALL_LOSS = 0.1
 
 
 def missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
-    """Return which phrase says why nothing is compared; None where something is."""
+    """Return the phrase for why nothing is compared; None if something is."""
     if judged:
         return None
     if data.sides:
@@ -35,7 +34,7 @@ def missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
 
 
 def failed(data: ReportData) -> list[tuple[str, int, str]]:
-    """Return the backends of which every case failed, with their number and the first reason."""
+    """Return the backends whose cases all failed, with their number and the first reason."""
     cases: dict[str, dict[str, str]] = {}
     for record in data.records:
         if record.status == "failed":
@@ -46,7 +45,7 @@ def failed(data: ReportData) -> list[tuple[str, int, str]]:
 
 
 def supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation:
-    """Return an explanation, or that both are alike where no verdict on a collective supports it."""
+    """Return an explanation, or that both are alike if no verdict on a collective supports it."""
     first, second = one.names["faster"], one.names["slower"]
     inside = one.names["topology"] == "inside"
     winners = {
@@ -63,7 +62,7 @@ def supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation
 
 @dataclass(frozen=True)
 class Split:
-    """What a step of ``training``, or a collective, is made of."""
+    """The parts of a step of ``training``, or of a collective."""
 
     name: Value
     backend: str
@@ -72,7 +71,7 @@ class Split:
     training: Training | None = None
 
     def called(self, words: Words) -> tuple[Value, ...]:
-        """Return what was split."""
+        """Return the name of the split whole."""
         return self.name, words.backend(self.backend), words.place(*self.place)
 
     def number(self, name: str) -> float:
@@ -81,27 +80,27 @@ class Split:
 
     @property
     def startup(self) -> Explanation | None:
-        """Return the share of start-up in the whole run."""
+        """Share of start-up in the whole run."""
         return dominant.startup(self.training) if self.training else None
 
     @property
     def loss(self) -> str:
-        """Return the largest part beside compute; empty where all of them together hardly matter."""
+        """The largest part beside compute; empty if all of them together hardly matter."""
         shares = {term: self.number(term) for term in TERMS if term not in ("compute", "start")}
-        # Starting an operation is what a message costs, whatever its size.
+        # The start of an operation is part of the latency of a message.
         shares["latency"] += self.number("start")
         return max(shares, key=lambda term: shares[term]) if sum(shares.values()) > _SMALL_LOSS else ""
 
     @property
     def growth(self) -> float:
-        """Return how many times as long the same computing takes as on one rank."""
+        """The compute time over that on one rank."""
         if not self.training or not self.training.base:
             return 1.0
         alone, together = self.training.base.mean_compute_s, self.training.steps[-1].mean_compute_s
         return together / alone if alone and together else 1.0
 
     def dominant(self, words: Words) -> str:
-        """Return the term that is the largest part, and start-up where that is most of the run."""
+        """Return the largest part, and start-up if that is most of the run."""
         term = words.say(f"term.{self.explained.key.partition('.')[2]}")
         if self.startup and self.startup.key == "startup.dominates":
             return words.say("comparison.startup_dominates", term=term)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hvlab.lab.backends import SERIAL
@@ -19,12 +18,11 @@ ORDER = ("none", "naive8", "8bit", "fp16", "bf16")
 _TIMES = ("real", "user", "sys")
 # Configurations that differ only in these belong in one table.
 _APART = ("compression", "scaling", "batch")
-Configurations = Mapping[Configuration, Repeats]
 
 
 @dataclass(frozen=True)
 class CompressionStudy:
-    """One workload with and without compression. ``rows`` are sorted as the lab sheet has them."""
+    """One workload with and without compression; ``rows`` are in the lab sheet's order."""
 
     workload: str
     params: labels.Params
@@ -32,7 +30,7 @@ class CompressionStudy:
 
     @property
     def epochs(self) -> object:
-        """Return how many epochs every row trained; None where that differs."""
+        """Epochs of every row; None if they differ."""
         epochs = {configuration.get("epochs") for configuration, _ in self.rows}
         return epochs.pop() if len(epochs) == 1 else None
 
@@ -41,16 +39,13 @@ def comparisons(data: ReportData) -> list[CompressionStudy]:
     """Return every group of trainings in which more than one compression was tried."""
     groups: dict[tuple[str, labels.Params], dict[Configuration, Repeats]] = {}
     for configuration, repeats in data.training.items():
-        groups.setdefault((configuration.workload, configuration.without(*_APART)), {})[configuration] = (
-            repeats
-        )
-    studies = []
-    for (workload, params), configurations in groups.items():
-        if len({_compression(configuration) for configuration in configurations}) > 1:
-            studies.append(
-                CompressionStudy(workload, params, tuple(sorted(configurations.items(), key=_sorted)))
-            )
-    return studies
+        key = configuration.workload, configuration.without(*_APART)
+        groups.setdefault(key, {})[configuration] = repeats
+    return [
+        CompressionStudy(workload, params, tuple(sorted(configurations.items(), key=_sorted)))
+        for (workload, params), configurations in groups.items()
+        if len(set(map(_compression, configurations))) > 1
+    ]
 
 
 def remarks(one: CompressionStudy, words: Words) -> list[tuple[str, str]]:
@@ -75,7 +70,7 @@ def remarks(one: CompressionStudy, words: Words) -> list[tuple[str, str]]:
 
 
 def _point(ranks: int, found: Interval | None, times: str | None, words: Words) -> str:
-    """Return a change of accuracy with its bounds, which one repeat does not have, and the training time."""
+    """Return a change of accuracy with its bounds, if repeated, and the training time."""
     if not found:
         return words.say("compression.at_time", times=times, devices=ranks)
     bounds = ""
@@ -98,19 +93,15 @@ def _verdict(change: Interval) -> str:
 def cards(one: CompressionStudy, words: Words) -> list[tuple[str, str, str]]:
     """Return the time and the accuracy of each algorithm on the most devices, as tiles."""
     largest = {written(own): (own, repeats) for own, repeats in one.rows if repeats.ok}
-    return [
-        (
-            words.join((algorithm(configuration, words), *_on(configuration, words))),
-            words.number(middle(repeats, "real"), "s"),
+    tiles = []
+    for configuration, repeats in largest.values():
+        alone = configuration.backend == SERIAL
+        on = [] if alone else [words.say("card.devices", count=configuration.ranks)]
+        tiles.append((
+            words.join((algorithm(configuration, words), *on)), words.number(middle(repeats, "real"), "s"),
             words.say("card.accuracy", accuracy=words.number(middle(repeats, "accuracy"), "%")),
-        )
-        for configuration, repeats in largest.values()
-    ]
-
-
-def _on(configuration: Configuration, words: Words) -> list[str]:
-    alone = configuration.backend == SERIAL
-    return [] if alone else [words.say("card.devices", count=configuration.ranks)]
+        ))  # fmt: skip
+    return tiles
 
 
 def algorithm(configuration: Configuration, words: Words) -> str:
@@ -130,19 +121,14 @@ def written(configuration: Configuration) -> str:
 
 def _sorted(item: tuple[Configuration, Repeats]) -> tuple[bool, int, int, tuple[int, str], str]:
     configuration = item[0]
-    known = configuration.get("compression") or "none"
+    known = _compression(configuration)
     place = ORDER.index(known) if known in ORDER else len(ORDER)
-    return (
-        configuration.backend != SERIAL,
-        place,
-        configuration.ranks,
-        labels.order(configuration.backend),
-        str(configuration),
-    )
+    order = labels.order(configuration.backend)
+    return configuration.backend != SERIAL, place, configuration.ranks, order, str(configuration)
 
 
 def devices(configuration: Configuration, one: CompressionStudy, words: Words) -> Value:
-    """Return the number of devices, with layout and backend where those differ."""
+    """Return the number of devices, with layout and backend if those differ."""
     if configuration.backend == SERIAL:
         return ""
     several = {other.backend for other, _ in one.rows if other.backend != SERIAL}
@@ -154,7 +140,7 @@ def devices(configuration: Configuration, one: CompressionStudy, words: Words) -
 
 
 def times(repeats: Repeats) -> Lines | None:
-    """Return the times of a launch as the shell's ``time`` prints them; None where it was not measured."""
+    """Return the times of a launch as the shell's ``time`` prints them, if measured."""
     medians = [(name, middle(repeats, name)) for name in _TIMES]
     return Lines(Code(f"{name} {clock(seconds)}") for name, seconds in medians if seconds is not None) or None
 
@@ -174,7 +160,7 @@ def accuracy_change(
 
 
 def change(configuration: Configuration, repeats: Repeats, one: CompressionStudy) -> Interval | None:
-    """Return the accuracy against the same training without compression, in points of percent.
+    """Return the accuracy against the same training without compression, in percentage points.
 
     Repeats of the same number are compared, because they had the same seed.
     """
@@ -185,7 +171,7 @@ def change(configuration: Configuration, repeats: Repeats, one: CompressionStudy
 
 
 def _base(configuration: Configuration, one: CompressionStudy) -> Repeats | None:
-    """Return the same training without compression; None of that training itself, and of the serial one."""
+    """Return the same training without compression; None for that one itself, and the serial one."""
     if written(configuration) in (SERIAL, "none"):
         return None
     place = ("none", configuration.backend, configuration.hosts, configuration.slots)

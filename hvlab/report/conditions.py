@@ -35,7 +35,7 @@ _IN_RECORDS = {
     "NIC driver": "nic_driver", "CUDA": "cuda", "NCCL": "nccl", "MPI": "openmpi", "Horovod": "horovod",
     "cuDNN": "cudnn", "Frameworks": "torch",
 }  # fmt: skip
-# Parts of the stack that the tables show from facts, or that stand elsewhere.
+# Parts of the stack that are shown from facts, or elsewhere.
 _SHOWN = {*_IN_RECORDS.values(), *(
     "kernel", "architecture", "cpus", "mpi_cuda", "gpudirect", "cores", "oversubscribed",
 )} - {"torch"}  # fmt: skip
@@ -71,10 +71,7 @@ def warnings(data: ReportData, words: Words) -> list[str]:
 
 
 def cores(data: ReportData, words: Words) -> Iterator[tuple[bool, str]]:
-    """Yield remarks on the hosts' cores: their own, too few for a case, or taken by others.
-
-    The first value of each says whether that disturbed the figures.
-    """
+    """Yield whether figures were disturbed, and a remark, on cores: the hosts' own, too few, or stolen."""
     if data.own_cores:
         yield False, words.say("environment.own_cores")
     crowds = {
@@ -102,7 +99,7 @@ def cores(data: ReportData, words: Words) -> Iterator[tuple[bool, str]]:
 
 
 def _crowd(recorded: str, words: Words) -> str:
-    """Return "3 ranks on 2 cores (n1, n2)", as records have it, in the report's language."""
+    """Translate "3 ranks on 2 cores (n1, n2)", as records have it."""
     parts = _CROWD.fullmatch(recorded)
     if not parts:
         return recorded
@@ -113,7 +110,7 @@ def _crowd(recorded: str, words: Words) -> str:
 
 
 def workloads(data: ReportData, words: Words) -> list[dict[str, Any]]:
-    """Return what was run: a workload with its backends and shapes, and its parameters, fixed and varied."""
+    """Return each workload with its backends, shapes, and fixed and varied parameters."""
     configurations: dict[str, list[Configuration]] = {}
     for configuration in data.configurations:
         configurations.setdefault(configuration.workload, []).append(configuration)
@@ -159,7 +156,7 @@ def _machine(data: ReportData, words: Words, facts: Facts) -> str:
 def _recorded(data: ReportData, name: str, words: Words) -> Value:
     """Return a cell of the environment table: one value, or each with its hosts.
 
-    An imported run has no facts; its records may say. The NCCL that ranks loaded is in the records alone.
+    Records stand in for the missing facts of an imported run; only they know the NCCL that ranks loaded.
     """
     recorded = data.stack.get(_IN_RECORDS.get(name, "")) if not data.facts or name == "NCCL" else None
     if recorded is not None and not (data.facts and isinstance(recorded, Mapping)):

@@ -1,4 +1,4 @@
-"""What a report is made from: a run's records and the files in its folder."""
+"""The data of a report: a run's records and the files in its folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SEED = "<seed>"
 
 @dataclass(frozen=True)
 class Head:
-    """A run in figures: of ``planned`` cases, those that are not ok, failed or skipped are pending."""
+    """A run in figures: ``planned`` cases that are not ok, failed or skipped are pending."""
 
     run_id: str
     lab: str
@@ -48,13 +48,13 @@ class Head:
 
     @property
     def pending(self) -> int:
-        """Return the number of cases not run yet."""
+        """Number of cases not run yet."""
         return max(0, self.planned - self.ok - self.failed - self.skipped)
 
 
 @dataclass(frozen=True)
 class ShownCommand:
-    """A command that was run: the cases it was run for, its environment and argv in one line."""
+    """A command with its cases; ``line`` is its environment and argv."""
 
     cases: tuple[str, ...]
     line: str
@@ -64,10 +64,9 @@ class ShownCommand:
 class ReportData:
     """A run's figures and conditions.
 
-    ``facts`` are by host, ``unreadable`` names files that are damaged, ``samples`` has the iterations of each
-    configuration by repeat, where the raw files are there. ``auto`` says that repeats ended where the
-    question was answered; ``sides`` is what A and B of an A/B run set; ``tuning`` is the search that the run
-    proves.
+    ``facts`` are by host, ``unreadable`` names damaged files, ``samples`` has the iterations of each
+    configuration by repeat, if raw files exist. ``auto``: repeats ended once their question was answered;
+    ``sides``: the settings of A and B; ``tuning``: the search that the run proves.
     """
 
     head: Head
@@ -84,61 +83,51 @@ class ReportData:
 
     @property
     def training(self) -> dict[Configuration, Repeats]:
-        """Return the configurations of training workloads."""
+        """Configurations of training workloads."""
         return {
-            configuration: repeats
-            for configuration, repeats in self.configurations.items()
-            if configuration.workload not in COLLECTIVES
+            one: repeats for one, repeats in self.configurations.items() if one.workload not in COLLECTIVES
         }
 
     @property
     def collectives(self) -> dict[Configuration, Repeats]:
-        """Return the configurations of collectives."""
-        return {
-            configuration: repeats
-            for configuration, repeats in self.configurations.items()
-            if configuration.workload in COLLECTIVES
-        }
+        """Configurations of collectives."""
+        return {one: repeats for one, repeats in self.configurations.items() if one.workload in COLLECTIVES}
 
     @property
     def virtual(self) -> bool:
-        """Return whether the hosts share the cores of one machine, as virtual hosts do."""
+        """The hosts share the cores of one machine, as virtual hosts do."""
         return "shared" in self._cores
 
     @property
     def own_cores(self) -> bool:
-        """Return whether hosts of one machine had cores of their own, wherever several took part."""
+        """Hosts of one machine had cores of their own, wherever several took part."""
         return self._cores == {"own"}
 
     @property
     def _cores(self) -> set[str | None]:
-        """Return how hosts of one machine had its cores: own or shared; None where each is a machine."""
+        """How hosts of one machine had its cores: own or shared; None for separate machines."""
         several = [record.stack for record in self.records if len(record.hosts) > 1 and record.metric]
         return {stack.get("cores") for stack in several}
 
     @property
     def imported(self) -> bool:
-        """Return whether a figure is from another program's output: its cases took no turns."""
+        """A figure is from another program's output: its cases took no turns."""
         return any(configuration.launcher == UNKNOWN for configuration in self.configurations)
 
     def compare(self, pairs: Sequence[Pair]) -> list[Verdict]:
-        """Return the verdict on each pair, by how the run was measured.
-
-        Imported figures were measured at different times: they differ, and none is faster. A run that was
-        looked at while it was measured is judged look by look.
-        """
+        """Return the verdict on each pair; imported figures only differ, auto is judged look by look."""
         if self.imported:
             return compare_two_runs(pairs)
         return compare_in_looks(pairs) if self.auto else compare_all(pairs)
 
     @property
     def on_gpus(self) -> bool:
-        """Return whether any rank had a GPU; without, a slot is a process on the CPU."""
+        """A rank had a GPU; without, a slot is a process on the CPU."""
         return any(configuration.get("device") == "cuda" for configuration in self.configurations)
 
     @property
     def stack(self) -> dict[str, Any]:
-        """Return the versions that the records name; the last one counts."""
+        """Versions in the records; the last one counts."""
         versions: dict[str, Any] = {}
         merged: set[int] = set()
         for record in self.records:
@@ -154,7 +143,7 @@ class _LeftOut(HostAnswer):
 
 
 def read(store: Store, run_id: str | None = None) -> ReportData:
-    """Return a run, by default the last. Raises UsageError where there is no such run."""
+    """Return a run, by default the last. Raises UsageError if there is no such run."""
     run = store.run(run_id)
     records, spec = store.records(run.run_id), store.spec(run.run_id)[1]
     files = _Files(store.run_folder(run.run_id))
@@ -192,7 +181,7 @@ class _Files:
         self.unreadable: list[str] = []
 
     def json(self, name: str, default: Any, shape: Any) -> Any:
-        """Return a file's content; ``default`` where it is missing or not of the ``shape``."""
+        """Return a file's content; ``default`` if it is missing or not of the ``shape``."""
         try:
             return answers.read(self.folder / name, name, shape, limit=_LIMIT)
         except FileNotFoundError:
@@ -220,7 +209,7 @@ def _commands(files: _Files) -> tuple[ShownCommand, ...]:
 
 
 def _command(line: str, seeds: Mapping[str, str]) -> ShownCommand:
-    """Return the command of these cases; a case name or seed that is the only one is filled in."""
+    """Return the command of these cases; a sole case name or seed is filled in."""
     if len(seeds) == 1:
         line = line.replace(_SHARED, next(iter(seeds)))
     if len(set(seeds.values())) == 1:

@@ -1,4 +1,4 @@
-"""What one run puts into a lab sheet: its figures, its environment, and answers to the sheet's tasks."""
+"""One run's content for a lab sheet: figures, environment, and answers to the sheet's tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hvlab.results.configurations import Configuration
 # The training of lab sheets; if it was not measured, another one is taken.
 _TRAINING = "mnist"
 _TITLES = {name: backend.title for name, backend in BACKENDS.items() if name != SERIAL}
-# Factors from a figure's unit to the units that a column's head may name.
+# Factors from a figure's unit to the units of column headers.
 _PER: Mapping[str, Mapping[str, float]] = {
     "s": {"s": 1, "ms": 1e3, "us": 1e6, "min": 1 / 60},
     "ratio": {"%": 100},
@@ -31,9 +31,9 @@ _PER: Mapping[str, Mapping[str, float]] = {
 
 
 def fill(text: str, report: Report, lang: str, *, pictures: str = "") -> Filled:
-    """Return the sheet filled from a run. ``pictures`` is the folder that curves are linked from.
+    """Return the sheet filled from a run; ``pictures`` is the folder that curves are linked from.
 
-    Raises HvlabError where no figure of the run fits.
+    Raises HvlabError if no figure of the run fits.
     """
     content = _content(report, load(lang), pictures)
     filled = fill_in(text, content)
@@ -118,7 +118,7 @@ def _paragraphs(text: str, lang: str) -> list[str]:
 
 
 def _figure(value: float, unit: str, words: Words, text: str = "") -> Figure:
-    """Return a figure with its unit or as ``text`` says it, and as a bare number in the units of heads."""
+    """Return a figure with its unit or as ``text``, and as bare numbers in the units of column headers."""
     # A column's head may call the samples of a user's own command images.
     per = _PER.get(unit) or {unit_of(f"({unit})") or unit: 1}
     plain = {
@@ -234,7 +234,7 @@ def _why(report: Report, kind: str, group: str | None, place: Mapping[str, str])
         if group == (compression.written(one) if compressed else one.backend)
     }
     if group is None:
-        return f"this is no {what} that hvlab knows"
+        return f"hvlab does not know this {what}"
     if not own:
         left = next((case.reason for case in data.infeasible if f"-{group}-" in case.case), "")
         return f"infeasible: {left}" if left else f"this {what} was not measured in run {data.head.run_id}"
@@ -244,4 +244,4 @@ def _why(report: Report, kind: str, group: str | None, place: Mapping[str, str])
         return "measured at servers x slots of " + ", ".join(f"{hosts}x{slots}" for hosts, slots in layouts)
     errors = [text for one in there for text in (*one.errors.values(), *one.skipped.values())]
     failed = errors and not any(one.ok for one in there)
-    return f"every repeat failed: {errors[0]}" if failed else "all that was measured stands in other rows"
+    return f"every repeat failed: {errors[0]}" if failed else "all measured figures are in other rows"

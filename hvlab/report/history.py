@@ -20,13 +20,13 @@ from hvlab.statistics.interval import Interval
 _SEVERAL = 2
 # Maximum number of dates under a plot.
 _LABELS = 8
-# A stack may hold tables, such as a host's devices; a change of those is no line of text.
+# Changes of tables in a stack, such as a host's devices, are not shown.
 _PLAIN = (str, int, float, bool)
 
 
 @dataclass(frozen=True)
 class HistoryRun:
-    """A run of a lab: its figures and the stack that its records name."""
+    """A run of a lab: its figures and the stack in its records."""
 
     run: Run
     configurations: Mapping[Configuration, Repeats]
@@ -34,14 +34,14 @@ class HistoryRun:
 
     @property
     def date(self) -> str:
-        """Return when the run began, UTC."""
+        """Start of the run, UTC."""
         return self.run.started_at[:16].replace("T", " ")
 
 
 def read(store: Store, metric: str, run_id: str | None = None) -> list[HistoryRun]:
     """Return the runs of a lab that have the metric, the oldest first.
 
-    The lab is that of the run, by default of the last. Raises UsageError where fewer than two runs have it.
+    The lab is that of the run, by default of the last. Raises UsageError if fewer than two runs have it.
     """
     lab = store.run(run_id).lab
     runs = []
@@ -51,7 +51,7 @@ def read(store: Store, metric: str, run_id: str | None = None) -> list[HistoryRu
             runs.append(HistoryRun(run, gather(records), _stack(records)))
     if len(runs) < _SEVERAL:
         count = f"{len(runs)} run" if len(runs) == 1 else f"{len(runs)} runs"
-        problem = f"lab {lab} has {count} with {metric}, and a history takes two"
+        problem = f"lab {lab} has {count} with {metric}, and a history needs two"
         raise UsageError(problem, remedy="measure again with `hvlab bench`, or name another metric")
     return runs
 
@@ -70,7 +70,7 @@ class History:
     metric: str
 
     def changes(self, words: Words) -> dict[int, str]:
-        """Return before which runs the stack changed, and what."""
+        """Return the changes of the stack by the number of the run after them."""
         changed = {}
         for place, (before, after) in enumerate(itertools.pairwise(self.runs), 1):
             parts = [
@@ -84,7 +84,7 @@ class History:
 
 
 def document(runs: Sequence[HistoryRun], metric: str) -> Document:
-    """Return the page: a plot of each workload over the runs, and what changed in the stack between them."""
+    """Return the page: a plot of each workload over the runs, and the changes of the stack between them."""
     return Document(History(runs, metric), _opening, {"history": _figures, "changes": _table})
 
 
@@ -107,10 +107,8 @@ def _opening(history: History, words: Words) -> Opening:
 
 
 def _figures(history: History, words: Words) -> dict[str, Any]:
-    return {
-        "title": words.say("history.figures", metric=history.metric),
-        "drawn": list(_plots(history, words)),
-    }
+    title = words.say("history.figures", metric=history.metric)
+    return {"title": title, "drawn": list(_plots(history, words))}
 
 
 def _table(history: History, words: Words) -> dict[str, Any]:
@@ -119,7 +117,7 @@ def _table(history: History, words: Words) -> dict[str, Any]:
 
 
 def _plots(history: History, words: Words) -> Iterator[Plot]:
-    """Yield a plot for each workload, and for each size of a collective: the smallest and the largest."""
+    """Yield a plot for each workload, and for the smallest and largest size of a collective."""
     runs, metric = history.runs, history.metric
     groups: dict[tuple[str, labels.Params], dict[Configuration, list[tuple[int, Interval]]]] = {}
     for place, one in enumerate(runs, 1):

@@ -1,4 +1,4 @@
-"""Plots as PNG files, drawn by matplotlib; it is imported when a picture is wanted, for that takes long."""
+"""Plots as PNG files, drawn by matplotlib, which is imported late because it loads slowly."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _STYLE: dict[Any, Any] = {
 
 
 def _text(text: str) -> str:
-    """Return a text that matplotlib shows as it is: what stands between $ would be mathematics."""
+    """Return a text that matplotlib shows literally: text between $ would be mathematics."""
     return text.replace("$", r"\$")
 
 
 def chinese_font() -> str | None:
-    """Return a font here that has Chinese glyphs; None where there is none."""
+    """Return an installed font with Chinese glyphs, if any."""
     from matplotlib import font_manager  # noqa: PLC0415 - see above
 
     return _chinese_among(font_manager.fontManager) or _chinese_among(_with_new(font_manager.fontManager))
@@ -54,7 +54,7 @@ def _chinese_among(manager: FontManager) -> str | None:
 
 
 def _with_new(manager: FontManager) -> FontManager:
-    """Return the fonts with those that were installed since matplotlib wrote its list of them."""
+    """Return the fonts with those installed since matplotlib listed them."""
     from matplotlib import font_manager  # noqa: PLC0415 - see above
 
     known = {font.fname for font in manager.ttflist}
@@ -65,7 +65,7 @@ def _with_new(manager: FontManager) -> FontManager:
 
 
 def write(plots: Iterable[Plot], folder: Path, font: str | None = None) -> None:
-    """Write ``<key>.png`` for each plot, in this font where it has the glyph."""
+    """Write ``<key>.png`` for each plot, in this font if it has the glyph."""
     import matplotlib as mpl  # noqa: PLC0415 - see above
 
     # It warns of a font that has one weight only, as Chinese ones do.

@@ -1,4 +1,4 @@
-"""What sets configurations apart: their backends in order, and names of groups of them."""
+"""Backends in order, and names for groups of configurations."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hvlab.results.configurations import Configuration, Param
 
 
 class Code(str):
-    """A text that a machine reads: a page sets it as code."""
+    """A text for machines: a page sets it as code."""
 
     __slots__ = ()
 
 
 class Lines(tuple["Value", ...]):
-    """Values, each on a line of its own."""
+    """Values, each on its own line."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ _NAMING = ("model", "data", "command")
 
 
 def plane(configuration: Configuration) -> str:
-    """Return a configuration's backend, and its launcher where that is not the usual one."""
+    """Return a configuration's backend, and its launcher if unusual."""
     known = BACKENDS.get(configuration.backend)
     unusual = known is not None and configuration.launcher in known.launchers[1:]
     return f"{configuration.backend}/{configuration.launcher}" if unusual else configuration.backend
@@ -49,7 +49,7 @@ def order(name: str) -> tuple[int, str]:
 
 
 class Named(Protocol):
-    """What has a workload and the parameters that it shares with its group."""
+    """Something with a workload and the parameters that it shares with its group."""
 
     @property
     def workload(self) -> str: ...  # noqa: D102
@@ -76,7 +76,7 @@ class Names:
         }
 
     def of(self, one: Named) -> Value:
-        """Return the name of the group that a training or a study is."""
+        """Return the name of a training's or study's group."""
         return self.name(one.workload, one.params)
 
     def name(self, workload: str, params: Params) -> Value:

@@ -26,17 +26,16 @@ from hvlab.report.words import LANGUAGES, Words, load
 
 _TEMPLATES = project_dir() / "templates/report"
 _NAMES = {"en": "English", "zh": "中文"}
-# The marks of a template before a cell, and between its kind, head and text.
+# Marks in templates: before a cell, and between its kind, header and text.
 _CELL, _PART = "\x1e", Markup("\x1f")
 
 
 @dataclass(frozen=True)
 class Opening:
-    """What stands before the sections.
+    """The part before the sections.
 
-    ``signature`` says whose it is, ``head`` are the lines on the run, ``cards`` the figures that sum it up: a
-    name, the figure, and where that is from. ``alerts`` come first: what has no figures. ``warnings`` say
-    what to bear in mind of all figures.
+    ``signature`` names the author, ``head`` are the lines on the run, ``cards`` its main figures: name,
+    figure, origin. ``alerts`` come first: anything without figures. ``warnings`` concern all figures.
     """
 
     title: str
@@ -50,7 +49,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Document:
-    """What a page is about, and the functions that say its opening and its sections in a language."""
+    """The subject of a page, and the functions for its opening and its sections in a language."""
 
     subject: Any
     opening: Callable[[Any, Words], Opening]
@@ -59,7 +58,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Section:
-    """A section in a language: what its template shows, and its plots."""
+    """A section in a language: the values of its template, and its plots."""
 
     key: str
     title: str
@@ -67,7 +66,7 @@ class Section:
 
     @property
     def plots(self) -> Sequence[Plot]:
-        """Return the plots."""
+        """Its plots."""
         plots: Sequence[Plot] = self.shown.get("drawn", ())
         return plots
 
@@ -82,12 +81,12 @@ class Edition:
 
     @property
     def plots(self) -> list[Plot]:
-        """Return every plot."""
+        """All plots."""
         return [plot for section in self.sections for plot in section.plots]
 
     @property
     def name(self) -> str:
-        """Return the language's own name."""
+        """The language's own name."""
         return _NAMES[self.words.lang]
 
 
@@ -104,7 +103,7 @@ def edition(document: Document, lang: str) -> Edition:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table; ``span`` is how many rows it covers, 0 where the one above it covers this one."""
+    """A cell of a table; ``span`` is the number of rows it covers, 0 if the one above covers it."""
 
     text: str
     kind: str
@@ -113,7 +112,7 @@ class Cell:
 
 
 def cells(row: Callable[[Any], str], rows: Iterable[Any], merged: int = 0) -> list[list[Cell]]:
-    """Return the cells that a template writes for each row; in the first columns, what repeats is merged."""
+    """Return the cells that a template writes for each row; equal ones in the first columns are merged."""
     table = [
         [
             Cell(text.strip(), kind, head)
@@ -128,7 +127,7 @@ def cells(row: Callable[[Any], str], rows: Iterable[Any], merged: int = 0) -> li
 
 
 def _merged(table: Sequence[Sequence[Cell]], number: int, place: int) -> Cell:
-    """Return a cell with how many rows from this one on repeat it; 0 where it repeats the row above."""
+    """Return a cell with the number of rows that repeat it from here on; 0 if it repeats the row above."""
 
     def same(other: int) -> bool:
         one, two = ([cell.text for cell in table[row][: place + 1]] for row in (other, number))
@@ -160,7 +159,7 @@ class _Html:
 
 @dataclass(frozen=True)
 class _Markdown:
-    """How values are set in Markdown: in one line, as cells are."""
+    """Values in Markdown: in one line, as in cells."""
 
     words: Words
     macros = "md.j2"
@@ -180,7 +179,7 @@ _Skin: TypeAlias = _Html | _Markdown
 
 
 def escaped(content: str) -> str:
-    """Return a text without anything that Markdown or HTML would take for its own."""
+    """Return a text without the markup of Markdown or HTML."""
     flat = " ".join(content.replace("\N{NO-BREAK SPACE}", "\0").split()).replace("\0", "\N{NO-BREAK SPACE}")
     for letter in "\\`*_[]|":
         flat = flat.replace(letter, f"\\{letter}")
@@ -188,7 +187,7 @@ def escaped(content: str) -> str:
 
 
 def _show(skin: _Skin, value: Value | None) -> Markup:
-    """Return a value as a page has it; what a host says stays text."""
+    """Return a value for a page; text from hosts stays text."""
     if isinstance(value, Markup):
         return value
     if isinstance(value, Lines):
@@ -213,7 +212,7 @@ def _join(skin: _Skin, values: Iterable[Value], between: str = "comma") -> Marku
 
 
 def _column(skin: _Skin, head: Value, value: Value | None, kind: str = "") -> Markup:
-    """Return a cell as `cells` reads it: numbers stand at the right, and ``text`` may run over lines."""
+    """Return a cell for `cells`: numbers are right-aligned, and ``text`` may run over lines."""
     return _PART.join((_CELL + kind, _show(skin, head), _show(skin, value)))
 
 
@@ -258,18 +257,17 @@ def picture(folder: str, key: str) -> str:
 
 
 def markdown(document: Document, lang: str, *, pictures: str = "") -> str:
-    """Return the Markdown text; ``pictures`` is the folder of the plots' pictures, if there are any."""
+    """Return the Markdown text; ``pictures`` is the folder of the plots' pictures, if any."""
     one = edition(document, lang)
     return re.sub(r"\n{3,}", "\n\n", _render(one, _Markdown(one.words), pictures)).strip() + "\n"
 
 
 def html(document: Document, records: Sequence[Mapping[str, Any]], *, run_id: str, lang: str) -> str:
-    """Return one HTML file in both languages, which asks nothing of the network.
-
-    ``lang`` is shown first, ``records`` are attached.
-    """
+    """Return one self-contained HTML file in both languages, ``lang`` first, with ``records`` attached."""
     editions = [edition(document, name) for name in LANGUAGES]
     bodies = [Markup(_render(one, _Html(one.words))) for one in editions]  # noqa: S704 - rendered
+    lines = "\n".join(json.dumps(record, ensure_ascii=False) for record in records)
+    packed = gzip.compress(lines.encode(), compresslevel=6, mtime=0)
     script, plotly = _text("page.js"), _text("plotly-basic.min.js")
     figures = {f"{one.words.lang}-{plot.key}": figure(plot) for one in editions for plot in one.plots}
     first = next(one for one in editions if one.words.lang == lang)
@@ -283,19 +281,14 @@ def html(document: Document, records: Sequence[Mapping[str, Any]], *, run_id: st
         plotly=plotly,
         digests=[_digest(text) for text in (plotly, script)],
         figures=_script_json(figures),
-        records=_packed(records),
+        records=base64.b64encode(packed).decode(),
     )  # fmt: skip
 
 
 def _script_json(content: object) -> Markup:
-    """Return JSON that no text in it can end the script element of."""
+    """Return JSON in which no text can end the script element."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
-
-
-def _packed(records: Iterable[Mapping[str, Any]]) -> str:
-    lines = "\n".join(json.dumps(record, ensure_ascii=False) for record in records)
-    return base64.b64encode(gzip.compress(lines.encode(), compresslevel=6, mtime=0)).decode()
 
 
 def _digest(text: str) -> str:

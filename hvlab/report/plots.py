@@ -1,7 +1,4 @@
-"""Plots: what is drawn, and the same as plotly takes it: plain dicts, ready for JSON.
-
-Building plotly's own objects would take seconds.
-"""
+"""Plots as data, and in plotly's form: plain dicts, ready for JSON, since its own objects load slowly."""
 
 from __future__ import annotations
 
@@ -31,6 +28,9 @@ TONES: Mapping[str, tuple[str, str]] = {name: (colour, mark) for name, (colour, 
 # In a plot of verdicts, these alone are hollow.
 _OPEN = ("same", "unclear", "too_few", "differs")
 _DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dashdot", "none": "solid"}
+_LEGEND = {
+    "orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "traceorder": "normal",
+}  # fmt: skip
 _ROOM = 0.04
 # The distance between the intervals of two series at the same place, as a share of the axis; the largest
 # share of the gap between two places that all of them take.
@@ -39,7 +39,7 @@ _APART, _OF_GAP = 0.018, 0.3
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis; ``ticks`` are the only places with a label, where given. ``zero`` makes it begin there.
+    """An axis; only ``ticks``, if given, have labels; ``zero`` makes it begin there.
 
     ``lines`` cross the plot at these places, such as the ratio of 1.
     """
@@ -109,12 +109,12 @@ class Plot:
 
 
 def _text(text: str) -> str:
-    """Return a text that plotly shows as it is: it takes what looks like a tag for one."""
+    """Return a text that plotly shows literally: it would interpret tags."""
     return html.escape(text, quote=False)
 
 
 def tone(name: str) -> tuple[str, str]:
-    """Return the colour and the mark of a tone; a name that is not known gets its own, always the same."""
+    """Return the colour and the mark of a tone; an unknown name has its own, always the same."""
     others = _KNOWN["others"]
     colour, mark = TONES.get(name) or others[sum(map(ord, name)) % len(others)]
     return colour, mark
@@ -131,14 +131,7 @@ def figure(plot: Plot) -> dict[str, Any]:
         "xaxis": _axis(plot.x, [value for one in plot.series for value in (*one.x, *_ends(one, plot))]),
         "yaxis": _axis(plot.y, []),
         "margin": {"l": 64, "r": 16, "t": 12, "b": 56},
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "traceorder": "normal",
-        },
+        "legend": _LEGEND,
         "hovermode": "closest",
         "showlegend": len(plot.series) + len(bars) > 1,
     }
@@ -158,9 +151,9 @@ def figure(plot: Plot) -> dict[str, Any]:
 
 
 def dodged(plot: Plot) -> list[tuple[float, ...]]:
-    """Return where on the x axis the points of each series are drawn.
+    """Return the places of each series' points on the x axis.
 
-    Series with intervals at the same place stand a little apart, so that none hides another.
+    Series with intervals at the same place are drawn slightly apart, so that none hides another.
     """
     places = [series.x for series in plot.series]
     spread = [number for number, series in enumerate(plot.series) if series.low and not series.predicted]
@@ -265,6 +258,6 @@ def _axis(axis: Axis, values: list[float]) -> dict[str, Any]:
 
 
 def spread_of(repeats: Repeats, metric: str) -> Interval | None:
-    """Return a metric's median and interval over the repeats, None where it was not measured."""
+    """Return a metric's median and interval over the repeats, if measured."""
     values = tuple(value for value in repeats.of(metric) if math.isfinite(value))
     return median(values) if values else None

@@ -1,4 +1,4 @@
-"""Models compared, and predictions beyond the measured ranks, apart from everything that was measured."""
+"""Models compared, and predictions beyond the measured ranks, apart from all measurements."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.prediction import NoPrediction, PredictedStep, Prediction
-from hvlab.analysis.model.sweep import ALLREDUCE, slots, topologies
-from hvlab.analysis.model.training import Training
+from hvlab.analysis.model.training import ALLREDUCE, Training, slots, topologies
 from hvlab.report import labels
 from hvlab.report.labels import Names, Value
 from hvlab.report.plots import Axis, Plot, Series
@@ -21,7 +20,7 @@ _NAMED = ("workload", "model", "backend", "topology", "scaling", "compression", 
 
 
 def models(trained: Sequence[Training], ratios: Sequence[Explanation]) -> list[dict[str, Any]]:
-    """Return the models, those that compute least for a byte first; none where only one was trained."""
+    """Return the models, those with least compute per byte first; none if only one was trained."""
     known = {_key(one): one for one in trained}
     if len({(one.workload, one.get("model") or one.get("data")) for one in trained}) < _SEVERAL:
         return []
@@ -51,7 +50,7 @@ def _model(one: Explanation, training: Training | None) -> dict[str, Any]:
 
 
 def predicted(predictions: Iterable[Prediction | NoPrediction]) -> list[Prediction]:
-    """Return what was predicted, backends of a training together."""
+    """Return the predictions, backends of a training together."""
     good = (one for one in predictions if isinstance(one, Prediction))
     return sorted(good, key=lambda one: _order(one.training))
 
@@ -69,7 +68,7 @@ def ends(one: Prediction) -> list[PredictedStep]:
 def refused(
     predictions: Iterable[Prediction | NoPrediction], words: Words
 ) -> list[tuple[Explanation, list[Value]]]:
-    """Return why there is no prediction, each reason once with the trainings that have it."""
+    """Return why there is no prediction, each reason once with its trainings."""
     left = [one for one in predictions if isinstance(one, NoPrediction)]
     names = Names((one.training.workload, one.training.params) for one in left)
     reasons: dict[str, tuple[Explanation, dict[Value, None]]] = {}
@@ -81,22 +80,22 @@ def refused(
 
 
 def common(doubts: Sequence[Sequence[Explanation]]) -> list[Explanation]:
-    """Return the doubts that all rows of a table have: they stand below it once."""
+    """Return the doubts that all rows of a table share: they are listed below it once."""
     return [one for one in doubts[0] if all(one in each for each in doubts)] if doubts else []
 
 
 def doubts(warnings: Iterable[Explanation], words: Words, besides: Sequence[Explanation] = ()) -> str | None:
-    """Return the doubts besides those that all have."""
+    """Return the doubts beside the common ones."""
     return words.join((words.explain(one) for one in warnings if one not in besides), "semicolon") or None
 
 
 def known(fit: Fit, name: str, text: str, words: Words) -> str:
-    """Return a parameter, or that the sweep cannot tell it."""
+    """Return a parameter, or that the sweep cannot determine it."""
     return text if name in fit.identifiable else words.say("fit.unidentifiable")
 
 
 def left_out(fit: Fit, words: Words) -> str | None:
-    """Return the error on what was kept from the fit."""
+    """Return the error on the held-out points."""
     left = fit.left_out
     if not left:
         return None
@@ -105,7 +104,7 @@ def left_out(fit: Fit, words: Words) -> str | None:
 
 
 def fitted(fits: Sequence[Fit], words: Words) -> list[tuple[Value, Fit]]:
-    """Return the fits, each with what was fitted."""
+    """Return the fits, each with its name."""
     names = Names((ALLREDUCE, fit.sweep.params) for fit in fits)
     return [
         ((
@@ -117,7 +116,7 @@ def fitted(fits: Sequence[Fit], words: Words) -> list[tuple[Value, Fit]]:
 
 
 def caveats(fits: Sequence[tuple[Value, Fit]], words: Words) -> list[str]:
-    """Return the limits of the fits; those that all share, once."""
+    """Return the limits of the fits; common ones once."""
     shared = common([fit.warnings for _, fit in fits])
     own = [(about, doubts(fit.warnings, words, shared)) for about, fit in fits]
     lines = [words.say("comparison.line", about=about, reason=text) for about, text in own if text]
@@ -125,7 +124,7 @@ def caveats(fits: Sequence[tuple[Value, Fit]], words: Words) -> list[str]:
 
 
 def plots(predictions: Sequence[Prediction], studied: Sequence[Study], words: Words) -> list[Plot]:
-    """Return the predicted efficiency over ranks of each training, with what was measured as marks."""
+    """Return the predicted efficiency over ranks of each training, with measured ones as marks."""
     names = Names((one.training.workload, one.training.params) for one in predictions)
     groups: dict[tuple[Value, str], list[Prediction]] = {}
     for one in predictions:

@@ -25,9 +25,9 @@ SIGNATURE = ("author", "number", "class", "date")
 
 @dataclass(frozen=True)
 class Report:
-    """A run with what its records show.
+    """A run with its analysis.
 
-    ``attached`` says that the page will hold the records, ``signature`` whose it is: some of `SIGNATURE`.
+    ``attached``: the page will hold the records; ``signature``: its author, some of `SIGNATURE`.
     """
 
     data: ReportData
@@ -50,7 +50,7 @@ class Report:
 
 
 def analyse(data: ReportData, *, attached: bool = True, signature: Mapping[str, str] | None = None) -> Report:
-    """Return the run with what its records show."""
+    """Return the run with its analysis."""
     studied, swept = studies(data), collectives.sweeps(data)
     judged = verdicts.judge(data, studied, swept)
     fitted = fits(data.configurations, virtual=data.virtual)

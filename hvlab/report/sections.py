@@ -1,4 +1,4 @@
-"""The sections of a report: for each, a function that gives its template what it shows.
+"""The sections of a report: for each, a function that returns the values of its template.
 
 A section is a function here with a line in `SECTIONS`, a template of its name in `templates/report`, and its
 phrases in both languages in `phrases`. A function that returns None leaves its section out.
@@ -291,7 +291,7 @@ SECTIONS: Mapping[str, Callable[[Report, Words], Shown]] = {
 
 
 def document(report: Report) -> Document:
-    """Return the report as a document: what it answers first, then figures, then conditions and commands."""
+    """Return the report as a document: answers first, then figures, then conditions and commands."""
     asks_compression = report.compressed and not report.judged
     order = sorted(SECTIONS, key="compression".__ne__) if asks_compression else SECTIONS
     return Document(report, _opening, {name: SECTIONS[name] for name in order})

@@ -1,6 +1,6 @@
-"""A lab sheet in Markdown: tables and tasks are recognised by their words and filled where they stand. Pure.
+"""A lab sheet in Markdown: tables and tasks are recognised by their words and filled in place. Pure.
 
-What is not filled stays as it is, byte for byte. Figures, environment and answers of another run go.
+Everything else stays as it is, byte for byte. Figures, environment and answers of another run are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hvlab.base.paths import project_dir
 from hvlab.base.yaml_files import read_shipped
 
 _ENVIRONMENT_ROWS = 3
-# A sheet is Chinese if more than one character in this many is: a name alone is not enough.
+# A sheet is Chinese if more than one in this many characters is: a name alone is not enough.
 _CHINESE = 50
 _BEFORE = re.compile(r"\s*(?:>\s*)*\|?")
 _PIPE = re.compile(r"(?<!\\)\|")
@@ -34,7 +34,7 @@ _UNIT = (
     r"[(\[]\s*([^()\[\]]+?)\s*[)\]]", r"(\S+/\S+)\s*$", r"[/,:]\s*([^\s/,:]+)\s*$", r"\bin\s+(\S+)\s*$",
 )  # fmt: skip
 _ITEM = re.compile(r"(?P<before>\s*)(?P<mark>[-*+]|\d+[.)])\s+")
-# What begins a paragraph without an empty line above it: a list item or a heading.
+# These begin a paragraph without an empty line above: list items and headings.
 _OWN = re.compile(r"\s*(?:>\s*)*(?:(?:[-*+]|\d+[.)])\s|#{1,6})")
 _END = "<!-- hvlab: end -->"
 _MARK = re.compile(rf"<!-- hvlab: (\w[\w ]*), replaced by each --fill -->|{_END}")
@@ -55,7 +55,7 @@ Values = Mapping[str, str | Figure]
 
 @dataclass(frozen=True)
 class SheetTraining:
-    """The words a training is called by, and its rows by the kind of table: inside, across, compression."""
+    """The names of a training, and its rows by the kind of table: inside, across, compression."""
 
     words: tuple[str, ...]
     rows: Mapping[str, Sequence[Values]]
@@ -63,12 +63,12 @@ class SheetTraining:
 
 @dataclass(frozen=True)
 class Content:
-    """What is put into a sheet, as Markdown that fits a cell.
+    """The content for a sheet, as Markdown that fits a cell.
 
-    ``names`` says how a backend or an algorithm is written, ``answer`` returns the paragraphs for a task,
-    ``epochs`` how many were trained, ``why`` the reason why a row stays empty. ``signature`` goes into the
-    sheet's blanks, and what has none below its title as ``signed`` writes it. Where the text names no
-    training, a table gets the rows of the first that has some.
+    ``names`` are the written names of backends and algorithms, ``answer`` returns the paragraphs for a task,
+    ``epochs`` is the number trained, ``why`` the reason why a row stays empty. ``signature`` goes into the
+    sheet's blanks, the rest below its title as ``signed`` writes it. If the text names no training, a table
+    gets the rows of the first with some.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -111,14 +111,14 @@ class _Row:
 
     @property
     def dots(self) -> bool:
-        """Return whether the row stands for further ones."""
+        """The row stands for further ones."""
         return bool(_DOTS.fullmatch(next(filter(None, self.words), "")))
 
     def cell_text(self, column: int) -> str:
         return self.cells[column].strip() if 0 <= column < len(self.cells) else ""
 
     def put(self, values: Mapping[int, str]) -> _Row:
-        """Return the row with these cells; a cell that is wide enough keeps its width."""
+        """Return the row with these cells; wide enough cells keep their width."""
         cells = [*self.cells, *[""] * (max(values, default=0) + 1 - len(self.cells))]
         for place, value in values.items():
             width = 0 if "&nbsp;" in cells[place] else len(cells[place])
@@ -129,9 +129,9 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table from the line ``start`` to the one before ``end``, its rows without the delimiter.
+    """A table from line ``start`` to before ``end``, its rows without the delimiter.
 
-    ``above`` are the lines that speak of it alone, ``headings`` those it stands under, nearest first.
+    ``above`` are the lines about it alone, ``headings`` those of its sections, nearest first.
     """
 
     start: int
@@ -143,7 +143,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Heads:
-    """The heads of a table of figures: their row, the column of each, and the units that some name."""
+    """The header of a table of figures: its row, the columns, and the units in some."""
 
     name: str
     row: int
@@ -155,7 +155,7 @@ class _Heads:
 
 @cache
 def vocabulary() -> dict[str, Any]:
-    """Return the words that sheets are recognised by."""
+    """Return the words that identify parts of sheets."""
     return dict(read_shipped(project_dir() / "templates/sheet/headings.yml"))
 
 
@@ -167,7 +167,7 @@ def language(text: str) -> str:
 def fill_in(text: str, content: Content) -> Filled:
     """Return the text with its tables filled and its tasks answered from one run.
 
-    Raises UsageError where an answer of an earlier filling has no end.
+    Raises UsageError if an answer of an earlier filling has no end.
     """
     end = "\r\n" if "\r\n" in text else "\n"
     page = _lines(_sign(_without_answers(text), content, end))
@@ -202,25 +202,21 @@ def fill_in(text: str, content: Content) -> Filled:
                 notes.append((line, f"a task about {kind} has no answer: {_NO_ANSWER[kind]}"))
         number += 1
     tables = tuple(dict.fromkeys(kind for _, kind, _ in owned.values()))
-    known_kinds = (
-        kind
-        for one in content.trainings
-        for kind, rows in one.rows.items()
-        if any(_belongs(kind, values) for values in rows)
-    )
+    rows_of = [item for one in content.trainings for item in one.rows.items()]
+    known_kinds = (kind for kind, rows in rows_of if any(_belongs(kind, values) for values in rows))
     kinds = dict.fromkeys([*(["environment"] if content.environment else ()), *known_kinds])
     notes += [(0, f"the sheet has no table for {kind}") for kind in kinds if kind not in tables]
     return Filled("".join(out), figures, tables, tuple(answered), tuple(notes))
 
 
 def plain(cell: str) -> str:
-    """Return the text of a cell without blanks, marks and letter case."""
+    """Return the text of a cell without blanks, markup and letter case."""
     text = re.sub(r"<[^<>]*>|[*_`~\\]", "", html.unescape(cell).replace("\\|", "|"))
     return "".join(_folded(text).split())
 
 
 def unit_of(head: str) -> str | None:
-    """Return the unit that a head names in brackets or at its end."""
+    """Return the unit in a column header, in brackets or at its end."""
     text = _folded(re.sub(r"<[^<>]*>|[*_`\\$]", " ", head))
     words = ["".join(word.split()) for pattern in _UNIT for word in re.findall(pattern, text)]
     return next((name for word in words if (name := _first(vocabulary()["units"], word, re.fullmatch))), None)
@@ -247,14 +243,15 @@ def _parse(line: str) -> _Row:
 
 
 def _tables(page: Sequence[str]) -> Iterator[_Table]:
-    """Yield the tables of a page; what stands in a code block is none."""
+    """Yield the tables of a page, except those in code blocks."""
     code = _code(page)
     number = since = 0
     # The lines of the open sections: depth, number and text.
     over: list[tuple[int, int, str]] = []
     while number < len(page):
         below = page[number + 1] if number + 1 < len(page) and number + 1 not in code else ""
-        if number not in code and "|" in page[number] and _delimits(below):
+        delimited = "|" in below and all(map(_DELIMITER.fullmatch, _parse(below).cells))
+        if number not in code and "|" in page[number] and delimited:
             end = number + 2
             while end < len(page) and end not in code and _PIPE.search(page[end]):
                 end += 1
@@ -271,10 +268,6 @@ def _tables(page: Sequence[str]) -> Iterator[_Table]:
             del over[next(ended, len(over)) :]
             over.append((depth, number, line))
         number += 1
-
-
-def _delimits(line: str) -> bool:
-    return "|" in line and all(map(_DELIMITER.fullmatch, _parse(line).cells))
 
 
 def _code(page: Sequence[str]) -> set[int]:
@@ -310,10 +303,10 @@ def _asked(row: _Row) -> tuple[str | None, int]:
 
 
 def _owners(page: Sequence[str], content: Content) -> Iterator[tuple[_Table, str, SheetTraining | None]]:
-    """Yield the tables of a sheet, what each is, and the training whose rows it gets.
+    """Yield the tables of a sheet, their kinds, and the trainings whose rows they get.
 
-    That is the one its own text names; else the one that a heading over several tables names, once for each
-    kind; else, for the first of its kind, the run's first.
+    A table's own text names the training; else a heading over several tables, once for each kind; else the
+    first of its kind gets the run's first.
     """
     before: list[tuple[str, SheetTraining | None]] = []
     for table in _tables(page):
@@ -330,7 +323,7 @@ def _owners(page: Sequence[str], content: Content) -> Iterator[tuple[_Table, str
 
 
 def _training(lines: Iterable[str], trainings: Sequence[SheetTraining]) -> SheetTraining | None:
-    """Return the training that a line names, by the first line that names exactly one."""
+    """Return the training named by the first line that names exactly one."""
     for line in lines:
         counts = [sum(_names(word, _folded(line)) for word in one.words) for one in trainings]
         if any(counts) and counts.count(max(counts)) == 1:
@@ -339,7 +332,7 @@ def _training(lines: Iterable[str], trainings: Sequence[SheetTraining]) -> Sheet
 
 
 def _names(word: str, text: str) -> bool:
-    """Return whether a text names a training; ResNet is enough for resnet50."""
+    """Whether a text names a training; ResNet is enough for resnet50."""
     parts = re.findall(r"[^\W\d_]+|\d+", word.casefold())
     patterns = [r"[\s_-]*".join(parts) + r"(?![a-z0-9])"] if parts else []
     if len(parts) > 1 and parts[-1].isdigit():
@@ -348,7 +341,7 @@ def _names(word: str, text: str) -> bool:
 
 
 def _kind(table: _Table, before: Sequence[str]) -> str | None:
-    """Return what a table is; of two of speed-up without a word about it, the first is inside."""
+    """Return the kind of a table; without a hint, the first of two of speed-up is inside."""
     heads = _find_heads(table.rows)
     if heads is None:
         keys = {_asked(row)[0] for row in table.rows} - {None}
@@ -362,7 +355,7 @@ def _kind(table: _Table, before: Sequence[str]) -> str | None:
 
 
 class _Filling:
-    """One table filled: its rows, how many have figures, and messages; ``line`` is that of its first row."""
+    """One table filled: its rows, the number with figures, messages; ``line`` is that of its first row."""
 
     def __init__(
         self, table: _Table, kind: str, training: SheetTraining | None, content: Content, line: int
@@ -375,11 +368,8 @@ class _Filling:
             self._environment()
             return
         self.heads, self.name = heads, heads.columns[heads.group]
-        self.figures = {
-            column: table.rows[heads.row].cell_text(column)
-            for head, column in heads.columns.items()
-            if head not in (heads.group, *heads.place)
-        }
+        own = (column for head, column in heads.columns.items() if head not in (heads.group, *heads.place))
+        self.figures = {column: table.rows[heads.row].cell_text(column) for column in own}
         named = [each.words[-1] for each in content.trainings if each.words and each.rows.get(kind)]
         if named and not training:
             self._note(f"this table ({kind}) has no figures: its text names none of {', '.join(named)}")
@@ -394,9 +384,9 @@ class _Filling:
             self._add(row, row.put(cells), {place + 1: row.cell_text(place)} if name else {})
 
     def _fill(self, measured: Sequence[Values], others: Sequence[Values]) -> None:
-        """Put each measured row where it was asked for, else into an open row, else below its group.
+        """Put each measured row into its own row, else into an open one, else below its group.
 
-        ``others`` belong to the other table of speed-up; only a row that gives their place gets them.
+        ``others`` belong to the other table of speed-up; only a row with their exact place gets them.
         """
         groups = self._groups()
         given = {number: self._given(self.old[number]) for number in groups}
@@ -460,7 +450,7 @@ class _Filling:
     def _put(
         self, row: _Row, name: str | None, values: Values | None, above: str | None, *, new: bool = False
     ) -> None:
-        """Add a row with its figures, or without any and with the reason."""
+        """Add a row with its figures, or with the reason why it has none."""
         given, bare = self._given(row), not row.cell_text(self.name)
         below = bool(self.rows) and len(self.rows) > self.heads.row
         cells = dict.fromkeys(self.figures, "") if below and not row.dots else {}
@@ -476,9 +466,8 @@ class _Filling:
                     cells[self.heads.columns[head]] = text
         elif below and not row.dots and (name or not bare):
             place = "".join(f" {key} {value}" for key, value in given.items())
-            self._note(
-                f"{row.cell_text(self.name) or label}{place}: {self.content.why(self.kind, name, given)}"
-            )
+            reason = self.content.why(self.kind, name, given)
+            self._note(f"{row.cell_text(self.name) or label}{place}: {reason}")
         if name and bare and (above != name or (new and self.heads.name == "speedup")):
             cells[self.name] = label
         self._add(row, row.put(cells), {} if new else self.figures if below else {})
@@ -495,7 +484,7 @@ class _Filling:
         self.rows.append(new)
 
     def _tell(self, old: _Row, new: _Row, heads: Mapping[int, str]) -> None:
-        """Say which figures stood in a row and do so no longer."""
+        """Note the figures that a row has lost."""
         for column, head in heads.items():
             before, after = old.cell_text(column), new.cell_text(column)
             if plain(before).strip(_NO_FIGURE) and plain(before) != plain(after):
@@ -507,7 +496,7 @@ class _Filling:
 
 
 def _belongs(kind: str, values: Values) -> bool:
-    """Return whether a row is added where it is not asked for; one server is none of several."""
+    """Whether a row may be added unasked; one server is not several."""
     return kind != "across" or values["servers"] != "1"
 
 
@@ -516,7 +505,7 @@ def _agrees(given: Mapping[str, str], values: Values) -> bool:
 
 
 def _number(text: str) -> str:
-    """Return the one number in a text, empty where there is none or several."""
+    """Return the only number in a text, if any."""
     digits = re.findall(r"\d+", text)
     return (digits[0].lstrip("0") or "0") if len(digits) == 1 else ""
 
@@ -534,9 +523,9 @@ def _without_answers(text: str) -> str:
 
 
 def _tasks(page: Sequence[str], epochs: str) -> dict[int, tuple[int, str]]:
-    """Return the tasks by the number of their last line: that of the first one, and what they ask for.
+    """Return the tasks by the number of their last line: that of the first one, and their kind.
 
-    A task stands below the first table of figures. Another number of epochs than the run's counts as one.
+    A task is below the first table of figures. Another number of epochs than the run's counts as one.
     """
     tables, words = [*_tables(page)], vocabulary()
     below = next((table.end for table in tables if _find_heads(table.rows)), len(page))
@@ -549,7 +538,7 @@ def _tasks(page: Sequence[str], epochs: str) -> dict[int, tuple[int, str]]:
         if epochs and counted and counted[1] != epochs:
             tasks[last] = first, "epochs"
         elif first >= below and (_OWN.match(page[first]) or re.match(start, text)):
-            # The first line tells more: what follows may be somebody's answer.
+            # The first line counts first: the rest may be somebody's answer.
             parts = (part for part in (_folded(page[first]), text) if re.search(words["asks"], part))
             if kind := next(filter(None, (_first(words["tasks"], part) for part in parts)), None):
                 tasks[last] = first, kind
@@ -570,7 +559,7 @@ def _paragraphs(page: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[i
 
 
 def _sign(text: str, content: Content, end: str) -> str:
-    """Return a sheet with the signature in its blanks; what has none stands below the title."""
+    """Return a sheet with the signature in its blanks, and the rest below the title."""
     labels = vocabulary()["signature"]
     following = rf"[ \t]*(?:\||\r?\n|\Z|(?:{'|'.join(labels.values())})\s*[:\uff1a|])"
     left: list[str] = []
@@ -590,7 +579,7 @@ def _sign(text: str, content: Content, end: str) -> str:
 
 
 def _block(kind: str, paragraphs: Sequence[str], task: str, end: str) -> list[str]:
-    """Return the lines of an answer, as deep as makes it part of the list item that the task begins."""
+    """Return the lines of an answer, indented as part of the task's list item."""
     item = _ITEM.match(task)
     indent = f"{item['before']}{' ' * max(len(item['mark']) + 1, 4)}" if item else ""
     begin = f"<!-- hvlab: {kind}, replaced by each --fill -->"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvlab.analysis import scaling
-from hvlab.analysis.model.sweep import Topology, topologies
+from hvlab.analysis.model.training import Topology, topologies
 from hvlab.analysis.scaling import Curve, CurvePoint, HostCheck, slowdowns
 from hvlab.report import labels
 from hvlab.report.data import ReportData
@@ -26,7 +26,7 @@ _Place = tuple[tuple[int, str], bool, str, int, int]
 class StudyRow:
     """A backend on some hosts. Step time is in seconds; ``speedup`` is None without a base.
 
-    ``named`` means that another row has the same shape on other hosts, as in a search for stragglers.
+    ``named``: another row has the same shape on other hosts, as in a search for stragglers.
     """
 
     configuration: Configuration
@@ -39,22 +39,22 @@ class StudyRow:
 
     @property
     def launch(self) -> Interval | None:
-        """Return the time of a launch."""
+        """Time of a launch."""
         return spread_of(self.repeats, "real")
 
     @property
     def ranks(self) -> int:
-        """Return the number of ranks."""
+        """Number of ranks."""
         return self.configuration.ranks
 
     @property
     def compression(self) -> str:
-        """Return how the gradients were compressed: none, or how."""
+        """Compression of gradients, or none."""
         return str(self.configuration.get("compression") or "none")
 
     @property
     def layout(self) -> tuple[int, int]:
-        """Return the number of servers and of ranks on each."""
+        """Number of servers and of ranks on each."""
         return len(self.configuration.hosts), self.configuration.slots
 
 
@@ -62,8 +62,8 @@ class StudyRow:
 class Study:
     """One workload with its parameters, weak or strong; ``params`` are without scaling and compression.
 
-    ``name`` tells it from the other trainings. ``curves`` has one for each backend, launcher and compression,
-    ``rows`` all their points.
+    ``name`` identifies it. ``curves`` has one for each backend, launcher and compression, ``rows`` all their
+    points.
     """
 
     workload: str
@@ -75,12 +75,12 @@ class Study:
 
     @property
     def shown(self) -> list[StudyRow]:
-        """Return the rows of the table."""
+        """Rows of the table."""
         return [row for row in self.rows if not row.named]
 
     @property
     def launched(self) -> bool:
-        """Return whether nothing but the time of a launch is known, as of a command of the user's."""
+        """Only the time of a launch is known, as of a user's command."""
         return not any(row.step for row in self.shown) and any(row.launch for row in self.shown)
 
 
@@ -103,7 +103,7 @@ def studies(data: ReportData) -> list[Study]:
 
 
 def _rows(curves: list[Curve], data: ReportData) -> tuple[StudyRow, ...]:
-    """Return the rows of all curves; of rows of the same shape, the first is the usual one."""
+    """Return the rows of all curves; the first of equal shapes is the usual one."""
     points = [(point, curve.base) for curve in curves for point in curve.points]
     points.sort(key=lambda item: _place(item[0].configuration))
     shapes: set[tuple[object, ...]] = set()
@@ -137,7 +137,7 @@ def _row(point: CurvePoint, base: Configuration | None, repeats: Repeats, *, nam
 
 
 def _relative(figure: Interval | None) -> Interval | None:
-    """Return a figure over its own median: 1, with its interval. That of the base is otherwise not shown."""
+    """Return a figure over its own median: 1, with its interval, which the base otherwise lacks."""
     return figure.times(1 / figure.mid) if figure and figure.mid > 0 else None
 
 
@@ -153,7 +153,7 @@ def best(studied: Sequence[Study], place: str) -> tuple[Study, StudyRow] | None:
 
 
 def gains(row: StudyRow) -> bool:
-    """Return whether a row is faster than one rank."""
+    """Whether a row is faster than one rank."""
     return row.speedup is not None and row.speedup.mid > 1
 
 
@@ -182,7 +182,12 @@ def _lines(data: ReportData, study: Study, words: Words) -> Iterator[Series]:
     for one in study.curves:
         own = [rows[point.configuration] for point in one.points if point.configuration in rows]
         for kind, slots in _places(own):
-            there = [row for row in own if _stands(row.configuration, kind, slots)]
+            # One server is the first of several with as many ranks each.
+            places = ((row, row.configuration) for row in own)
+            there = [
+                row for row, one in places
+                if (one.slots == slots if kind == "both" else kind in topologies(one))
+            ]  # fmt: skip
             points = _points(data, one, there)
             if len(points) > 1:
                 row = there[0]
@@ -198,13 +203,8 @@ def _places(rows: Sequence[StudyRow]) -> list[tuple[Topology, int]]:
     return [("across", 1), ("inside", 0), *(("both", slots) for slots in several)]
 
 
-def _stands(configuration: Configuration, kind: Topology, slots: int) -> bool:
-    """Return whether a configuration is on a line; one server is the first of several with as many ranks."""
-    return configuration.slots == slots if kind == "both" else kind in topologies(configuration)
-
-
 def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tuple[float, Interval]]:
-    """Return speed-up over ranks; at one rank it is 1, with the interval of whatever that was measured on."""
+    """Return speed-up over ranks; at one rank it is 1, with the interval of its measurement."""
     points = sorted(((float(row.ranks), row.speedup) for row in rows if row.speedup), key=lambda one: one[0])
     if points and points[0][0] > 1 and one.base is not None:
         start = _relative(spread_of(data.configurations[one.base], "throughput"))
@@ -213,7 +213,7 @@ def _points(data: ReportData, one: Curve, rows: Sequence[StudyRow]) -> list[tupl
 
 
 def remarks(data: ReportData, studied: Sequence[Study], words: Words) -> list[str]:
-    """Return where a step slows down more, inside one server or across servers, with enough repeats."""
+    """Return whether a step slows down more inside one server or across servers, with enough repeats."""
     # In strong scaling each rank has less to do: the same split would say little new.
     found = [
         (study, one, slowdown)

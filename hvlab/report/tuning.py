@@ -1,4 +1,4 @@
-"""The search whose proof a run is: `hvlab tune` keeps it beside the runs."""
+"""The search that a run proves: `hvlab tune` keeps it beside the runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Part(BaseModel):
 
 
 class Tried(_Part):
-    """Settings that were tried: logarithms of their time over today's; they ``failed`` on the way or not."""
+    """Settings in trials: logarithms of their time over today's; ``failed``: some trial failed."""
 
     changes: _Changes
     log_ratios: list[float]
@@ -30,7 +30,7 @@ class Tried(_Part):
 
     @property
     def change(self) -> float:
-        """Return how much longer they take, as a share of today's time."""
+        """Their extra time, as a share of today's time."""
         return math.expm1(statistics.fmean(self.log_ratios))
 
 
@@ -44,7 +44,7 @@ class Gain(_Part):
 
 
 class ProvedSearch(_Part):
-    """What a search wrote of itself. ``best`` is what its best settings change; ``run`` is its proof."""
+    """A search's own result. ``best`` are the changes of its best settings; ``run`` is its proof."""
 
     run: str | None
     kind: Literal["better", "as_good", "not_accepted"]
@@ -59,7 +59,7 @@ class ProvedSearch(_Part):
 
 
 def read(results: Path, run_id: str) -> ProvedSearch | None:
-    """Return the search that ended with this run as its proof; None where there is none, or no file of it."""
+    """Return the search that ended with this run as its proof, if any."""
     for folder in searches.folders(results):
         try:
             search = ProvedSearch.model_validate_json((folder / searches.RESULT).read_bytes())
@@ -71,11 +71,11 @@ def read(results: Path, run_id: str) -> ProvedSearch | None:
 
 
 def tried(search: ProvedSearch) -> list[Tried]:
-    """Return the best of what was tried."""
+    """Return the best trials."""
     ran = (one for one in search.tried if one.log_ratios and not one.failed)
     return sorted(ran, key=lambda one: one.change)[:_SHOWN]
 
 
 def settings(changes: Mapping[str, Any]) -> tuple[Value, ...]:
-    """Return settings as one writes them."""
+    """Return settings as written."""
     return tuple(Code(f"{name}={value}") for name, value in changes.items())

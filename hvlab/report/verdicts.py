@@ -1,4 +1,4 @@
-"""Which backend is faster: verdicts on all pairs of a run, as one family of tests."""
+"""The faster backend: verdicts on all pairs of a run, as one family of tests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hvlab.analysis.compare.comparison import figures
+from hvlab.analysis.compare.comparison import figures, whole
 from hvlab.analysis.compare.decisions import deciding, questions
-from hvlab.analysis.compare.matching import whole
 from hvlab.report import labels
 from hvlab.report.collectives import Layout, SweepGroup
 from hvlab.report.data import ReportData
@@ -42,13 +41,13 @@ class BackendPair:
     size: int | None = None
 
     def what(self, words: Words) -> Value:
-        """Return what was measured."""
+        """Return the name of the measurement."""
         if self.size is None:
             return words.study(self.name, self.scaling)
         return words.say("comparison.sized", name=self.name, size=words.number(self.size, "B"))
 
     def names(self, words: Words) -> dict[str, str]:
-        """Return what both are called."""
+        """Return the names of both."""
         return {"one": words.backend(self.one), "other": words.backend(self.other)}
 
 
@@ -61,30 +60,30 @@ class BackendVerdict:
 
     @property
     def significant(self) -> bool:
-        """Return whether one of them is faster."""
+        """One of them is faster."""
         return self.verdict.kind in ("faster", "slower")
 
     @property
     def ratio(self) -> Interval | None:
-        """Return the ratio of their times."""
+        """Ratio of their times."""
         return self.verdict.ratio
 
     @property
     def winner(self) -> str:
-        """Return the faster one, where the verdict is significant."""
+        """The faster one, if significant."""
         return self.backends.one if self.verdict.kind == "faster" else self.backends.other
 
     @property
     def apart(self) -> float:
-        """Return how far apart they are: the absolute logarithm of their ratio."""
+        """Absolute logarithm of their ratio."""
         return abs(math.log(self.verdict.ratio.mid)) if self.verdict.ratio else 0.0
 
 
 def judge(data: ReportData, studies: Sequence[Study], sweeps: Sequence[SweepGroup]) -> list[BackendVerdict]:
     """Return the verdict on every two backends: step times of trainings, and all sizes of sweeps.
 
-    A run of two sides has its own question: A against B, in all that both measured. What an early look
-    decided and all repeats do not show is not distinguishable here.
+    A run of two sides has its own question: A against B, in everything that both measured. An early decision
+    that all repeats contradict counts as not distinguishable here.
     """
     pairs = [*_sides(data)] if data.sides else [*_trainings(studies), *_collectives(sweeps)]
     verdicts = data.compare([each.pair for each in pairs])
@@ -96,7 +95,7 @@ def judge(data: ReportData, studies: Sequence[Study], sweeps: Sequence[SweepGrou
 
 
 def sentence(judged: BackendVerdict, words: Words) -> str:
-    """Return how many times as fast the faster one is; where that is not significant, also the verdict."""
+    """Return the speed ratio of the faster one; unless significant, also the verdict."""
     pair, ratio = judged.backends, judged.ratio
     if ratio is None:
         return told(judged, words)
@@ -112,7 +111,7 @@ def sentence(judged: BackendVerdict, words: Words) -> str:
 
 
 def times(ratio: Interval | None) -> Interval | None:
-    """Return how many times as fast the first is: the inverse of a verdict's ratio of times."""
+    """Return the first one's speed over the other's: the inverse of a verdict's ratio of times."""
     return Interval(1 / ratio.high, 1 / ratio.mid, 1 / ratio.low) if ratio else None
 
 
@@ -125,7 +124,7 @@ def told(judged: BackendVerdict, words: Words) -> str:
 def forest(verdicts: Sequence[BackendVerdict], words: Words, *, imported: bool) -> list[Plot]:
     """Return the ratio of the times of every two backends with its interval, as one plot, if there is any.
 
-    A mark has the colour of the faster backend where the verdict is significant, and is hollow elsewhere.
+    A significant mark has the colour of the faster backend; others are hollow.
     """
     shown = [(one, ratio) for one in verdicts if (ratio := one.ratio)]
     if not shown:
@@ -145,19 +144,18 @@ def forest(verdicts: Sequence[BackendVerdict], words: Words, *, imported: bool) 
     title = words.say(
         "axis.ratio_of" if len(pairs) == 1 else "axis.ratio", **shown[0][0].backends.names(words)
     )
+    categories = []
+    for one, _ in shown:
+        pair = one.backends
+        against = [words.say("comparison.against", **pair.names(words))] if len(pairs) > 1 else []
+        categories.append(words.join((pair.what(words), words.short(*pair.layout), *against)))
     ends = [end for _, ratio in shown for end in (ratio.low, ratio.high)]
     ticks = tuple((tick, f"{tick:.2g}" if tick < _MANY else f"{tick:.0f}") for tick in _ticks(ends))
     return [Plot(
         "ratios", words.say("comparison.forest"), Axis(title, log=True, ticks=ticks, lines=(1.0,)), Axis(""),
-        series=tuple(lines), categories=tuple(_category(one, words, len(pairs)) for one, _ in shown),
+        series=tuple(lines), categories=tuple(categories),
         note=words.say("comparison.forest_imported" if imported else "comparison.forest_note"),
     )]  # fmt: skip
-
-
-def _category(one: BackendVerdict, words: Words, pairs: int) -> str:
-    pair = one.backends
-    against = [words.say("comparison.against", **pair.names(words))] if pairs > 1 else []
-    return words.join((pair.what(words), words.short(*pair.layout), *against))
 
 
 def _ticks(ends: Sequence[float]) -> list[float]:
@@ -183,7 +181,7 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
 
 
 def _most(rows: Sequence[StudyRow]) -> list[StudyRow]:
-    """Return the rows of the layout with the most ranks that several have; of as many, on the most hosts."""
+    """Return the rows of the layout with the most ranks (then hosts) that several have."""
     layouts: dict[Layout, list[StudyRow]] = {}
     for row in rows:
         layouts.setdefault(row.layout, []).append(row)
@@ -209,7 +207,7 @@ def _sides(data: ReportData) -> Iterator[BackendPair]:
 
 
 def _side(repeats: Repeats, metric: str) -> dict[int, float]:
-    """Return the time of each repeat; where throughput decides, that of a sample."""
+    """Return the time of each repeat, or of a sample if throughput decides."""
     values = figures(repeats, metric)
     if METRICS[metric].better != "high":
         return values

@@ -26,11 +26,8 @@ _BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "s": (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)),
     "us": (("s", 1e6), ("ms", 1e3), ("µs", 1.0)),
-    "FLOP/sample": (
-        ("TFLOP/sample", 1e12),
-        ("GFLOP/sample", 1e9),
-        ("MFLOP/sample", 1e6),
-        ("FLOP/sample", 1.0),
+    "FLOP/sample": tuple(
+        (f"{unit}FLOP/sample", by) for unit, by in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("", 1.0))
     ),
     "count": (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)),
 }
@@ -58,7 +55,7 @@ class Words:
 
     @property
     def tag(self) -> str:
-        """Return the language's tag as browsers want it."""
+        """Language tag for browsers."""
         return "zh-CN" if self.lang == "zh" else self.lang
 
     def say(self, key: str, **values: Value | None) -> str:
@@ -84,7 +81,7 @@ class Words:
         return text
 
     def number(self, value: float | None, unit: str = "", digits: int = 3) -> str:
-        """Return a quantity, in the unit of records, with the unit that is easiest to read."""
+        """Return a quantity, given in the unit of records, in the most readable unit."""
         if value is None or not math.isfinite(value):
             return self.phrases["nothing"]
         if unit == "share":
@@ -96,12 +93,10 @@ class Words:
         return self._with(f"{count:.3g}" if unit == "B" else format_number(count, digits), called)
 
     def span(self, low: float, high: float, unit: str = "", digits: int = 3) -> str:
-        """Return from low to high."""
+        """Return a range."""
         factor, called = scaled(max(abs(low), abs(high)), unit)
-        first, last = (
-            f"{end:.2f}" if unit == "%" else format_number(end, digits)
-            for end in (low / factor, high / factor)
-        )
+        ends = (low / factor, high / factor)
+        first, last = (f"{end:.2f}" if unit == "%" else format_number(end, digits) for end in ends)
         return self._with(f"{first} \N{EN DASH} {last}", called)
 
     def middle(self, spread: Interval | None, unit: str) -> str:
@@ -128,7 +123,7 @@ class Words:
         return self.say(f"signed.{sign}", value=self.number(abs(value), unit, digits))
 
     def count(self, repeats: Repeats) -> str:
-        """Return the number of repeats that succeeded, and of all."""
+        """Return the number of successful repeats, and of all."""
         return self.say("scaling.of", ok=len(repeats.ok), all=repeats.tried)
 
     def backend(self, name: str) -> str:
@@ -143,7 +138,7 @@ class Words:
         return self.join(map(self.backend, dict.fromkeys(names)))
 
     def variant(self, configuration: Configuration) -> str:
-        """Return a backend, with its launcher where that is unusual, and how gradients were compressed."""
+        """Return a backend, with an unusual launcher, and the compression of gradients."""
         compression = str(configuration.get("compression") or "none")
         name = self.backend(plane(configuration))
         return name if compression == "none" else self.join((name, compression))
@@ -163,16 +158,16 @@ class Words:
         return self.say("layout.short" if slots else "layout.unknown", hosts=hosts, slots=slots)
 
     def shape(self, configuration: Configuration) -> str:
-        """Return where a configuration ran, in figures."""
+        """Return the layout of a configuration in figures."""
         return self.short(len(configuration.hosts), configuration.slots)
 
     def place(self, topology: str, scaling: str = "weak", slots: int = 1) -> str:
-        """Return inside one server or across servers, and that scaling is strong where it is."""
+        """Return inside one server or across servers, and whether scaling is strong."""
         where = self.say("topology.slots" if slots > 1 else f"topology.{topology}", slots=slots)
         return self.join((where, self.phrases["scaling.strong"])) if scaling == "strong" else where
 
     def study(self, name: Value, scaling: str) -> Value:
-        """Return a training's name with weak or strong, where that is known."""
+        """Return a training's name with weak or strong, if known."""
         kind = self.phrases.get(f"scaling.{scaling}")
         return self.say("scaling.study", name=name, scaling=kind) if kind else name
 
@@ -183,7 +178,7 @@ class Words:
         return self.say(f"why.{explanation.key}", **numbers, **names)
 
     def claim(self, explanation: Explanation) -> str:
-        """Return the same as a sentence that says what it is about: a backend, and where."""
+        """Return it as a sentence with its subject: a backend, and where."""
         names = explanation.names
         about = [self.backend(names["backend"])] if "backend" in names else []
         about.append(self.place(names["topology"], names.get("scaling", "weak")))
@@ -213,7 +208,7 @@ class Words:
 
 
 def scaled(value: float, unit: str) -> tuple[float, str]:
-    """Return the divisor that makes a value easy to read, and the unit it then has."""
+    """Return the divisor for a readable value, and its unit."""
     size = abs(value)
     if unit == "B":
         return next(((float(factor), name) for name, factor in _BYTES if size >= factor), (1.0, "B"))
@@ -222,7 +217,7 @@ def scaled(value: float, unit: str) -> tuple[float, str]:
     scales = _SCALES.get(unit)
     if scales is None:
         return 1.0, _PLAIN.get(unit, unit)
-    # 0.9995 would be shown as 1.00 of the smaller unit's thousand.
+    # 999.5 would be rounded to 1000 of the smaller unit.
     name, factor = next((scale for scale in scales if size >= scale[1] * 0.9995), scales[-1])
     return factor, name
 

@@ -21,22 +21,17 @@ from hvlab.report.sections import document
 from hvlab.results.store import Store
 
 FORMATS = ("html", "md", "pdf")
-# The end of the name of the folder with a Markdown file's pictures.
+# Suffix of the folder with a Markdown file's pictures.
 FILES = "_files"
 BROWSERS = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome-stable",
-    "google-chrome",
-    "chrome",
-    "microsoft-edge",
+    *("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome", "microsoft-edge"),
 )
 _PATIENCE_S = 120
 
 
 @dataclass(frozen=True)
 class Written:
-    """What was written. ``spoken`` is False where the pictures speak English for want of a Chinese font."""
+    """A written file. ``spoken`` is False if the pictures are in English for lack of a Chinese font."""
 
     path: Path
     spoken: bool = True
@@ -50,9 +45,9 @@ def write(
     lang: str,
     signature: Mapping[str, str] | None = None,
 ) -> Written:
-    """Write the report of a run into ``output``; ``lang`` comes first in HTML and is the only one elsewhere.
+    """Write the report of a run into ``output``; HTML has both languages, ``lang`` first.
 
-    Raises UsageError where the file cannot be written, or no browser is there to print it.
+    Raises UsageError if the file cannot be written, or no browser can print it.
     """
     report = document(analyse(data, attached=output_format != "md", signature=signature))
     records = [vars(record) for record in data.records]
@@ -114,7 +109,7 @@ def _unwritten(path: Path, error: OSError) -> UsageError:
 
 
 def browser() -> str:
-    """Return the path of a browser that prints. Raises UsageError where there is none."""
+    """Return the path of a browser that prints. Raises UsageError if there is none."""
     program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if program is None:
         raise UsageError(
@@ -128,14 +123,13 @@ def arguments(program: str, profile: Path, source: Path, output: Path, *, root: 
     """Return the command that prints ``source``; a browser that runs as root has no sandbox."""
     return [
         program,
-        "--headless",
-        *(["--no-sandbox"] if root else []),
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
+        *("--headless", *(["--no-sandbox"] if root else []), "--disable-gpu", "--disable-quic"),
+        *(
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ),
         f"--user-data-dir={profile}",
         "--window-size=1280,1000",
         "--no-pdf-header-footer",
@@ -146,7 +140,7 @@ def arguments(program: str, profile: Path, source: Path, output: Path, *, root: 
 
 
 def printed(html: str) -> bytes:
-    """Return a page as PDF. Raises UsageError without a browser, HvlabError where it fails."""
+    """Return a page as PDF. Raises UsageError without a browser, HvlabError if printing fails."""
     program = browser()
     with temporary_folder() as folder:
         source, output = folder / "report.html", folder / "report.pdf"

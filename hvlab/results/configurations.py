@@ -1,4 +1,4 @@
-"""Records gathered by configuration, a case without its repeat. Pure."""
+"""Records gathered by configuration: a case without its repeat. Pure."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ class Configuration:
 
     @property
     def ranks(self) -> int:
-        """Return the number of ranks."""
+        """Number of ranks."""
         return len(self.hosts) * self.slots
 
     @property
     def inside(self) -> bool:
-        """Return whether all ranks share one host."""
+        """All ranks share one host."""
         return len(self.hosts) == 1
 
     @property
     def across(self) -> bool:
-        """Return whether the ranks are on several hosts."""
+        """The ranks are on several hosts."""
         return len(self.hosts) > 1
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a parameter."""
+        """Value of a parameter."""
         return dict(self.params).get(name, default)
 
     def unit(self, metric: str) -> str:
-        """Return a metric's unit; that of a command's throughput is the user's."""
+        """Unit of a metric; a command's throughput has the user's own."""
         own = self.get("unit") if metric == "throughput" else None
         return str(own or METRICS[metric].unit)
 
     def without(self, *names: str) -> tuple[tuple[str, Param], ...]:
-        """Return the parameters but these."""
+        """Parameters other than these."""
         return tuple(item for item in self.params if item[0] not in names)
 
 
@@ -56,8 +56,7 @@ class Configuration:
 class Repeats:
     """The repeats of one configuration: for each metric, the value of each repeat that succeeded.
 
-    ``hosts`` holds, for each host, the metrics of that host alone. ``errors`` and ``skipped`` say why a
-    repeat has no figures.
+    ``hosts`` has metrics of single hosts; ``errors`` and ``skipped`` the reasons for repeats without figures.
     """
 
     values: dict[str, dict[int, float]] = field(default_factory=dict)
@@ -68,17 +67,17 @@ class Repeats:
     skipped: dict[int, str] = field(default_factory=dict)
 
     def of(self, metric: str) -> tuple[float, ...]:
-        """Return a metric's values, one a repeat; none where it was not measured."""
+        """Values of a metric, one for each repeat that measured it."""
         values = self.values.get(metric, {})
         return tuple(values[repeat] for repeat in sorted(values))
 
     @property
     def timed(self) -> str:
-        """Return the metric that says how long a training takes: a step, else a sample, else the launch."""
+        """Metric that tells a training's duration: its steps, else its samples, else the launch."""
         return next((name for name in ("step_time", "throughput") if self.values.get(name)), "real")
 
     def times(self, metric: str = "") -> dict[int, float]:
-        """Return the seconds of each repeat of a training by ``metric``, else by that of `timed`."""
+        """Seconds of each repeat of a training, by ``metric`` or else by `timed`."""
         metric = metric or self.timed
         values = self.values.get(metric, {})
         if metric != "throughput":
@@ -87,12 +86,12 @@ class Repeats:
 
     @property
     def tried(self) -> int:
-        """Return how many repeats there are, skipped ones too."""
+        """Number of repeats, skipped ones included."""
         return len(self.ok | self.errors.keys() | self.skipped.keys())
 
 
 def configuration_of(record: Record) -> Configuration:
-    """Return the configuration that a record is a repeat of."""
+    """Return the configuration of which a record is a repeat."""
     params = {name: _plain(value) for name, value in record.params.items() if name != "host"}
     return Configuration(
         record.workload,
@@ -107,8 +106,7 @@ def configuration_of(record: Record) -> Configuration:
 def gather(records: Iterable[Record]) -> dict[Configuration, Repeats]:
     """Return every configuration with its repeats, in the order of the records.
 
-    A case of several sizes makes a configuration for each size; one that failed before any figure makes one
-    without a size.
+    Each size of a case is a configuration; a case that failed before any figure has one without a size.
     """
     gathered: dict[Configuration, Repeats] = {}
     for record in records:
@@ -136,12 +134,6 @@ def where(configurations: Mapping[Configuration, Repeats], **values: Any) -> dic
         configuration: repeats
         for configuration, repeats in configurations.items()
         if all(
-            (
-                getattr(configuration, name)
-                if name in Configuration.__dataclass_fields__
-                else configuration.get(name)
-            )
-            == value
-            for name, value in values.items()
+            getattr(configuration, name, configuration.get(name)) == value for name, value in values.items()
         )
     }

@@ -1,7 +1,7 @@
-"""``hvlab.db``: an index in SQLite of what the journals of all runs say, brought up to date before each look.
+"""``hvlab.db``: an SQLite index of the journals of all runs, updated before each query.
 
-It holds nothing of its own. Where it is missing, damaged or of an earlier hvlab, it is rebuilt when read;
-where it cannot be written, a look makes one in memory.
+It holds nothing of its own: if missing, damaged or of an earlier hvlab, it is rebuilt; if it cannot be
+written, a query builds one in memory.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Answer = TypeVar("Answer")
 NAME = "hvlab.db"
 # 1 and 2 were no index: an earlier hvlab entered runs there, some of which have no journal.
 VERSION = 3
-# The order is that in which runs were begun, whatever the clock said; folders that were merged have two runs
-# of one number, and only the clock.
+# Runs are in the order they began, whatever the clock said; merged folders repeat numbers and have only the
+# clock.
 _SCHEMA = (
     """CREATE TABLE journals (run_id TEXT PRIMARY KEY, size INTEGER, read INTEGER, unread INTEGER DEFAULT 0,
   number INTEGER, started_at TEXT, lab TEXT, spec_key TEXT, spec TEXT, cases TEXT,
@@ -36,7 +36,7 @@ _SCHEMA = (
   ORDER BY number * (SELECT count(number) = count(DISTINCT number) FROM journals), started_at""",
     f"PRAGMA user_version = {VERSION}",
 )
-# Errors of SQLite that tell of the disk, the rights or other programs, not of what the file holds.
+# SQLite errors about the disk, permissions or other programs, not about the file's content.
 _OUTSIDE = tuple(
     f"SQLITE_{name}" for name in ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PERM")
 )
@@ -48,9 +48,9 @@ class _EarlierError(Exception):
 
 
 def ask(folder: Path, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
-    """Query the index of the results in a folder; where there are none, nothing is written.
+    """Query the index of the results in a folder; if there are none, nothing is written.
 
-    Raises OSError, and UsageError where the file is not hvlab's, or of a later one.
+    Raises OSError, and UsageError for a file that is not hvlab's, or of a later version.
     """
     file = folder / NAME
     if file.is_file() or (folder / "runs").is_dir():
@@ -71,7 +71,7 @@ def _asked(folder: Path, question: Callable[[sqlite3.Connection], Answer], file:
         if not _version(database):
             with database:
                 database.execute("BEGIN IMMEDIATE")
-                # Another process may have been at the same.
+                # Another process may have done the same.
                 for statement in _SCHEMA if not _version(database) else ():
                     database.execute(statement)
         _update(database, folder)
@@ -79,7 +79,7 @@ def _asked(folder: Path, question: Callable[[sqlite3.Connection], Answer], file:
 
 
 def _version(database: sqlite3.Connection) -> int:
-    """Return the version of the tables, 0 where there are none. Raises UsageError, _EarlierError."""
+    """Return the version of the tables, 0 if there are none. Raises UsageError, _EarlierError."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
     (_, _, file) = database.execute("PRAGMA database_list").fetchone()
     if version > VERSION:
@@ -105,7 +105,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _update(database: sqlite3.Connection, folder: Path) -> None:
-    """Read what was added to the journals; forget what is gone."""
+    """Read additions to the journals; drop runs that are gone."""
 
     def known() -> dict[str, int]:
         return dict(database.execute("SELECT run_id, size FROM journals"))
@@ -141,7 +141,7 @@ def _read(database: sqlite3.Connection, folder: Path, size: int) -> None:
 def _enter(
     database: sqlite3.Connection, run_id: str, kind: str, content: Sequence[Any], known: dict[Any, Any]
 ) -> None:
-    """Take in one line of a journal, all of it or nothing: a part of a case would count as the whole."""
+    """Enter a line of a journal completely or not at all: a part of a case would count as the whole."""
     if kind == "records":
         if {read_record(row, known).run_id for row in content} != {run_id}:
             raise ValueError("records of another run")
@@ -167,7 +167,7 @@ def _enter(
 
 
 def _put_aside(file: Path) -> None:
-    """Give the runs that this file alone has their journals, and then the file another name."""
+    """Write journals for the runs that only this file has, then rename it."""
     lines: dict[Any, list[tuple[str, Any]]] = {}
     records: dict[tuple[Any, Any], list[Sequence[Any]]] = {}
     with closing(sqlite3.connect(file)) as database:
@@ -191,6 +191,6 @@ def _put_aside(file: Path) -> None:
 
 
 def _rows(database: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    """Yield rows up to the first that cannot be read."""
+    """Yield rows up to the first unreadable one."""
     with suppress(sqlite3.Error):
         yield from database.execute(query)

@@ -1,7 +1,6 @@
-"""What is known of a run: ``runs/RUN/store.jsonl`` beside its raw files, only ever added to.
+"""The journal of a run: ``runs/RUN/store.jsonl`` beside its raw files, append-only.
 
-A line is a run, a state, or the records of one case, in the order they were entered. If a case has two
-lines, the second counts.
+A line is a run, a state, or the records of one case, in order of entry. The last line of a case counts.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def write(folder: Path, lines: Iterable[tuple[str, Any]]) -> None:
 
 
 def read(folder: Path, start: int = 0) -> tuple[list[bytes], int]:
-    """Return the whole lines of a journal from a byte on, and the byte after them. Raises OSError."""
+    """Return the complete lines of a journal from a byte on, and the byte after them. Raises OSError."""
     with (folder / NAME).open("rb") as file:
         file.seek(start)
         *lines, cut_off = file.read().split(b"\n")
@@ -31,6 +30,6 @@ def read(folder: Path, start: int = 0) -> tuple[list[bytes], int]:
 
 
 def parsed(line: bytes) -> tuple[str, list[Any]]:
-    """Return a line's kind and content. Raises ValueError, TypeError, AttributeError or RecursionError."""
+    """Return a line's kind and content. Raises ValueError, TypeError, AttributeError, RecursionError."""
     ((kind, content),) = json.loads(line).items()
     return kind, list(content)

@@ -17,9 +17,9 @@ _LOCKS = Path("/proc/locks")
 
 @contextmanager
 def measuring(folder: Path, lab: str) -> Iterator[None]:
-    """Lock the lab of that name, by a file in the folder of the results.
+    """Lock a lab with a file in the results folder.
 
-    Raises UsageError where another process measures it, or the folder cannot be written.
+    Raises UsageError if another process measures it, or the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,22 +36,22 @@ def measuring(folder: Path, lab: str) -> Iterator[None]:
             problem = f"lab {lab} is being measured by process {process}, with results in {folder}"
             raise UsageError(
                 problem,
-                remedy="wait for it to end: two runs at once would distort each other's figures. If they "
-                "have hosts of their own, give each its own --results",
+                remedy="Wait for it to end: two runs at once would distort each other's figures. If they "
+                "use different hosts, give each its own --results.",
             ) from None
         except OSError as error:
             raise UsageError(
                 f"the results folder {folder} is on a file system that has no locks: {error.strerror}",
-                remedy="choose another with --results (Lustre has locks where it is mounted with flock)",
+                remedy="choose another with --results (Lustre has locks if mounted with flock)",
             ) from error
         _sign(file, folder)
         yield
 
 
 def holder(folder: Path, lab: str) -> int | None:
-    """Return the process on this machine that measures the lab, None where none does.
+    """Return the process on this machine that measures the lab, if any.
 
-    The lock stays as it is: to try it would refuse a measurement that begins in that instant.
+    The lock is not tried: that would refuse a measurement that begins in the same instant.
     """
     file = folder / f".{lab}.lock"
     try:

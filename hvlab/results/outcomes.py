@@ -14,9 +14,9 @@ from hvlab.workloads.case import Case
 def records(run_id: str, case: Case, outcome: Outcome, stack: Mapping[str, Any]) -> Iterator[Record]:
     """Yield a record for each figure of a case, or one without a metric.
 
-    ``stack`` is what is known of the hosts; what the case itself tells of its versions counts for more.
+    ``stack`` describes the hosts; versions that the case reports override it.
     """
-    # Which files a command had is part of the stack: their key.
+    # The files of a command are identified in the stack, by their key.
     params = {name: masked(value) for name, value in case.params.items() if name not in ("sizes", "copy")}
     if case.container:
         params["container"] = case.container
@@ -46,7 +46,7 @@ def records(run_id: str, case: Case, outcome: Outcome, stack: Mapping[str, Any])
 
 
 def status(outcome: Outcome) -> str:
-    """Return ok, failed or skipped."""
+    """State of an outcome: ok, failed or skipped."""
     if outcome.error is None:
         return "ok"
     return "skipped" if outcome.skipped else "failed"

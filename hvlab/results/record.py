@@ -1,4 +1,4 @@
-"""A record: one value of one case, as it is kept and read back."""
+"""A record: one value of one case, as it is stored and read back; `records` makes them of an outcome."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Record:
-    """One value. ``status`` is ok, failed or skipped; a case that has no figures is one record.
+    """One value. ``status`` is ok, failed or skipped; a case without figures is one record.
 
     ``started_at`` is UTC (ISO 8601); ``raw_path`` is relative to the results folder.
     """
@@ -59,21 +59,21 @@ _AS_JSON = ("hosts", "params", "stack")
 
 
 class _Params(HostAnswer):
-    """What records have among the parameters, and no workload takes."""
+    """Parameters of records that no workload takes."""
 
     size_bytes: Annotated[Count, Field(ge=1)] = 1
     in_place: bool | None = None
 
 
 class _Stack(HostAnswer):
-    """What is read of the versions of a case, beyond being printed."""
+    """Versions of a case that are used beyond printing."""
 
     cores: str | None = None
     oversubscribed: str | None = None
 
 
 class RunSpec(HostAnswer):
-    """What a run was asked for, as far as reports read it."""
+    """The request of a run, as far as reports read it."""
 
     sides: dict[str, dict[str, Any]] | None = None
 
@@ -111,9 +111,9 @@ def to_row(record: Record) -> tuple[Any, ...]:
 
 
 def read_record(row: Sequence[Any], known: dict[Any, Any]) -> Record:
-    """Return a row as a record; ``known`` keeps what was read from JSON, for a run's rows repeat it.
+    """Parse a row; ``known`` caches parsed JSON, which a run's rows repeat.
 
-    Raises ValueError, TypeError, LookupError or RecursionError where it cannot be one.
+    Raises ValueError, TypeError, LookupError or RecursionError for an invalid one.
     """
     values = dict(zip(FIELDS, row, strict=True))
     for name in _AS_JSON:
@@ -141,7 +141,7 @@ def read_record(row: Sequence[Any], known: dict[Any, Any]) -> Record:
 
 
 def run_name(name: object) -> str:
-    """Return a run's name. Raises ValueError where it cannot be one."""
+    """Return a valid name of a run. Raises ValueError."""
     if not isinstance(name, str) or not RUN_NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a run")
     return name

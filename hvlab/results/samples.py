@@ -25,10 +25,10 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def samples_of(store: Store, records: Sequence[Record]) -> dict[Configuration, dict[int, samples.Iterations]]:
-    """Return the iterations of each configuration, by repeat; those without raw files are left out.
+    """Return the iterations of each configuration with raw files, by repeat, without the warm-up.
 
-    ``records`` are of one run or of several. Each iteration is the mean over the ranks, in the unit of the
-    metric that it belongs to: us of a collective, s of a training's step. The warm-up is left out.
+    ``records`` are of one or several runs. An iteration is the mean over the ranks, in its metric's unit: us
+    for a collective, s for a training step.
     """
 
     @cache
@@ -49,19 +49,19 @@ def samples_of(store: Store, records: Sequence[Record]) -> dict[Configuration, d
 
 
 def pooled(repeats: Mapping[int, samples.Iterations]) -> Distribution:
-    """Return the distribution of the iterations of all repeats together, in the metric's own unit."""
+    """Return the distribution of all repeats' iterations together, in the metric's own unit."""
     return distribution([seconds for repeat in sorted(repeats) for seconds in repeats[repeat].times])
 
 
 def rows(sampled: Mapping[Configuration, Mapping[int, samples.Iterations]]) -> list[dict[str, Any]]:
-    """Return a row for each configuration, JSON-ready: COLUMNS, and ``histogram`` with edges and counts."""
+    """Return a JSON-ready row for each configuration: COLUMNS, and ``histogram`` with edges and counts."""
     return [_row(configuration, repeats) for configuration, repeats in sampled.items()]
 
 
 def table(
     sampled: Mapping[Configuration, Mapping[int, samples.Iterations]], names: Mapping[Configuration, str]
 ) -> list[dict[str, Any]]:
-    """Return the same to read; ``names`` tell configurations of one workload and backend apart. See TABLE."""
+    """Return the rows for people (TABLE); ``names`` tell alike configurations apart."""
     return [
         {
             **row,
@@ -93,7 +93,7 @@ def _row(configuration: Configuration, repeats: Mapping[int, samples.Iterations]
 
 
 def bars(counts: Sequence[int]) -> str:
-    """Return a histogram as one line of block characters; a bin without values is a space."""
+    """Return a histogram as one line of block characters; an empty bin is a space."""
     most = max(counts, default=0)
     last = len(_BARS) - 1
     return "".join(_BARS[-(-count * last // most)] if count else " " for count in counts)

@@ -1,4 +1,4 @@
-"""The searches of tune and bisect: each a folder in that of the results, with a store of its own runs."""
+"""The searches of tune and bisect: each a folder in the results, with its own store of runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def name(folder: Path) -> str:
 
 
 def ended(folder: Path) -> bool:
-    """Return whether a search came to its end."""
+    """Whether a search is finished."""
     return (folder / RESULT).exists()
 
 
 def folder_of(results: Path, kind: str, key: str, *, restart: bool) -> Path:
-    """Return the folder of a search: that of an unfinished one, unless ``restart`` says otherwise.
+    """Return the folder of a search: that of an unfinished one, or with ``restart`` a new one.
 
-    A new one has the first free number, for people remove folders.
+    A new one has the first free number, since people remove folders.
     """
     earlier = [path for path in folders(results) if path.parent.name == kind and path.name.startswith(key)]
     if earlier and not restart and not ended(earlier[-1]):

@@ -1,4 +1,4 @@
-"""The results under one folder: a folder for each run, with its journal and its raw files, and an index."""
+"""The results under one folder: a folder for each run, with its journal and raw files, and an index."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["FIELDS", "UNKNOWN", "Record", "Run", "Store", "new_run_id", "utc"]
 
 Answer = TypeVar("Answer")
 _LAST = re.compile(r"last(?:~(\d{1,9}))?", re.IGNORECASE)
-# A disk that takes nothing more.
+# errno of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One command's worth of cases; ``state`` is running, interrupted, finished or refused."""
+    """The cases of one command; ``state`` is running, interrupted, finished or refused."""
 
     run_id: str
     started_at: str
@@ -58,11 +58,11 @@ class Store:
         self.folder = folder
 
     def run_folder(self, run_id: str) -> Path:
-        """Return where the raw files of a run lie."""
+        """Folder of a run's raw files."""
         return self.folder / "runs" / run_id
 
     def written_at(self, run_id: str) -> int:
-        """Return when something was last entered for a run, in nanoseconds."""
+        """Time of the last entry for a run, in nanoseconds."""
         return (self.run_folder(run_id) / journal.NAME).stat().st_mtime_ns
 
     def create(
@@ -81,7 +81,7 @@ class Store:
         spec: Mapping[str, Any],
         cases: list[str],
     ) -> None:
-        """Add a run that was measured elsewhere, finished, with all its records, or nothing."""
+        """Add a run measured elsewhere, finished, with all its records, or nothing."""
         asked = (lab, spec_key, json.dumps(spec), json.dumps(cases))
         try:
             self._begin(run_id, "finished", asked, records)
@@ -90,7 +90,7 @@ class Store:
             raise
 
     def enter(self, run_id: str, state: str) -> None:
-        """Note that a run is now ``state``."""
+        """Set the state of a run."""
         self._write(run_id, [("state", (run_id, utc(), state))])
 
     def add(self, records: Iterable[Record]) -> None:
@@ -108,7 +108,7 @@ class Store:
         self._write(run_id, [*lines, *self._by_case(records)])
 
     def _by_case(self, records: Iterable[Record]) -> list[tuple[str, Any]]:
-        """Return a line for each case. Raises HvlabError where a record could not be read back."""
+        """Return a line for each case. Raises HvlabError if a record cannot be read back."""
         cases: dict[str, list[tuple[Any, ...]]] = {}
         known: dict[Any, Any] = {}
         for row in map(to_row, records):
@@ -133,14 +133,14 @@ class Store:
             raise self._refused("read", error) from error
 
     def _refused(self, verb: str, error: OSError) -> HvlabError:
-        what = "free space on the disk of" if error.errno in _FULL else "correct the rights of"
+        what = "free space on the disk of" if error.errno in _FULL else "correct the permissions of"
         return HvlabError(
             f"the results in {self.folder} cannot be {verb}: {error}",
             remedy=f"{what} {self.folder}, or choose another folder with --results",
         )
 
     def rebuild(self) -> tuple[int, int]:
-        """Rebuild the index; return the number of records, and of lines that could not be read."""
+        """Rebuild the index; return the number of records, and of unreadable lines."""
         self.runs()  # A file that is not hvlab's is refused.
         (self.folder / index.NAME).unlink(missing_ok=True)
         query = "SELECT (SELECT count(*) FROM figures), coalesce(sum(unread), 0) FROM journals"
@@ -148,19 +148,19 @@ class Store:
         return records, unread
 
     def finished_cases(self, run_id: str) -> set[str]:
-        """Return the ids of the cases that have records."""
+        """Ids of the cases that have records."""
         query = "SELECT DISTINCT case_id FROM figures WHERE run_id = ?"
         return self._ask(lambda database: {row[0] for row in database.execute(query, (run_id,))})
 
     def unfinished(self, spec_key: str) -> Run | None:
-        """Return the last run of that specification if it did not come to its end."""
+        """Return the last run of that specification unless it is finished."""
         for run_id, state in self._of(spec_key)[-1:]:
             if state in ("running", "interrupted"):
                 return self.run(run_id)
         return None
 
     def finished(self, spec_key: str) -> str | None:
-        """Return the id of the last run of that specification that came to its end."""
+        """Id of the last finished run of that specification."""
         ended = [run_id for run_id, state in self._of(spec_key) if state == "finished"]
         return ended[-1] if ended else None
 
@@ -169,14 +169,14 @@ class Store:
         return self._ask(lambda database: database.execute(query, (spec_key,)).fetchall())
 
     def runs(self) -> list[Run]:
-        """Return every run, the oldest first: in the order they were begun, whatever the clock said."""
+        """Return every run in the order they began, whatever the clock said."""
         query = "SELECT run_id, started_at, lab, state, cases FROM begun"
         return self._ask(lambda database: [_run(*row) for row in database.execute(query)])
 
     def run(self, run_id: str | None = None) -> Run:
-        """Return one run by its id, a part of it that no other has, ``last`` (the default), ``last~1``, ...
+        """Return a run by its id, a unique part of it, ``last`` (the default), ``last~1``, ...
 
-        Raises UsageError where there is none, or several.
+        Raises UsageError if there is none, or several.
         """
         runs = self.runs()
         if not runs:
@@ -197,10 +197,10 @@ class Store:
         if fitting:
             raise UsageError(
                 f"{len(fitting)} runs have {run_id!r} in their id",
-                remedy=f"write more of it: {some(run.run_id for run in fitting)}",
+                remedy=f"give more of it: {some(run.run_id for run in fitting)}",
             )
         near = difflib.get_close_matches(run_id, names, n=3, cutoff=0.5) or names[-3:]
-        raise UsageError(f"there is no run {run_id!r}", remedy=f"near ones: {', '.join(near)}")
+        raise UsageError(f"there is no run {run_id!r}", remedy=f"similar ones: {', '.join(near)}")
 
     def spec(self, run_id: str) -> tuple[str, dict[str, Any]]:
         """Return the request of a run: its key and the specification, as ``create`` got them, masked."""
@@ -217,9 +217,9 @@ class Store:
         )
 
     def latest(self, runs: int = 20) -> list[tuple[Record, list[int]]]:
-        """Return one record of each case that went well in the last runs, with the case's sizes in bytes.
+        """Return a record of each successful case in the last runs, with the case's sizes in bytes.
 
-        The oldest come first; of a case without sizes the list is empty.
+        The oldest come first; cases without sizes have an empty list.
         """
         query = f"""
             SELECT {", ".join(FIELDS)}, group_concat(DISTINCT params ->> 'size_bytes') FROM figures
@@ -235,7 +235,7 @@ class Store:
         return self._ask(read)
 
     def overview(self) -> list[dict[str, Any]]:
-        """Return for each run, the newest first, how many of its cases went well (all their records did)."""
+        """Return the counts of successful and failed cases of each run, the newest first."""
         query = """
             SELECT run_id, sum(worst = 0), sum(worst = 2), sum(worst = 1) FROM (
               SELECT run_id, case_id,

@@ -43,11 +43,11 @@ def failures(records: Sequence[Record]) -> dict[str, str | None]:
 def sections(
     records: Sequence[Record], ceilings: Mapping[Configuration, float] | None = None
 ) -> tuple[SummaryTable, ...]:
-    """Return the tables of a run: a row for each size of each collective, one for each training.
+    """Return the tables of a run: a row for each size of each collective, and for each training.
 
-    Repeats share a row, with the median of their figures. A case without figures is a row too. Rows are
-    sorted by workload and place, not in the order of measurement. Parameters are shown where they differ
-    between rows. ``ceilings`` are the most that links carry, in GB/s of bus bandwidth.
+    Repeats share a row with the median of their figures; cases without figures have a row too. Rows are
+    sorted by workload and place; parameters are shown where they differ. ``ceilings`` are the most that links
+    carry, in GB/s of bus bandwidth.
     """
     kinds = {record.case_id: _trains(record) for record in records}
     tables = (
@@ -58,7 +58,7 @@ def sections(
 
 
 def figures(records: Sequence[Record]) -> str:
-    """Return the figures of one case in a few words: of a collective, those of its largest size."""
+    """Return the figures of one case in a few words; for a collective, those of its largest size."""
     largest = max((record.params.get("size_bytes", 0) for record in records), default=0)
     values = {
         record.metric: record.value
@@ -87,7 +87,7 @@ def _section(
     ordered = sorted(gathered, key=lambda one: _order(firsts[one]))
     varied = _varied([firsts[one] for one in ordered])
     repeated = any(repeats.tried > 1 for repeats in gathered.values())
-    # In the user's own training the unit is whatever its output counts.
+    # A user's own training counts in its own unit.
     units = {
         configuration_of(record): record.unit
         for record in records
@@ -105,7 +105,7 @@ def _section(
                 **({"repeats": gathered[one].tried} if repeated else {}),
                 **{_heading(name, units.get(one), repeated=repeated): value for name, value in shown.items()},
                 **_cores(firsts[one], gathered[one]),
-                "proved": _proved(gathered[one]),
+                "proved": ", ".join(sorted(filter(None, gathered[one].proved))) or None,
                 "status": _status(gathered[one]),
             }
         )
@@ -167,19 +167,15 @@ def _heading(name: str, unit: str | None, *, repeated: bool) -> str:
     return name.replace("95 %", "lowest..highest") if repeated else name
 
 
-def _proved(repeats: Repeats) -> str | None:
-    return ", ".join(sorted(filter(None, repeats.proved))) or None
-
-
 def _status(repeats: Repeats) -> str:
-    """Return the states of the repeats: one word where all are alike."""
+    """Return the states of the repeats: one word if all are alike."""
     counts = {"ok": len(repeats.ok), "failed": len(repeats.errors), "skipped": len(repeats.skipped)}
     ended = [word for word, count in counts.items() if count]
     return ", ".join(f"{counts[word]} {word}" for word in ended) if len(ended) > 1 else "".join(ended)
 
 
 def _cores(record: Record, repeats: Repeats) -> dict[str, Any]:
-    """Return whether the ranks had cores, and the most that others took of them, marked if much."""
+    """Return oversubscription and the largest share of time stolen by others, marked if much."""
     row: dict[str, Any] = {}
     if "oversubscribed" in record.stack:
         row["oversubscribed"] = str(record.stack["oversubscribed"]).partition(" (")[0]

@@ -18,13 +18,13 @@ from rich.text import Text
 _LIMITS = {"hosts": 30, "params": 60, "error": 60}
 _UNLIMITED = 10_000
 _EMPTY = ("-", "")
-# Cells longer than this stand below their row where the table is too wide; blanks between columns where
-# there is room; lines of a head.
+# Cells longer than this go below their row if the table is too wide; blanks between columns if there is
+# room; lines of a header.
 _LONG, _GAP, _HEAD = 10, 3, 2
 
 
 def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_format: str) -> str:
-    """Return ``rows`` as table, json or csv, with these columns in this order and no newline at the end."""
+    """Return ``rows`` as table, json or csv, with these columns in order and no newline at the end."""
     if output_format == "json":
         return json.dumps([{name: row.get(name) for name in columns} for row in rows], indent=1)
     if output_format == "csv":
@@ -37,7 +37,7 @@ def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_for
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Return a table without empty columns; what is the same in every row stands above it, once."""
+    """Return a table without empty columns; values common to all rows stand once, above it."""
     cells = {name: [_shown(row.get(name)) for row in rows] for name in columns}
     filled = [name for name in columns if not rows or set(cells[name]).difference(_EMPTY)]
     same = [name for name in filled if len(rows) > 1 and len(set(cells[name])) == 1]
@@ -79,7 +79,7 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
 
 
 def _with_notes(lines: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a table's rows, each with its long cells below it, or these last if rows wrapped."""
+    """Yield the table's lines, each with its long cells below, or these last if rows wrapped."""
     each = len(lines) == len(notes)
     yield from () if each else lines
     for number, text in enumerate(notes):
@@ -103,12 +103,9 @@ def as_text(rendered: Table) -> str:
 
 
 def no_formula(value: object) -> object:
-    """Return a cell of CSV that a spreadsheet takes for a text, whatever a host put there."""
-    return (
-        f"'{value}"
-        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-        else value
-    )
+    """Return a cell of CSV that no spreadsheet runs as a formula."""
+    risky = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if risky else value
 
 
 def _flat(value: object) -> object:

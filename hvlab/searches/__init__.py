@@ -1,4 +1,4 @@
-"""What starts many benches to find one thing: the best settings, a slow host, or the change to blame.
+"""Many benches to find one thing: the best settings, a slow host, or the change to blame.
 
-``tune``, ``slow`` and ``bisect`` know nothing of each other; each says which of its files to read first.
+``tune``, ``slow`` and ``bisect`` are independent; each says which of its files to read first.
 """

@@ -1,11 +1,10 @@
 """What can be measured: programs that run on the nodes, and the parsers of their result files.
 
-In: a ``Case`` (``case``, read it first). Out: the program's arguments (``argv`` below), and later, from the
-files that it wrote, an ``Outcome`` (``outcome``). ``collective``, ``training`` and ``command``, the user's
-own training, are the kinds of workload; ``parameters``, ``sizes`` and ``limits`` are what can be set of them,
-``metrics`` their results (``tables.yml`` has all of that as data), ``proof`` shows which backend really
-carried the data, ``contention`` what others took of the cores. ``programs`` never import hvlab: hosts do not
-have it.
+In: a ``Case`` (``case``, read it first). Out: the program's arguments (``argv``), and later, from its files,
+an ``Outcome`` (``outcome``). ``collective``, ``training`` and ``command`` (the user's own) are the kinds of
+workload; ``parameters``, ``sizes`` and ``limits`` their settings, ``metrics`` their results (``tables.yml``
+has the data), ``proof`` shows the carrier of the data, ``contention`` the cores taken by others. ``programs``
+never import hvlab: hosts lack it.
 """
 
 from __future__ import annotations
@@ -25,26 +24,15 @@ from hvlab.workloads.outcome import Figure, Outcome, Workload, ending, started
 from hvlab.workloads.parameters import COMMON, Parameter, find, word
 from hvlab.workloads.training import TRAININGS
 
-WORKLOADS: Mapping[str, Workload] = {
-    workload.name: workload for workload in (*COLLECTIVES, *TRAININGS, COMMAND)
-}
+WORKLOADS: Mapping[str, Workload] = {one.name: one for one in (*COLLECTIVES, *TRAININGS, COMMAND)}
 __all__ = [
-    "PROGRAMS",
-    "WORKLOADS",
-    "Figure",
-    "Outcome",
-    "Workload",
-    "argv",
-    "data",
-    "files",
-    "outcome",
-    "parameters",
-    "read_back",
-]
+    "PROGRAMS", "WORKLOADS", "Figure", "Outcome", "Workload",
+    "argv", "data", "files", "outcome", "parameters", "read_back",
+]  # fmt: skip
 
-# What runs on the hosts, on this machine.
+# The hosts' programs, on this machine.
 PROGRAMS = Path(__file__).with_name("programs")
-# Where a data set lies on each host, below the lab user's home.
+# The folder of data sets on each host, below the lab user's home.
 DATA_FOLDER = "~/.hvlab/data"
 # Made by the program itself.
 _SYNTHETIC = "synthetic"
@@ -85,15 +73,12 @@ def files(case: Case) -> tuple[str, ...]:
 
 
 def parameters(workload: str) -> tuple[Parameter, ...]:
-    """Return all that can be set of a workload, its own first."""
+    """Return all parameters of a workload, its own first."""
     return (*WORKLOADS[workload].parameters, *COMMON)
 
 
 def read_back(workload: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters that a file or a store states, each as its own reader takes it. Raises UsageError.
-
-    Texts stay: other tools have other names.
-    """
+    """Parse parameters from a file or store, each with its own reader; texts stay. Raises UsageError."""
     known = dict(params)
     items = parameters(workload) if workload in WORKLOADS else COMMON
     for name, value in known.items():
@@ -101,7 +86,7 @@ def read_back(workload: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if item is None or value is None:
             continue
         read = value if item.kind == "text" and isinstance(value, str) else item.read(value)
-        # Read again, `~` would be another's home, and what is masked would get quotes.
+        # Read again, `~` would be another home, and masked text would get quotes.
         known[name] = value if isinstance(value, str) and isinstance(read, str) else read
     return known
 

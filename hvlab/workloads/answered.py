@@ -1,4 +1,4 @@
-"""What a host may send of a case: the shapes of case.json, of result.json and of its parts."""
+"""Shapes of the files of a case that hosts send: case.json, result.json and its parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hvlab.base.answers.shapes import Count, HostAnswer, NotNegative, Number, Scalar
 
-# Year 1 to 9999, as datetime has it; and three years of seconds, above which no case runs.
+# The range of datetime; and three years of seconds, the longest possible case.
 Epoch = Annotated[float, Field(ge=0, le=253_402_300_799)]
 Seconds = Annotated[float, Field(ge=0, le=1e8)]
 Taken = Annotated[float, Field(gt=0, le=1e8)]
@@ -16,14 +16,14 @@ Size = Annotated[int, Field(ge=1, le=2**62)]
 
 
 class SlurmStep(HostAnswer):
-    """How Slurm ended the step of a case."""
+    """The end of a case's step in Slurm."""
 
     state: str = ""
     error: str = ""
 
 
 class Ended(HostAnswer):
-    """case.json: how the launch ended."""
+    """case.json: the end of the launch."""
 
     started_at: Epoch = 0
     ended_at: Epoch = 0
@@ -41,7 +41,7 @@ Change = Annotated[float, Field(ge=-1e9, le=1e9)]
 
 
 class Counted(HostAnswer):
-    """What one host tells of its cores: programs/stolen.py."""
+    """One host's counters of its cores: programs/stolen.py."""
 
     machine: str
     seconds: Seconds
@@ -51,21 +51,21 @@ class Counted(HostAnswer):
 
 
 class World(HostAnswer):
-    """The ranks: how many, and for each its rank, local rank, host, and what else a program tells of it."""
+    """The number of ranks, and for each its rank, local rank, host, and further data of a program."""
 
     size: Annotated[int, Field(ge=0, le=2**31)] | None = None
     placement: list[Annotated[tuple[Count, Count, str, Any], Field(strict=False)]] | None = None
 
 
 class Proof(HostAnswer):
-    """What shows which backend carried the collective."""
+    """The evidence for the carrier of the collective."""
 
     activities: list[str] | None = None
     groups: list[str] | None = None
 
 
 class State(HostAnswer):
-    """What Horovod and Open MPI say of themselves."""
+    """Horovod's and Open MPI's own reports."""
 
     versions: dict[str, Scalar] | None = None
     pml: str | None = None
@@ -79,7 +79,7 @@ class Wire(HostAnswer):
 
 
 class CaseResult(HostAnswer):
-    """result.json, as far as all workloads have it in common."""
+    """result.json: the part common to all workloads."""
 
     unavailable: Scalar = None
     checks: list[str] | None = None
@@ -105,7 +105,7 @@ class Measured(Timed):
 
 
 class CollectiveResult(HostAnswer):
-    """What a collective adds to result.json."""
+    """A collective's part of result.json."""
 
     sizes: list[Measured]
 
@@ -118,7 +118,7 @@ class Steps(HostAnswer):
 
 
 class Times(HostAnswer):
-    """When a training began, and what it took."""
+    """The beginning of a training, and its durations."""
 
     first_step_at: Epoch
     training_s: Seconds | None = None
@@ -134,13 +134,13 @@ class Model(HostAnswer):
 
 
 class Compute(HostAnswer):
-    """What a step takes on each host without communication."""
+    """The duration of a step on each host without communication."""
 
     by_host_s: dict[str, Seconds]
 
 
 class TrainingResult(HostAnswer):
-    """What a training adds to result.json."""
+    """A training's part of result.json."""
 
     steps: Steps
     times: Times
@@ -154,13 +154,13 @@ class TrainingResult(HostAnswer):
 
 
 class TrainedEpoch(HostAnswer):
-    """What one epoch came to."""
+    """The result of one epoch."""
 
     loss: Number | None = None
 
 
 class Trained(HostAnswer):
-    """What the losses are read from."""
+    """The source of the losses."""
 
     epochs: list[TrainedEpoch] | None = None
 
@@ -172,20 +172,20 @@ class SampledSteps(HostAnswer):
 
 
 class Sampled(HostAnswer):
-    """What the iterations are read from: also of a case that does not count, as far as it came."""
+    """The source of the iterations, as far as the case came."""
 
     sizes: list[Timed] | None = None
     steps: SampledSteps | None = None
 
 
 class Own(HostAnswer):
-    """What hvlab measures of a command of the user's."""
+    """hvlab's measurements of a user's command."""
 
     seconds: Seconds
     removed: list[str] | None = None
 
 
 class CommandResult(HostAnswer):
-    """What a command of the user's adds to result.json."""
+    """A user's command's part of result.json."""
 
     command: Own

@@ -1,4 +1,4 @@
-"""One launch, and one that is infeasible: what the matrix makes, and everything after it reads."""
+"""One launch, or an infeasible one: from the matrix to everything after it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Case:
-    """One launch: ``slots`` ranks on each of ``hosts``; the first of them starts it.
+    """One launch: ``slots`` ranks on each of ``hosts``; the first host starts it.
 
-    ``variant`` is the build of Horovod that the ranks use.
-
-    ``params`` holds every parameter of the workload, ``device`` (cpu or cuda) and Horovod's tuning; it is
-    JSON-ready. ``timeout`` is in seconds. ``container`` and ``ssh_port`` are empty and 0 where the ranks
-    run on the hosts themselves.
+    ``variant`` is the build of Horovod. ``params`` holds every parameter of the workload, ``device`` (cpu or
+    cuda) and Horovod's tuning, JSON-ready. ``timeout`` is in seconds. ``container`` and ``ssh_port`` are
+    empty and 0 if the ranks run on the hosts themselves.
     """
 
     id: str
@@ -33,17 +31,17 @@ class Case:
 
     @property
     def world_size(self) -> int:
-        """Return the number of ranks."""
+        """Number of ranks."""
         return len(self.hosts) * self.slots
 
     @property
     def framework(self) -> str:
-        """Return whose tensors the ranks use."""
+        """Framework of the ranks' tensors."""
         return str(self.params.get("framework", "torch"))
 
     @property
     def command(self) -> str:
-        """Return the user's own command, as one line of a shell; empty for hvlab's own programs."""
+        """The user's own command as a shell line; empty for hvlab's programs."""
         return str(self.params.get("command", ""))
 
 

@@ -28,9 +28,8 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     expected, measured = list(case.params["sizes"]), [row["size_bytes"] for row in result["sizes"]]
     if expected != measured:
         return replace(outcome, error=f"asked for the sizes {expected}, measured {measured}")
-    return replace(
-        outcome, figures=tuple(figure for row in result["sizes"] for figure in _figures(case, row))
-    )
+    figures = tuple(figure for row in result["sizes"] for figure in _figures(case, row))
+    return replace(outcome, figures=figures)
 
 
 def _figures(case: Case, row: Mapping[str, Any]) -> Iterator[Figure]:

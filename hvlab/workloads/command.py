@@ -1,7 +1,7 @@
-"""The user's own training: a command, and what it printed -> figures.
+"""The user's own training: a command, and its output -> figures.
 
-The command is started by every rank. Its figures are what the launch took, and the throughput in the last
-line of rank 0's output that matches a pattern.
+Every rank starts the command. Its figures are the duration of the launch, and the throughput in the last line
+of rank 0's output that matches a pattern.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from hvlab.workloads.parameters import from_table
 
 OUTPUT = "output.txt"
 _UNITS = r"(?:images|imgs?|samples|examples|sequences|tokens)"
-# It begins where its digits do and is never tried shorter: a line of digits takes time by its length alone.
+# Anchored and possessive, so that a line of digits takes linear time.
 _NUMBER = r"(?<!\d)(?<!\d,)(?P<value>\d++(?:,\d++)*+,*+(?:\.\d++)?+(?:[eE][-+]?\d++)?+)"
 _A_SECOND = r"\s*(?:/\s*|per\s+)s(?:ec(?:ond)?)?\b"
-# What a training usually prints; not the throughput of each GPU.
+# The usual output of trainings; not the throughput of each GPU.
 PATTERNS = tuple(
     re.compile(text, re.IGNORECASE)
     for text in (
@@ -38,9 +38,9 @@ PATTERNS = tuple(
 )
 # Each of the PATTERNS matches only where this does.
 _NAMED = re.compile(f"{_UNITS}|throughput", re.IGNORECASE)
-# What command.py writes of a rank whose command failed.
+# command.py's line on a rank whose command failed.
 _FAILURE = re.compile(r"(?:\[[\d,]+\]<std(?:err|out)>:)?\s*hvlab: (rank \d+ on .*)")
-# What the others print when one rank has left them.
+# Output of other ranks when one has left.
 _CONSEQUENCE = re.compile(
     r"Horovod has been shut down|HorovodInternalError|Connection (?:closed|reset) by peer"
 )
@@ -79,7 +79,7 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any], folder: Pa
 
 
 def removed(folder: Path) -> tuple[str, ...]:
-    """Return the files that rank 0 wrote to its working folder, which is gone; ``folder`` is the case's."""
+    """Return the files that rank 0 wrote to its temporary working folder; ``folder`` is the case's."""
     try:
         written = answers.read(folder / "result.json", "its result.json", answered.CommandResult)
     except (FileNotFoundError, AnswerError):
@@ -88,10 +88,10 @@ def removed(folder: Path) -> tuple[str, ...]:
 
 
 def throughput(text: str, pattern: str = "") -> float | None:
-    """Return the value in the last line of ``text`` that matches; None where none does.
+    """Return the value in the last line of ``text`` that matches, if any.
 
-    ``pattern`` is a regular expression with a group ``value``; an empty one stands for ``PATTERNS``. Raises
-    ValueError where that group is no positive number.
+    ``pattern`` is a regular expression with a group ``value``, by default ``PATTERNS``. Raises ValueError if
+    that group is not a positive number.
     """
     patterns = (re.compile(pattern),) if pattern else PATTERNS
     for line in reversed(text.splitlines()):
@@ -125,7 +125,7 @@ def _number(text: str, line: str) -> float:
 
 
 def _failure(folder: Path) -> str | None:
-    """Return the output of a rank whose command failed; preferably of one that did not merely lose a peer."""
+    """Return the output of a rank whose command failed, preferably not merely by losing a peer."""
     failures = [match[1] for match in map(_FAILURE.match, output(folder).splitlines()) if match]
     first = min(failures, key=lambda text: bool(_CONSEQUENCE.search(text)), default=None)
     if not first:

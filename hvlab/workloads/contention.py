@@ -1,4 +1,4 @@
-"""Whether a case had its cores for itself: what others took, and whether each rank had a core."""
+"""Whether a case had its cores for itself: time taken by others, and ranks without a core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hvlab.workloads.case import Case
 from hvlab.workloads.outcome import CORES, Figure, Outcome, figure, host_names, output, result
 
 METRIC = "stolen"
-# From this share of the hosts' core time on (%), a case is marked: others took much.
+# Share of core time (%) from which a case is marked: others took much.
 MUCH = 10.0
 # Launchers may write the rank before it.
 _LINE = re.compile(rf"\b{CORES}(\{{.*\}})$", re.MULTILINE)
@@ -31,9 +31,9 @@ class _Printed(HostAnswer):
 
 @dataclass(frozen=True)
 class Taken:
-    """What others took of the cores of some hosts of one machine, each in % of the cores' time.
+    """Time taken by others on some hosts of one machine, each in % of the cores' time.
 
-    ``steal``: by a hypervisor; ``throttled``: by a quota; ``outside``: by processes that are not the case's.
+    ``steal``: by a hypervisor; ``throttled``: by a quota; ``outside``: by other processes.
     """
 
     hosts: tuple[str, ...]
@@ -43,15 +43,12 @@ class Taken:
 
     @property
     def total(self) -> float:
-        """Return the sum in %."""
+        """The sum in %."""
         return self.steal + self.throttled + self.outside
 
 
 def with_contention(case: Case, outcome: Outcome, folder: Path) -> Outcome:
-    """Return the outcome of a case with how its cores were shared; unchanged where its files do not say.
-
-    Each size of a case gets the same figure: all were measured in one launch.
-    """
+    """Return the outcome of a case with the sharing of its cores, if known; the same for each size."""
     counters = _gathered(case, folder) or _printed(case, folder)
     if not counters:
         return outcome
@@ -67,7 +64,7 @@ def with_contention(case: Case, outcome: Outcome, folder: Path) -> Outcome:
 
 
 def _sharing(case: Case, hosts: Mapping[str, HostCores]) -> dict[str, str]:
-    """Return the record's share: whether hosts share cores, and the ranks without a core of their own."""
+    """Return whether hosts share cores, and the ranks without a core of their own, for records."""
     if case.params.get("device") != "cpu":
         return {}
     marks = {"cores": cores.sharing(hosts), "oversubscribed": cores.crowding(hosts, case.slots)}
@@ -93,12 +90,12 @@ def stolen_time(counters: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
             sum(counted["throttled_s"] for counted in every),
             busy,
         )
-        # Ticks are coarse: what the case computed may be a little more than what was counted.
+        # Ticks are coarse: the case's own time may slightly exceed the counted one.
         yield Taken(tuple(hosts), *(min(100.0, max(0.0, 100 * part / core_s)) for part in parts))
 
 
 def _gathered(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the counters of each host under the inventory's name, which a host need not know."""
+    """Return the counters of each host under the inventory's name, which a host may not know."""
     try:
         written = result(case, folder)
     except AnswerError:
@@ -108,7 +105,7 @@ def _gathered(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _printed(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return them where ranks cannot exchange them, and each prints its own: trainings of the user."""
+    """Return them for the user's trainings, whose ranks each print their own."""
     counters: dict[str, dict[str, Any]] = {}
     computed: dict[str, float] = {}
     for line in _LINE.findall(output(folder)):
@@ -117,7 +114,7 @@ def _printed(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
             host = case.hosts[counted["rank"] // case.slots]
             computed[host] = computed.get(host, 0.0) + counted["own_s"]
         except (AnswerError, IndexError):
-            # The script's own output may have been written into the line.
+            # The script's own output may be mixed into the line.
             return {}
         if answers.mismatch(counted, answered.Counted) is None:
             counters[host] = counted

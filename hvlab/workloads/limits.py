@@ -1,7 +1,7 @@
-"""Which cases are infeasible, and why: known before anything runs. Pure.
+"""Infeasible cases, and why: known before anything runs. Pure.
 
-What Horovod can is that of horovod 0.28.1: the operations of common/operations.cc, the types of
-common/message.h, and what torch/mpi_ops.py refuses. What DDP can is that of torch 2.13.
+Horovod's abilities are those of 0.28.1: the operations of common/operations.cc, the types of
+common/message.h, and the refusals of torch/mpi_ops.py. DDP's are those of torch 2.13.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hvlab.workloads.operations import OPERATIONS
 from hvlab.workloads.parameters import TUNING
 from hvlab.workloads.sizes import DTYPES
 
-# The type that gradients are sent as, where Horovod itself does it.
+# The type in which Horovod itself sends gradients.
 _WIRE = {"fp16": "float16"}
-# What train_tensorflow.py sends gradients as.
+# Gradients of train_tensorflow.py.
 _TENSORFLOWS = ("none", "fp16")
-# What the gradients of DDP are sent as here.
+# Gradients of DDP here.
 _DDPS = ("none", "fp16")
 _HOROVODS = tuple(item for item in TUNING if item.name != "threads")
 # 8-bit sums have 127 steps; each rank needs one at least.
@@ -28,7 +28,7 @@ _STEPS_OF_8BIT = 127
 
 
 def reason(case: Case, collective: str, hosts: Sequence[Host]) -> str | None:
-    """Return why ``case`` cannot be run on ``hosts``; ``collective`` is its collective. None where it can."""
+    """Return why ``case`` cannot be run on ``hosts``, if so; ``collective`` is its collective."""
     if "command" in case.params and not case.command:
         return "no command was given: write it after --, as in `hvlab bench -- python train.py`"
     if not BACKENDS[case.backend].parallel:
@@ -42,7 +42,7 @@ def reason(case: Case, collective: str, hosts: Sequence[Host]) -> str | None:
 
 
 def step(case: Case, collective: str) -> int:
-    """Return the bytes that each size must be a multiple of: an element, for each rank where all share."""
+    """Return the bytes that each size must be a multiple of: an element, for each rank if all share."""
     parts = case.world_size if OPERATIONS[collective].shared else 1
     tensors = 1 if case.params.get("form", "single") == "single" else case.params["tensors"]
     return DTYPES[case.params["dtype"]] * parts * int(tensors)
@@ -94,12 +94,6 @@ def _ddp(case: Case) -> str | None:
     return None
 
 
-def _form(case: Case) -> str | None:
-    if case.params.get("form") == "single" and case.params["tensors"] > 1:
-        return f"a single call has one tensor, not {case.params['tensors']}"
-    return None
-
-
 def _elements(case: Case) -> str | None:
     dtype, op = str(case.params.get("dtype", "")), case.params.get("op")
     owner = "torch" if BACKENDS[case.backend].framework == DDP else "Horovod"
@@ -138,25 +132,22 @@ def _framework(case: Case) -> str | None:
     return f"Horovod for {case.framework} has no {compression} gradients"
 
 
-def _compression(case: Case) -> str | None:
-    if case.params.get("compression") == "8bit" and case.world_size > _STEPS_OF_8BIT:
-        return f"8bit has {_STEPS_OF_8BIT} steps, too few for {case.world_size} ranks"
+def _counts(case: Case) -> str | None:
+    params, ranks = case.params, case.world_size
+    if params.get("form") == "single" and params["tensors"] > 1:
+        return f"a single call has one tensor, not {params['tensors']}"
+    if params.get("compression") == "8bit" and ranks > _STEPS_OF_8BIT:
+        return f"8bit has {_STEPS_OF_8BIT} steps, too few for {ranks} ranks"
+    if params.get("scaling") == "strong" and params["batch"] % ranks:
+        return f"a batch of {params['batch']} cannot be shared evenly by {ranks} ranks"
     return None
-
-
-def _batch(case: Case) -> str | None:
-    if case.params.get("scaling") != "strong" or case.params["batch"] % case.world_size == 0:
-        return None
-    return f"a batch of {case.params['batch']} cannot be shared evenly by {case.world_size} ranks"
 
 
 _CHECKS: Sequence[Callable[[Case], str | None]] = (
     _device,
     _ddp,
     _hierarchical,
-    _form,
     _elements,
     _framework,
-    _compression,
-    _batch,
+    _counts,
 )

@@ -1,4 +1,4 @@
-"""What is measured: each metric's unit, and which way is better. Read by parsers and reports alike."""
+"""The metrics: each one's unit, and which way is better. Read by parsers and reports alike."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hvlab.base.yaml_files import read_shipped
 
 @dataclass(frozen=True)
 class Metric:
-    """A measured quantity. ``unit`` is as records keep it; ``better`` is None where neither way is."""
+    """A measured quantity. ``unit`` is that of records; ``better`` is None if neither way is."""
 
     name: str
     unit: str
     better: Literal["low", "high"] | None = None
 
 
-# What is data of the workloads.
+# Data of the workloads.
 TABLES: Mapping[str, Any] = read_shipped(Path(__file__).with_name("tables.yml"))
 METRICS: Mapping[str, Metric] = {name: Metric(name, **row) for name, row in TABLES["metrics"].items()}

@@ -1,7 +1,6 @@
 """The table of collectives: everything that differs between them.
 
-The size of a measurement is the whole buffer. Where each rank has a share of it, that is what all ranks send
-to one, or one sends to all.
+The size of a measurement is the whole buffer: if each rank has a share, everything sent to or from one rank.
 """
 
 from __future__ import annotations
@@ -14,18 +13,6 @@ from hvlab.workloads.metrics import TABLES
 from hvlab.workloads.parameters import Parameter, from_table
 
 
-def _whole(_: int) -> float:
-    return 1.0
-
-
-def _but_own(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
-def _there_and_back(ranks: int) -> float:
-    return 2 * (ranks - 1) / ranks
-
-
 @dataclass(frozen=True)
 class Operation:
     """A collective that hvlab runs, or that a tool runs whose output it reads.
@@ -34,14 +21,14 @@ class Operation:
     (c/util/osu_util_mpi.c). ``busbw`` returns busbw/algbw for a number of ranks (nccl-tests,
     doc/PERFORMANCE.md). ``shared``: each rank has a share of the buffer. ``reduces``: it combines the ranks'
     elements. ``shown`` are the ends of its names in the profiles of Horovod 0.28.1 (common/common.h) and
-    torch 2.13 (torch/csrc/distributed/c10d). ``mpi`` is the MPI call that each framework makes for it
-    (mpi_operations.cc, ProcessGroupMPI.cpp), ``settings`` what can be set of it beside what all have.
+    torch 2.13 (torch/csrc/distributed/c10d). ``mpi`` is each framework's MPI call for it (mpi_operations.cc,
+    ProcessGroupMPI.cpp), ``settings`` its own parameters.
     """
 
     name: str
     nccl_tests: str
     osu: str | None = None
-    busbw: Callable[[int], float] = _whole
+    busbw: Callable[[int], float] = lambda _: 1.0
     shared: bool = False
     reduces: bool = False
     shown: tuple[str, ...] = ()
@@ -49,15 +36,20 @@ class Operation:
     settings: tuple[Parameter, ...] = ()
 
 
-_BUSBW = {"but_own": _but_own, "there_and_back": _there_and_back}
+_BUSBW: Mapping[str, Callable[[int], float]] = {
+    "whole": lambda _: 1.0,
+    "but_own": lambda ranks: (ranks - 1) / ranks,
+    "there_and_back": lambda ranks: 2 * (ranks - 1) / ranks,
+}
 
 
 def _operation(name: str, row: Mapping[str, Any]) -> Operation:
-    busbw = _BUSBW[row["busbw"]] if "busbw" in row else _whole
-    settings = from_table(row.get("settings", ()))
-    return Operation(
-        **{**row, "name": name, "busbw": busbw, "settings": settings, "shown": tuple(row.get("shown", ()))}
-    )
+    read = {
+        "busbw": _BUSBW[row.get("busbw", "whole")],
+        "settings": from_table(row.get("settings", ())),
+        "shown": tuple(row.get("shown", ())),
+    }
+    return Operation(**{**row, "name": name, **read})
 
 
 OPERATIONS: Mapping[str, Operation] = {

@@ -1,4 +1,4 @@
-"""What a parser makes of a case's files."""
+"""The result of a parser from a case's files."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hvlab.workloads.parameters import MPIRUN, Parameter
 
 _TAIL_LINES = 4
 _LIMIT = 500
-# What horovodrun puts before a rank's line, and torch.distributed before those of a traceback.
+# horovodrun's prefix of a rank's line, and torch.distributed's of a traceback.
 _RANK = re.compile(r"^(?:\[\d+\]<std(?:err|out)>:)?(?:\[rank\d+\]: )?")
-# What command.py prints for each rank that ended well.
+# command.py's line for each rank that ended well.
 CORES = "hvlab: cores: "
-# What launchers and tracebacks print around the one line that says something.
+# Lines of launchers and tracebacks around the informative one.
 _FRAME = re.compile(
     r"[-=*~^\s]*$|File \"|Traceback |Process name: |Exit code: |Terminated$"
     r"|Primary job  terminated normally|a non-zero exit code\. Per user-direction"
@@ -36,12 +36,11 @@ _FRAME = re.compile(
     # Ranks that srun ended because of another one.
     r"|srun: error: \S+: tasks? [\d,-]+: (?:Terminated|Exited with exit code 1(?:37|43))$"
 )
-# What mpirun guesses, always the same, where a daemon of it could not be started.
+# mpirun's constant guess when a daemon of it could not be started.
 _ADVICE = re.compile(r"^This usually is caused by:\n.*?(?:^-{20,}\n|\Z)", re.MULTILINE | re.DOTALL)
 _FIRST, _LAST = 0, -1
-# What tells most, the first kind that is there: a C++ exception, the end of a rank, a Python exception,
-# a rank that horovodrun or srun lost. The last line of a traceback counts; it may name the one before as its
-# cause; of ends of ranks the first, others are ended for it.
+# The most informative lines first: a C++ exception, the end of a rank, a Python exception, a rank lost by
+# horovodrun or srun. The last line of a traceback counts, and the first end of a rank, which ends the others.
 _TELLING = (
     (_LAST, re.compile(r"what\(\):\s*(.*)")),
     (_LAST, re.compile(r"mpirun noticed that process rank .*")),
@@ -53,20 +52,20 @@ _TELLING = (
     (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)")),
     (_LAST, re.compile(r"srun: (First task exited \d+s ago)")),
 )
-# A shell's and a launcher's exit status for a signal is that much more than its number.
+# Exit status of shells and launchers for a signal, less its number.
 _SIGNALLED = 128
-# What a launch that hung silently does not show: packets that are lost on their way.
+# A silent hang may be lost packets.
 _SILENT = (
     "; what to do: `hvlab find-slow` tries each pair of hosts (a firewall, packets too large for a link); a "
     "case that was only slow needs a longer --timeout"
 )
-# What mends it in a lab whose hosts trust one another by hvlab's authorities; other labs do it by hand.
+# The remedy in a lab with hvlab's authorities; others do it by hand.
 _ISSUE = (
     "run `hvlab keys issue`: it signs every host again, and writes what each trusts; where that does not "
     "help, compare the clocks of the hosts and of this machine"
 )
 _LAB_REMEDIES = dict.fromkeys(("host-key", "host-key-changed", "ssh-denied"), _ISSUE)
-# How launchers name the rank that failed first: mpirun twice, horovodrun.
+# The rank that failed first, as mpirun (two forms) and horovodrun name it.
 _FAILED = re.compile(
     r"Process name: (?:\[\[\d+,\d+\],)?(\d+)|process rank (\d+) with PID|^Process (\d+) exit with",
     re.MULTILINE,
@@ -77,7 +76,7 @@ _MISSING = re.compile(r"Missing ranks:\s*(.*)")
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured value with its unit; ``params`` holds what it belongs to beyond the case's own."""
+    """One measured value with its unit; ``params`` are those beyond the case's own."""
 
     metric: str
     value: float
@@ -87,9 +86,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case ended: ``error`` is None when all went well; then ``figures`` count.
+    """The end of a case: ``error`` is None if all went well; then ``figures`` count.
 
-    ``started_at`` is seconds since the epoch on the first host, ``seconds`` how long the launcher ran.
+    ``started_at`` is seconds since the epoch on the first host, ``seconds`` the duration of the launcher.
     """
 
     started_at: float
@@ -104,11 +103,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Workload:
-    """A program that runs on the nodes, what can be set of it, and who reads what it wrote.
+    """A program that runs on the nodes, its parameters, and the parser of its files.
 
-    ``primary`` is the metric that is compared unless another is requested; ``collective`` is the one that
-    its backend has to carry. ``model`` returns for a training's parameters the multiply-adds of one sample's
-    forward pass, and how many weights there are.
+    ``primary`` is the default metric of comparisons; ``collective`` is the one that its backend must carry.
+    ``model`` returns for a training's parameters the multiply-adds of one sample's forward pass, and the
+    number of weights.
     """
 
     name: str
@@ -121,9 +120,9 @@ class Workload:
 
 
 def ending(hosts: Sequence[str], folder: Path) -> Mapping[str, Any]:
-    """Return the end of the launch, as the first of the hosts reports it in case.json.
+    """Return the end of the launch, from case.json of the first host.
 
-    Raises FileNotFoundError where there is none, AnswerError where it cannot be right.
+    Raises FileNotFoundError if there is none, AnswerError if it cannot be right.
     """
     where = f"{hosts[0] if hosts else 'a host'}: its case.json"
     ended: Mapping[str, Any] = answers.read(folder / "case.json", where, answered.Ended)
@@ -133,10 +132,7 @@ def ending(hosts: Sequence[str], folder: Path) -> Mapping[str, Any]:
 
 
 def result(case: Case, folder: Path, shape: Any = answered.CaseResult) -> Mapping[str, Any]:
-    """Return the output of a case's program; nothing where it wrote none.
-
-    Raises AnswerError where it cannot be right.
-    """
+    """Return the output of a case's program, if any. Raises AnswerError if it cannot be right."""
     try:
         written = answers.read(folder / "result.json", f"{case.hosts[0]}: its result.json", shape)
     except FileNotFoundError:
@@ -145,7 +141,7 @@ def result(case: Case, folder: Path, shape: Any = answered.CaseResult) -> Mappin
 
 
 def host_names(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
-    """Return the inventory's name of each host, by the name that it knows itself, which may be another."""
+    """Return the inventory's name of each host, by its own name, which may differ."""
     placement = (result.get("world") or {}).get("placement") or ()
     places = ((node, rank // case.slots) for rank, _, node, _ in placement)
     return {node: case.hosts[place] for node, place in places if place < len(case.hosts)}
@@ -157,7 +153,7 @@ def figure(metric: str, value: float, **params: Any) -> Figure:
 
 
 def started(ended: Mapping[str, Any]) -> Outcome:
-    """Return an outcome that knows only when the case ran."""
+    """Return an outcome with only the times of the case."""
     begun = float(ended.get("started_at") or 0)
     return Outcome(begun, float(ended.get("ended_at") or begun) - begun)
 
@@ -165,12 +161,11 @@ def started(ended: Mapping[str, Any]) -> Outcome:
 def opened(
     case: Case, ended: Mapping[str, Any], folder: Path, shape: Any
 ) -> tuple[Outcome, Mapping[str, Any]]:
-    """Return the facts that every program reports on a case, and its result; an error where it cannot count.
+    """Return the facts that every program reports on a case, and its result; an error if it cannot count.
 
-    ``shape`` is that of the workload's own results; those of a case that failed need not have it.
-
-    It counts where all checks were good, the launcher ended well, the ranks were as many and on the device as
-    requested, and the requested backend, and no other, carried the case's collective.
+    ``shape`` is that of the workload's own results; a failed case need not have it. A case counts if all
+    checks passed, the launcher ended well, the ranks were as many and on the device as requested, and the
+    requested backend, and no other, carried the case's collective.
     """
     begun = started(ended)
     failed = launcher_error(case, ended, folder)
@@ -193,21 +188,18 @@ def _judged(case: Case, begun: Outcome, result: Mapping[str, Any], failed: str |
     """Return the facts that every program reports on a case; ``failed`` is the error of its launch."""
     if result.get("unavailable"):
         return replace(begun, error=str(result["unavailable"]), skipped=True)
+    known = (result.get("state") or {}).get("versions") or {}
     outcome = replace(
         begun,
         proved_backend=proof.proved(case, result),
         world_size=(result.get("world") or {}).get("size"),
         versions={
-            **{name: str(value) for name, value in _versions(result).items() if value is not None},
+            **{name: str(text) for name, text in known.items() if text is not None},
             **_transport(case, result),
         },
     )
     error = "; ".join(result.get("checks") or []) or failed or _elsewhere(case, outcome, result)
     return replace(outcome, error=error or proof.unproved(case, result))
-
-
-def _versions(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (result.get("state") or {}).get("versions") or {}
 
 
 def _transport(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
@@ -229,7 +221,8 @@ def _elsewhere(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str |
 def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | None:
     """Return the error of the launch itself, from case.json and the launcher's last words.
 
-    It begins with the host of the rank that failed, and says how to mend hvlab's own installation there.
+    It begins with the host of the rank that failed, with a remedy if hvlab's own installation there is at
+    fault.
     """
     error = _launch_failure(case, ended, folder)
     if not error or ended.get("timed_out"):
@@ -250,7 +243,7 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
 
 
 def _first_failed(case: Case, folder: Path) -> Sequence[str]:
-    """Return the host of the rank that failed first; none where the launcher does not say it."""
+    """Return the host of the rank that failed first, if the launcher names it."""
     match = _FAILED.search(output(folder))
     if not match or case.params.get(MPIRUN.name):
         return ()
@@ -270,7 +263,7 @@ def _launch_failure(case: Case, ended: Mapping[str, Any], folder: Path) -> str |
     if ended.get("rc") == 0:
         return None
     how = f"{case.launcher} ended with exit status {ended.get('rc')}"
-    # What ssh said of a host on which the case's ranks could not be ended.
+    # ssh's answers for hosts whose ranks could not be ended.
     lost = {host: answer for host, answer in (ended.get("reaped") or {}).items() if isinstance(answer, str)}
     known = _caused(how, folder, *lost.values())
     if known:
@@ -281,7 +274,7 @@ def _launch_failure(case: Case, ended: Mapping[str, Any], folder: Path) -> str |
 
 
 def _signalled(status: object) -> str:
-    """Return which signal ended a rank where the launcher gives that as its exit status, and says nothing."""
+    """Return the signal that ended a rank if the launcher reports only its exit status."""
     try:
         name = signal.Signals(int(str(status)) - _SIGNALLED).name
     except ValueError:
@@ -293,12 +286,13 @@ def _signalled(status: object) -> str:
 
 
 def _caused(how: str, folder: Path, *messages: str) -> str:
-    """Return the cause that the output shows, the line it rests on and the remedy; empty where none is known.
+    """Return the cause that the output shows, its line and the remedy, if known.
 
-    ``messages`` count where they are nearer to the root than what the output shows. A launcher's general
-    advice is left out: it is the same whatever was wrong.
+    ``messages`` count if they are nearer to the root than the output. A launcher's general advice is left
+    out.
     """
-    shown = [reading.root(output(folder).splitlines()), reading.root(_lines(messages))]
+    said = [line for text in messages for line in answers.clean(text).splitlines()]
+    shown = [reading.root(output(folder).splitlines()), reading.root(said)]
     root = min(filter(None, shown), key=lambda each: each.cause.weight, default=None)
     if not root:
         return ""
@@ -308,12 +302,8 @@ def _caused(how: str, folder: Path, *messages: str) -> str:
     return f"{root.cause.title} ({line}); what to do: {remedy}; {ended}"
 
 
-def _lines(texts: Sequence[str]) -> list[str]:
-    return [line for text in texts for line in answers.clean(text).splitlines()]
-
-
 def last_words(folder: Path, status: object = None) -> str:
-    """Return why the launcher ended, from what it and the ranks printed, and its exit status."""
+    """Return why the launcher ended, from its and the ranks' output, and its exit status."""
     lines = _last_lines(folder)
     return _telling(lines) or _signalled(status) or " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
 
@@ -334,12 +324,12 @@ def _telling(lines: Sequence[str]) -> str:
 
 
 def output(folder: Path) -> str:
-    """Return all that a case printed; standard error first."""
+    """Return all output of a case, standard error first."""
     return read_text(folder / "stderr") + "\n" + read_text(folder / "stdout")
 
 
 def read_text(path: Path) -> str:
-    """Return the text of an output file, without terminal control sequences; empty where there is no file."""
+    """Return the text of an output file without terminal control sequences; empty if it is missing."""
     try:
         return answers.clean(path.read_text("utf-8", errors="replace"))
     except OSError:

@@ -1,4 +1,4 @@
-"""The parameters of a measurement: names, kinds, defaults, and how a value is read. Pure."""
+"""The parameters of a measurement: names, kinds, defaults, and readers of values. Pure."""
 
 from __future__ import annotations
 
@@ -19,45 +19,36 @@ from hvlab.workloads.sizes import format_size, parse_size, parse_sizes
 Kind = Literal[
     "int", "float", "text", "flag", "bytes", "sizes", "data", "seed", "env", "line", "files", "note", "stack"
 ]
-# Any text as it is; and what commas do not divide.
+# Any text as it is; and texts that commas do not divide.
 VERBATIM: tuple[Kind, ...] = ("line", "files", "note")
 UNDIVIDED: tuple[Kind, ...] = (*VERBATIM, "env")
 Value = str | int | float | bool | tuple[int, ...]
 
 _FLAGS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
 }
-
-
 _READERS: Mapping[str, Callable[[str], float]] = {
     "int": int,
     "seed": int,
     "float": float,
     "bytes": parse_size,
 }
-# What 64 bits do not hold.
+# Beyond 64 bits.
 _TOO_LARGE = 2**63
 _NOUNS = {"int": "whole number", "seed": "whole number", "float": "number", "bytes": "size in bytes"}
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """Something that can be set. ``least`` is the smallest number allowed; ``choices`` lists all values.
+    """A setting. ``least`` is the smallest number allowed; ``choices`` lists all values.
 
-    ``cpu`` replaces the default on hosts without GPUs; None: the default stays.
-    Kind ``sizes`` is a list of bytes that one case goes through. Any other kind may have several values, and
-    each makes its own cases. Kind ``data`` is the name or the folder of a data set. Kind ``seed`` is the seed
-    of the first repeat; each further repeat adds one. Kind ``env`` is environment variables as words,
-    ``NAME=VALUE``. Kind ``line`` is a line of a shell. Kind ``files`` are files of the user, as
-    ``datasets.own_files`` writes them. Kind ``note`` is for who reads the results. In these four, commas mean
-    nothing, and several values have to be a list. Kind ``stack`` is the name of an installed stack.
+    ``cpu`` replaces the default on hosts without GPUs; None: the default stays. Kinds: ``sizes`` is a list of
+    bytes that one case goes through; any other may have several values, each with its own cases. ``data`` is
+    the name or the folder of a data set; ``seed`` that of the first repeat, each further one adds one. In
+    these four, commas mean nothing, and several values need a list: ``env`` (environment variables as words,
+    ``NAME=VALUE``), ``line`` (of a shell), ``files`` (of the user, as ``datasets.own_files`` writes them) and
+    ``note`` (for readers of the results). ``stack`` is the name of an installed stack.
     """
 
     name: str
@@ -69,18 +60,15 @@ class Parameter:
     cpu: Value | None = None
 
     def read(self, given: object) -> Value:
-        """Return the value that a command line or a suite gives. Raises UsageError."""
+        """Return the value from a command line or a suite. Raises UsageError."""
         if self.kind in VERBATIM:
             return str(given)
         text = str(given).strip()
         if self.kind == "sizes":
             return parse_sizes(",".join(map(str, given)) if isinstance(given, list | tuple) else text)
         if self.kind in ("text", "data"):
-            return (
-                str(Path(text).expanduser().absolute())
-                if self.kind == "data" and "/" in text
-                else self._chosen(text)
-            )
+            is_folder = self.kind == "data" and "/" in text
+            return str(Path(text).expanduser().absolute()) if is_folder else self._chosen(text)
         if self.kind in ("env", "stack"):
             return self._variables(text) if self.kind == "env" else self._stack(text)
         if self.kind == "flag":
@@ -135,9 +123,8 @@ class Parameter:
         except (ValueError, UsageError):
             number = math.nan
         if not self.least <= number < math.inf:
-            raise self._wrong(
-                text, f"not a {_NOUNS[self.kind]} of {self.least:g} or more", word(self.default)
-            )
+            why = f"not a {_NOUNS[self.kind]} of {self.least:g} or more"
+            raise self._wrong(text, why, word(self.default))
         if number >= _TOO_LARGE:
             raise self._wrong(text, "larger than any program takes", word(self.default))
         return number
@@ -154,7 +141,7 @@ _STACK_NAME = re.compile(r"([a-z0-9][a-z0-9_.-]{0,40})?")
 
 
 def from_table(rows: Iterable[Mapping[str, Any]]) -> tuple[Parameter, ...]:
-    """Return the parameters that a list of ``tables.yml`` holds."""
+    """Return the parameters in a list of ``tables.yml``."""
     return tuple(Parameter(**{**row, "choices": tuple(row.get("choices", ()))}) for row in rows)
 
 
@@ -166,9 +153,9 @@ BY_VARIABLE: Mapping[str, Parameter] = {
 }
 ENV, MPIRUN, RULES, STACK = OPTIONAL = from_table(TABLES["optional"])
 COMMON = (DEVICE, *TUNING, *OPTIONAL)
-# What a step does: with another model, neither setting is faster.
+# A step's work: with another model, neither setting is faster.
 WORK = ("model", "image", "hidden", "layers", "length")
-# How many samples it takes: throughput compares settings that differ in these.
+# A step's samples: throughput compares settings that differ in these.
 SAMPLES = ("batch", "scaling")
 
 
@@ -178,10 +165,7 @@ def variables(params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def inherited(rank_env: Mapping[str, Any], backend: str) -> dict[str, Value]:
-    """Return the tuning parameters that the inventory's environment sets for ranks of a backend, by name.
-
-    Raises UsageError for a wrong value.
-    """
+    """Return the tuning parameters in the inventory's rank environment, by name. Raises UsageError."""
     values: dict[str, Value] = {}
     for name, item in BY_VARIABLE.items():
         if name not in rank_env or not _acts(item, BACKENDS[backend]):
@@ -204,7 +188,7 @@ def _acts(item: Parameter, backend: Backend) -> bool:
 def environment(params: Mapping[str, Any], *, named: Iterable[str] = ()) -> dict[str, str]:
     """Return the environment that sets a rank's tuning parameters.
 
-    Defaults are left to Horovod, but for the variables in ``named``, which somebody else sets, too.
+    Defaults are left to Horovod, except for the variables in ``named``, which somebody else sets, too.
     """
     env = {}
     for name, item in BY_VARIABLE.items():
@@ -224,5 +208,5 @@ def word(value: object) -> str:
 
 
 def find(name: str, parameters: Iterable[Parameter]) -> Parameter | None:
-    """Return the parameter of that name, or None."""
+    """Return the parameter of that name, if any."""
     return next((item for item in parameters if item.name == name), None)

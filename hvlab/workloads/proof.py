@@ -1,8 +1,8 @@
-"""What Horovod's timeline and torch's profiler prove: who carried a collective. Pure.
+"""The carrier of a collective, by Horovod's timeline and torch's profiler. Pure.
 
-Activities end as ``operations`` has it; torch's process groups name theirs ``gloo:all_reduce``. In Horovod
-0.28.1, Gloo's alltoall shows as MPI_ALLTOALL (common/ops/gloo_operations.cc), so that Horovod's own state has
-to tell the two apart.
+Activities end as in ``operations``; torch's process groups name theirs ``gloo:all_reduce``. In Horovod
+0.28.1, Gloo's alltoall shows as MPI_ALLTOALL (common/ops/gloo_operations.cc), so that Horovod's own state
+must tell the two apart.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ _ANY = {*_ALL, _GROUP}
 
 
 def proved(case: Case, result: Mapping[str, Any]) -> str | None:
-    """Return the backend whose activity is shown; several are joined by +, none is None.
-
-    One process alone carries nothing, and so proves itself by being alone.
-    """
+    """Return the backends with activities, joined by +, if any; one process alone proves itself."""
     if not BACKENDS[case.backend].parallel:
         return case.backend
     carriers = _carriers(case, _activities(result), _ANY)
@@ -35,7 +32,7 @@ def proved(case: Case, result: Mapping[str, Any]) -> str | None:
 
 
 def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
-    """Return why nothing proves that the backend asked for, and no other, carried the case."""
+    """Return why nothing proves that the requested backend, and no other, carried the case."""
     if not BACKENDS[case.backend].parallel:
         return None
     names = _activities(result)
@@ -53,14 +50,14 @@ def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
 
 
 def expected(case: Case) -> set[str]:
-    """Return who has to carry a case: its backend, and MPI too where the allreduce is hierarchical."""
+    """Return the required carriers of a case: its backend, and MPI too if the allreduce is hierarchical."""
     between_hosts = BACKENDS[case.backend].hierarchical
     both = between_hosts and case.params.get("hierarchical_allreduce") and len(case.hosts) > 1
     return {case.backend, between_hosts} if both else {case.backend}
 
 
 def _own(case: Case, carriers: Iterable[str]) -> bool:
-    """Return whether a user's own training sends on GPUs as it should: it may send from CPUs, too."""
+    """Whether a user's own training sends on GPUs as it should: it may send from CPUs, too."""
     return bool(case.command) and BACKENDS[case.backend].gpu and case.backend in carriers
 
 
@@ -71,7 +68,7 @@ def _carriers(case: Case, names: Iterable[str], operations: Iterable[str]) -> li
 
 
 def _activities(result: Mapping[str, Any]) -> list[str]:
-    """Return the activities the timeline shows, under their carrier's own name."""
+    """Return the activities in the timeline, under their carrier's own name."""
     proof = result.get("proof") or {}
     names = [*(proof.get("activities") or []), *(f"{group}:{_GROUP}" for group in proof.get("groups") or [])]
     state = (result.get("state") or {}).get("horovod") or {}

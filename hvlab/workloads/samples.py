@@ -20,8 +20,8 @@ _US = 1e6
 class Iterations:
     """One launch's iterations of one size, or its steps, in the order of measurement.
 
-    ``times`` are those after ``warmup`` iterations, in the unit of ``metric``: ``time``
-    (us) or ``step_time`` (s). ``size_bytes`` is None for steps.
+    ``times`` are those after ``warmup`` iterations, in the unit of ``metric``: ``time`` (us) or ``step_time``
+    (s). ``size_bytes`` is None for steps.
     """
 
     metric: str
@@ -30,7 +30,7 @@ class Iterations:
     times: tuple[float, ...]
 
     def percentiles(self) -> dict[str, float]:
-        """Return p95 and p99 by metric, as far as there are enough iterations."""
+        """Return p95 and p99 by metric, if there are enough iterations."""
         ordered = sorted(self.times)
         values = {f"{self.metric}_{name}": distribution.percentile(ordered, name) for name in ("p95", "p99")}
         return {name: value for name, value in values.items() if value is not None}
@@ -47,7 +47,7 @@ def of_steps(steps: Mapping[str, Any]) -> Iterations:
 
 
 def read(folder: Path) -> tuple[Iterations, ...]:
-    """Return all iterations that the files of a case hold, ``folder`` being its own; none without files."""
+    """Return all iterations in the files of a case, ``folder`` being its own."""
     try:
         return tuple(_all(answers.read(folder / "result.json", str(folder), answered.Sampled)))
     except (FileNotFoundError, AnswerError):

@@ -1,4 +1,4 @@
-"""Sizes of buffers: how they are written, and how they fit whole elements. Pure."""
+"""Sizes of buffers: their spelling, and rounding to whole elements. Pure."""
 
 from __future__ import annotations
 
@@ -7,24 +7,15 @@ import re
 from hvlab.base.errors import UsageError
 
 DTYPES = {
-    "float16": 2,
-    "bfloat16": 2,
-    "float32": 4,
-    "float64": 8,
-    "int8": 1,
-    "uint8": 1,
-    "int32": 4,
-    "int64": 8,
+    **{"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8},
+    **{"int8": 1, "uint8": 1, "int32": 4, "int64": 8},
 }
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _REMEDY = "write min:max:factor or a list, such as 1K:64M:4 or 1K,4M"
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Return sizes in bytes from ``min:max:factor`` or a list. K, M and G are powers of 1024.
-
-    Raises UsageError.
-    """
+    """Return bytes from ``min:max:factor`` or a list; K, M, G are powers of 1024. Raises UsageError."""
     if ":" in text:
         low, high, factor = _bounds(text)
         sizes = []
@@ -47,7 +38,7 @@ def parse_size(text: str) -> int:
 
 
 def whole(sizes: tuple[int, ...], step: int) -> tuple[int, ...]:
-    """Return the sizes rounded down to multiples of ``step`` bytes, each once; 0 where one holds none."""
+    """Return the sizes rounded down to multiples of ``step`` bytes, each once; 0 for smaller ones."""
     return tuple(dict.fromkeys(size - size % step for size in sizes))
 
 

@@ -25,16 +25,16 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     outcome, result = opened(case, ended, folder, answered.TrainingResult)
     if outcome.error:
         return outcome
-    error = _incomplete(case, result) or _set_back(case, outcome, result)
-    return (
-        replace(outcome, error=error)
-        if error
-        else replace(outcome, figures=tuple(_figures(case, outcome, result)))
-    )
+    error = _incomplete(case, result)
+    if not error and result["times"]["first_step_at"] < outcome.started_at:
+        error = f"{case.hosts[0]}: its clock was set back while the case ran: run it again"
+    if error:
+        return replace(outcome, error=error)
+    return replace(outcome, figures=tuple(_figures(case, outcome, result)))
 
 
 def losses(folder: Path) -> tuple[float, ...]:
-    """Return the loss of each epoch that the files of a case hold, ``folder`` being its own."""
+    """Return the loss of each epoch in the files of a case, ``folder`` being its own."""
     try:
         result = answers.read(folder / "result.json", str(folder), answered.Trained)
     except (FileNotFoundError, AnswerError):
@@ -51,12 +51,6 @@ def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
         if name in case.params and case.params[name] != count:
             return f"asked for {case.params[name]} {name}, trained {count}"
     return None
-
-
-def _set_back(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str | None:
-    if result["times"]["first_step_at"] >= outcome.started_at:
-        return None
-    return f"{case.hosts[0]}: its clock was set back while the case ran: run it again"
 
 
 def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> Iterator[Figure]:
@@ -81,7 +75,7 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> Iterato
 
 
 def _by_host(case: Case, result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the computing seconds of each host under the inventory's name, which a host need not know."""
+    """Return the computing seconds of each host under the inventory's name, which a host may not know."""
     names = host_names(case, result)
     return {names.get(node, node): seconds for node, seconds in result["compute"]["by_host_s"].items()}
 

@@ -9,7 +9,7 @@ from typing import Any
 from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost
 from hvlab.analysis.model.fit import Fit, fit
-from hvlab.analysis.model.sweep import Sweep, SweepPoint
+from hvlab.analysis.model.training import Sweep, SweepPoint
 from hvlab.report.words import load
 from hvlab.results.configurations import Configuration, Repeats
 

@@ -21,7 +21,7 @@ from hvlab.bench.settings import SettingsFile
 from hvlab.lab import pin_variables
 from hvlab.lab.inventory import Host, Lab
 from hvlab.results.store import Store
-from hvlab.searches.bisect import ends, install
+from hvlab.searches.bisect import ends, session
 from hvlab.searches.bisect.judge import Effect
 from hvlab.searches.bisect.result import BisectResult, Culprit, Judge, TriedStack
 from hvlab.searches.bisect.result import search as search_without
@@ -182,13 +182,13 @@ def test_each_parameter_of_open_mpi_is_a_change_that_costs_no_build() -> None:
     assert str(changes[1]) == "btl_tcp_sndbuf 65536 -> 4096"
     assert changes[1].pin == ("openmpi_parameters", {"btl_tcp_sndbuf": 65536})
     between = good.with_(changes[:2])
-    asked = install.variables(between, own, _lab())
+    asked = session.variables(between, own, _lab())
     assert asked["openmpi_parameters"] == {"btl_tcp_sndbuf": 4096}
     assert asked["openmpi_parameters_file"] == f"/opt/hvlab/stacks/{between.name}/openmpi-mca-params.conf"
-    assert install.name_of(between, own), "what is in use has others"
+    assert session.name_of(between, own), "what is in use has others"
     prefixes = [asked[f"{role}_prefix"] for role in ("openmpi", "python_env", "horovod")]
     assert prefixes == ["/opt/hvlab/openmpi", "/opt/hvlab", "/opt/hvlab/horovod"]
-    assert install.variables(without_any, own, _lab())["openmpi_parameters"] == {}
+    assert session.variables(without_any, own, _lab())["openmpi_parameters"] == {}
 
 
 def test_parameters_that_are_no_mapping_are_refused() -> None:
@@ -211,8 +211,8 @@ def _lab(**variables: Any) -> Lab:
 
 def test_a_stack_shares_what_it_has_in_common_with_another() -> None:
     other, built = _changed(torch="2.6.0"), _changed(openmpi_configure_flags=["--x"])
-    assert install.name_of(_changed(**{"env.A": "2"}), GOOD) == ""
-    for_torch, for_flags = (install.variables(stack, GOOD, _lab()) for stack in (other, built))
+    assert session.name_of(_changed(**{"env.A": "2"}), GOOD) == ""
+    for_torch, for_flags = (session.variables(stack, GOOD, _lab()) for stack in (other, built))
     assert for_torch["openmpi_prefix"] == "/opt/hvlab/openmpi"
     assert for_torch["python_env_prefix"] == f"/opt/hvlab/stacks/python_env-{other.key('python_env')}"
     assert for_flags["openmpi_prefix"] == f"/opt/hvlab/stacks/openmpi-{built.key('openmpi')}"
@@ -222,7 +222,7 @@ def test_a_stack_shares_what_it_has_in_common_with_another() -> None:
     for given in (for_torch, for_flags):
         assert "@" in given["openmpi_record"], "what is in use keeps its record"
         assert given["openmpi_profile"].startswith(given["hvlab_stack"])
-    assert install.variables(other, GOOD, _lab(openmpi_prefix="/sw/mpi"))["openmpi_prefix"] == "/sw/mpi"
+    assert session.variables(other, GOOD, _lab(openmpi_prefix="/sw/mpi"))["openmpi_prefix"] == "/sw/mpi"
 
 
 def _facts(**versions: Any) -> dict[str, Any]:
@@ -240,12 +240,12 @@ def _facts(**versions: Any) -> dict[str, Any]:
 
 def test_a_stack_with_another_version_than_was_requested_cannot_be_built() -> None:
     recorded = {"n1": _facts(openmpi="4.1.4"), "n2": _facts()}
-    (wrong,) = install.others(GOOD, recorded)
+    (wrong,) = session.others(GOOD, recorded)
     assert (wrong.host, wrong.observed) == ("n1", "Open MPI 4.1.8 was requested, 4.1.4 is recorded")
     assert wrong.remedy.startswith("put openmpi-4.1.8.tar.bz2 into sources/ on the controller")
     assert "openmpi_sources: [file, url]" in wrong.remedy
-    assert not install.others(Stack({"torch": "2.4", "openmpi": "4.1.8"}), {"n1": _facts()})
-    absent = install.others(_changed(tensorflow="2.18.0"), {"n1": _facts()})
+    assert not session.others(Stack({"torch": "2.4", "openmpi": "4.1.8"}), {"n1": _facts()})
+    absent = session.others(_changed(tensorflow="2.18.0"), {"n1": _facts()})
     assert [each.observed for each in absent] == ["TensorFlow 2.18.0 was requested, none is recorded"]
 
 
@@ -262,16 +262,16 @@ def test_an_installation_is_compared_with_what_was_requested(monkeypatch: pytest
         def check(self, *_failed: object, **_remedy: object) -> None: ...
 
     stack = _changed(openmpi="4.1.6")
-    name = install.name_of(stack, GOOD)
+    name = session.name_of(stack, GOOD)
     local = {f"{role}@{name}": fact for role, fact in _facts(openmpi="4.1.4")["ansible_local"].items()}
-    monkeypatch.setattr(install, "Play", Play)
+    monkeypatch.setattr(session, "Play", Play)
     monkeypatch.setattr(
-        install, "facts", lambda _: {"n1": {"ansible_local": {**_facts()["ansible_local"], **local}}}
+        session, "facts", lambda _: {"n1": {"ansible_local": {**_facts()["ansible_local"], **local}}}
     )
     with pytest.raises(
         CheckError, match=r"it cannot be built:\nn1: Open MPI 4\.1\.6 was requested, 4\.1\.4 is"
     ):
-        install.install(stack, GOOD, _lab())
+        session.install(stack, GOOD, _lab())
 
 
 def test_what_is_in_use_comes_from_the_hosts_and_the_inventory() -> None:
@@ -321,8 +321,8 @@ def test_a_stack_file_says_what_differs_from_what_is_in_use(tmp_path: Path) -> N
         ("versions: {torch: 2.6}", "valid string"),
         ("versions: {cuda: '12.4'}", "cannot be installed beside another"),
         ("versions: {torch: new}", "new"),
-        ("build: {openmpi_prefix: /x}", "no variable that the roles"),
-        ("build: {cuda_method: repo}", "no variable that the roles"),
+        ("build: {openmpi_prefix: /x}", "not a build variable of the roles"),
+        ("build: {cuda_method: repo}", "not a build variable of the roles"),
         ("setings: {}", "setings: unknown name"),
         ("settings: {env: {HVLAB_CASE: 1}}", "hvlab's own"),
         ("[1]", "valid dictionary"),
@@ -360,7 +360,7 @@ def test_a_lock_of_an_hvlab_with_other_patches_is_said(tmp_path: Path) -> None:
         file.write_text(json.dumps({"hvlab": "0.0.9", "hosts": {"n1": {**entry, "patches": patches}}}))
         notes = ends.notes(str(file))
         assert len(notes) == said
-    assert notes[0].startswith(f"{file} was written by hvlab 0.0.9, whose patches of Horovod were other ones")
+    assert notes[0].startswith(f"{file} was written by hvlab 0.0.9, whose patches of Horovod differ")
     changes = chain(GOOD, _changed(torch="2.5.0"), RELEASES, lambda _: True)
     result = dataclasses.replace(_result(Counted(_all_of(0)), changes), notes=tuple(notes))
     assert f"Note: {notes[0]}" in result.markdown()
@@ -379,13 +379,13 @@ def test_a_default_that_changed_since_a_lock_is_a_change(tmp_path: Path) -> None
     assert [(change.item, change.before, change.after) for change in changes] == [
         ("openmpi_configure_flags", flags, now)
     ]
-    assert install.name_of(bad, own) == ""
+    assert session.name_of(bad, own) == ""
 
 
 def test_a_variable_that_only_one_end_names_has_its_default_in_the_other() -> None:
     other = _changed(horovod_arch_flags="-O1", openmpi_cuda_home="/x")
     own, good, bad = ends.with_defaults(GOOD, GOOD, other)
-    assert install.name_of(good, own) == ""
+    assert session.name_of(good, own) == ""
     assert good["horovod_arch_flags"] == "auto"
     assert "openmpi_cuda_home" not in good.items, "its default is the host's"
     assert "horovod_variants" not in bad.items

@@ -113,7 +113,7 @@ def test_what_a_stack_has_anyway_makes_it_no_other_one(
     effect = _judge(tmp_path, lambda _: 1.3, monkeypatch).effect(same)
     assert effect == judge.SAME
     answer = BisectResult((), effect, None, ()).answer
-    assert answer == "Both stacks run in the same way: what one sets, the other has anyway."
+    assert answer == "Both stacks run in the same way: the settings of one are the defaults of the other."
 
 
 def test_a_stack_that_is_faster_is_not_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ class Hosts:
         self.removed = 0
 
     def install(self, stack: Stack, own: Stack, _lab: object) -> None:
-        name = session.install.name_of(stack, own)
+        name = session.name_of(stack, own)
         if self.unbuildable & set(map(str, stack.items.values())):
             raise CheckError("it could not be installed: no wheel", remedy="put its wheel there")
         self.stacks[name] = stack
@@ -59,8 +59,8 @@ class Hosts:
 @pytest.fixture
 def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
     hosts = Hosts(("horovod_arch_flags", "-O0"))
-    monkeypatch.setattr(session.install, "install", hosts.install)
-    monkeypatch.setattr(session.install, "remove", hosts.remove)
+    monkeypatch.setattr(session, "install", hosts.install)
+    monkeypatch.setattr(session, "remove", hosts.remove)
     monkeypatch.setattr(Judge, "effect", lambda _, *given: hosts.effect(*given))
     monkeypatch.setattr(BisectRequest, "possible", lambda *_: True)
     return hosts
@@ -124,7 +124,7 @@ def test_hosts_that_are_gone_at_the_end_do_not_hide_the_answer(
     def gone(_lab: object) -> None:
         raise CheckError("n2 does not answer", remedy="boot it")
 
-    monkeypatch.setattr(session.install, "remove", gone)
+    monkeypatch.setattr(session, "remove", gone)
     said: list[str] = []
     assert bisect(_request(**BAD), Store(tmp_path), tmp_path / "b", keep=False, note=said.append).culprit
     assert said[-1] == "n2 does not answer; boot it"

@@ -16,7 +16,7 @@ from hvlab.cli import clean
 from hvlab.remote import gather
 from hvlab.remote.playbook import HostFailure
 from hvlab.results.lock import measuring
-from hvlab.searches.bisect import install
+from hvlab.searches.bisect import session
 from tests.unit import labs
 
 PROGRAM = Path(gather.__file__).parent / "programs/unused.py"
@@ -195,7 +195,7 @@ def hosts(monkeypatch, tmp_path):
     monkeypatch.setattr(gather, "collect", hosts.collect)
     monkeypatch.setattr(clean, "load", lambda path, limit: labs.lab(2))
     monkeypatch.setattr(
-        install, "remove", lambda lab: hosts.removed.extend((host.name, "stacks") for host in lab.hosts)
+        session, "remove", lambda lab: hosts.removed.extend((host.name, "stacks") for host in lab.hosts)
     )
     monkeypatch.setenv("HVLAB_RESULTS", str(tmp_path))
     return hosts

@@ -404,7 +404,7 @@ def test_a_run_goes_on_as_it_was_asked_for(inventory, capsys, begun):
 def test_a_run_that_is_not_there_names_near_ones(inventory, capsys, begun):
     begun()
     assert run(["bench", "-i", inventory, "--resume", "r2"]) == 2
-    assert "near ones: r1" in capsys.readouterr().err
+    assert "similar ones: r1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -522,7 +522,7 @@ def test_a_short_name_is_of_one_run(store, capsys):
 
 def test_an_unknown_run(store, capsys):
     assert run(["results", "show", "r9"]) == 2
-    assert "near ones: r1" in capsys.readouterr().err
+    assert "similar ones: r1" in capsys.readouterr().err
 
 
 def test_no_results(capsys):

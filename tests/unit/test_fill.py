@@ -627,7 +627,7 @@ def test_what_stays_empty_is_listed_with_its_reason(serial):
         f"{runs.LAB7}",
         "| MPI | 4 | 4 | | | | |": "MPI servers 4 slots 4: measured at servers x slots of "
         "1x1, 1x2, 2x1, 2x2, 3x1, 3x2",
-        "| Abacus | 1 | 2 | | | | |": "Abacus servers 1 slots 2: this is no backend that hvlab knows",
+        "| Abacus | 1 | 2 | | | | |": "Abacus servers 1 slots 2: hvlab does not know this backend",
     }
 
 

@@ -151,7 +151,7 @@ def test_a_time_that_contradicts_its_bandwidth_is_refused(tmp_path):
     ) as caught:
         taken(path)
     assert "algbw in its row is 0.05 GB/s" in str(caught.value)
-    assert "whose head tells the unit" in str(caught.value.remedy)
+    assert "whose header tells the unit" in str(caught.value.remedy)
 
 
 def test_a_time_rounded_as_printed_contradicts_nothing(tmp_path):
@@ -225,7 +225,7 @@ def test_an_old_file_says_by_its_name_what_it_measured(name, workload, tmp_path)
     assert {record.workload for record in taken(DATA / "nccl-tests" / name)} == {workload}
     other = tmp_path / "log.txt"
     other.write_text((DATA / "nccl-tests" / name).read_text())
-    with pytest.raises(UsageError, match=r"log\.txt does not say which operation"):
+    with pytest.raises(UsageError, match=r"log\.txt does not name its operation"):
         taken(other)
     assert {record.workload for record in taken(other, workload="alltoall")} == {"alltoall"}
 
@@ -444,7 +444,7 @@ def test_a_layout_that_was_told_needs_no_advice(tmp_path, capsys):
     [
         (["export", "--to", "csv"], 2, "there are no results"),
         (["import", "no.txt"], 2, "no.txt cannot be read"),
-        (["import", str(DATA / "two-keys.asc")], 2, "is no output of nccl-tests or osu"),
+        (["import", str(DATA / "two-keys.asc")], 2, "is not the output of nccl-tests or osu"),
         (["import", str(OSU), "--on-hosts", "0"], 2, "it names no host"),
         (["import", str(OSU), "--from", "nccl-tests"], 1, "no figure of nccl-tests"),
     ],

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.analysis.baseline import keeping
-from hvlab.analysis.compare.comparison import compare
-from hvlab.analysis.compare.matching import measurements
+from hvlab.analysis.compare.comparison import compare, measurements
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.bench import suite
 from hvlab.checks import machine_types

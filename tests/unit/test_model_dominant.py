@@ -7,10 +7,18 @@ import pytest
 
 from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost
-from hvlab.analysis.model.dominant import collective, explain, startup, step
+from hvlab.analysis.model.dominant import (
+    backends,
+    collective,
+    explain,
+    flop_per_byte,
+    models,
+    rivals,
+    startup,
+    step,
+)
 from hvlab.analysis.model.fit import fits
 from hvlab.analysis.model.training import trainings
-from hvlab.analysis.model.versus import backends, flop_per_byte, models, rivals
 from hvlab.results.configurations import Repeats
 from tests.unit.synthetic import RING, SIZES, fitted, phrase, swept, trained
 

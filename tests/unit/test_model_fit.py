@@ -10,7 +10,7 @@ import pytest
 from hvlab.analysis.model.costs import ALGORITHMS, Cost
 from hvlab.analysis.model.fit import Fit, NoFit, fit, fits
 from hvlab.analysis.model.problem import LinearProblem, expected_maximum
-from hvlab.analysis.model.sweep import Sweep, SweepPoint, sweeps
+from hvlab.analysis.model.training import Sweep, SweepPoint, sweeps
 from tests.unit.synthetic import RING, SIZES, SWEPT, configuration, fitted, measured, phrase, sweep, swept
 
 

@@ -390,9 +390,9 @@ def test_a_log_becomes_the_case_that_it_was(tmp_path, log):
             {"result": None, "ended": '{"rc": 1, "started_at": 1, "ended_at": 2}'},
             "mpirun ended with exit status 1",
         ),
-        ({"result": None, "ended": ""}, "the log stops before the launcher has ended"),
+        ({"result": None, "ended": ""}, "the log stops before the launcher ended"),
         ({"result": {**RESULT, "checks": ["sum: wrong"]}}, "sum: wrong"),
-        ({"ended": '{"rc": "x"}'}, "how the launcher ended is not to be read"),
+        ({"ended": '{"rc": "x"}'}, "the launcher's end cannot be read"),
     ],
 )
 def test_a_case_that_did_not_end_well_is_a_failure(tmp_path, log, changes, error):
@@ -468,10 +468,13 @@ def test_a_training_of_ones_own_has_its_throughput(tmp_path, log):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda text: text.replace('"workload": "allreduce"', '"workload": "x"'), "line 1: this is no case"),
-        (lambda text: text.replace('"id": "', '"id": "../'), "line 1: this is no case"),
-        (lambda text: text.replace('"hosts": [', '"hosts": [1, '), "line 1: this is no case"),
-        (lambda text: text.replace("hvlab: case: {", "hvlab: case: {{"), "line 1: this is no case"),
+        (
+            lambda text: text.replace('"workload": "allreduce"', '"workload": "x"'),
+            "line 1: this is not a case",
+        ),
+        (lambda text: text.replace('"id": "', '"id": "../'), "line 1: this is not a case"),
+        (lambda text: text.replace('"hosts": [', '"hosts": [1, '), "line 1: this is not a case"),
+        (lambda text: text.replace("hvlab: case: {", "hvlab: case: {{"), "line 1: this is not a case"),
         (lambda text: text + text, "both have the case"),
     ],
 )
@@ -484,9 +487,9 @@ def test_a_log_that_is_not_right_is_refused(tmp_path, log, change, error):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (("result.json 2/", "x "), "result.json: of its 2 parts the log has 1; fetch the log again, whole"),
+        (("result.json 2/", "x "), "result.json: the log has 1 of its 2 parts; fetch the log again, whole"),
         (("result.json 1/2 e", "result.json 1/2 f"), "result.json is damaged; fetch the log again"),
-        (("result.json 2/2", "result.json 2/999999"), "of its 999999 parts the log has 2"),
+        (("result.json 2/2", "result.json 2/999999"), "the log has 2 of its 999999 parts"),
     ],
 )
 def test_a_damaged_log_is_a_failure_of_its_case_alone(tmp_path, log, change, error):

@@ -79,7 +79,7 @@ def test_a_script_may_be_run_and_content_is_the_key(folder, tmp_path):
 def test_files_that_changed_do_not_continue_a_run(folder, tmp_path):
     line = own_files.chosen(["python", "train.py"], [], folder)
     (folder / "train.py").write_text("other")
-    with pytest.raises(UsageError, match="no longer what this run was started with"):
+    with pytest.raises(UsageError, match="have changed since this run was started"):
         own_files.pack(line, cache=tmp_path / "cache")
 
 

@@ -73,7 +73,7 @@ def test_runs_of_another_lab_are_left_out(store):
     store.create(other.run_id, lab="elsewhere", spec_key="k", spec={}, cases=[*other.cases])
     store.add(other.records)
     assert [one.run.run_id for one in history.read(store, "step_time", NAMES[0])] == list(NAMES)
-    with pytest.raises(UsageError, match="lab elsewhere has 1 run with step_time, and a history takes two"):
+    with pytest.raises(UsageError, match="lab elsewhere has 1 run with step_time, and a history needs two"):
         history.read(store, "step_time")
 
 

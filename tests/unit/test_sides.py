@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 import pytest
 
 from hvlab.analysis.compare import measurements
+from hvlab.analysis.compare.comparison import Measurements
 from hvlab.analysis.compare.decision_rows import as_json, sentences, table
 from hvlab.analysis.compare.decisions import decide, questions
-from hvlab.analysis.compare.matching import Measurements
 from hvlab.base.errors import UsageError
 from hvlab.bench import sides
 from hvlab.bench.matrix import Spec, expand

@@ -184,7 +184,7 @@ def test_small_buffers_are_improved_proved_and_put_back(
     assert len(set(launches.runs)) == len(launches.runs)
     report = (place / session.REPORT).read_text()
     assert "# /etc/sysctl.d/90-hvlab.conf\nnet.core.rmem_max = " in report
-    assert "None of this is kept" in report
+    assert "These settings end with a restart" in report
     document = json.loads((place / session.RESULT).read_text())
     assert document["best"] == result.space.changes(result.search.best)
     assert "net.ipv4.tcp_wmem = 4096 65536" in " ".join(document["keep"])
@@ -243,7 +243,7 @@ def test_what_a_killed_search_left_is_put_back(
     [file] = host_state.left_behind(tmp_path, "t")
     assert host_state.left_behind(tmp_path, "another") == []
     # What the hosts have now is not what they had: it must not take that file's place.
-    with pytest.raises(CheckError, match="not put back yet"):
+    with pytest.raises(CheckError, match="not restored yet"):
         _tune(kernels, tmp_path, monkeypatch, launches)
     assert host_state.restore(labs.lab(3), file) == ["n1", "n2"]
     assert kernels.files == before

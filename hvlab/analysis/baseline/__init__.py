@@ -1,8 +1,7 @@
 """Baselines: runs kept as a measure for later ones.
 
-In: the `Measurements` of runs (`hvlab.analysis.compare`). Out: a file beside the store, and a check of a
-later run against it, as a table, JSON or JUnit. Read `check` first;
-`keeping` is the file, `output` the formats.
+In: the `Measurements` of runs (`hvlab.analysis.compare`). Out: a file beside the store (`keeping`), and a
+check of a later run against it (`check`), as a table, JSON or JUnit (`output`).
 """
 
 from hvlab.analysis.baseline.check import BaselineCheck, Result, check

@@ -1,4 +1,4 @@
-"""A run checked against a baseline: what became slower, what fails now, what is undecided. Pure."""
+"""A run checked against a baseline: regressions, new failures, undecided figures. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from hvlab.analysis.compare import Comparison, ComparisonRow, Measurements, Side, compare
-from hvlab.analysis.compare.matching import whole
+from hvlab.analysis.compare.comparison import whole
 from hvlab.analysis.compare.rows import case_names, why
 from hvlab.base.errors import CheckError
 from hvlab.results.configurations import Configuration
@@ -18,17 +18,17 @@ from hvlab.statistics.verdict import Verdict
 from hvlab.workloads.metrics import METRICS
 
 Status = Literal["regression", "undecided", "better", "fine", "new"]
-# Launches that mostly succeeded before and mostly fail now are a regression, though some failed before.
+# Mostly succeeded before, and mostly fails now: a regression despite earlier failures.
 _SUCCEEDED, _SUCCEEDS = 0.9, 0.5
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a configuration; ``row`` is None where only one side has it.
+    """The result for a configuration; ``row`` is None if only one side has it.
 
-    A regression is slower, or fails now and did not before: always succeeded before, or in more than 90 % of
-    launches and now in fewer than half, or succeeded before and never does now. Undecided means too few
-    repeats, or too few runs in the baseline. Fine is the rest: no significant difference.
+    A regression is slower, or fails now: it always succeeded before, or did in more than 90 % of launches and
+    now in fewer than half, or succeeded before and never does now. Undecided: too few repeats or baseline
+    runs.
     """
 
     status: Status
@@ -40,9 +40,9 @@ class Result:
 
 @dataclass(frozen=True)
 class BaselineCheck:
-    """A run checked against a baseline: A of the comparison is the run, B the last run of the baseline.
+    """A run (A of the comparison) checked against a baseline (B: its last run).
 
-    The rows' B holds the repeats of all runs of the baseline, and the median of their medians.
+    B of the rows holds the repeats of all baseline runs, and the median of their medians.
     """
 
     comparison: Comparison
@@ -50,17 +50,17 @@ class BaselineCheck:
     results: tuple[Result, ...]
 
     def of(self, status: Status) -> list[Result]:
-        """Return the results of one status."""
+        """Results of one status."""
         return [result for result in self.results if result.status == status]
 
     def outcome(self, *, strict: bool = False) -> str:
-        """Return ``passed``, ``failed`` or ``undecided``: no regression, but some figures are open."""
-        return (
-            "failed" if not self.passed(strict=strict) else "undecided" if self.of("undecided") else "passed"
-        )
+        """Return ``passed``, ``failed`` or ``undecided``: no regression, but open figures."""
+        if not self.passed(strict=strict):
+            return "failed"
+        return "undecided" if self.of("undecided") else "passed"
 
     def passed(self, *, strict: bool = False) -> bool:
-        """Return whether there is no regression; ``strict``: and nothing undecided."""
+        """No regression and, if ``strict``, nothing undecided."""
         return not self.of("regression") and not (strict and self.of("undecided"))
 
 
@@ -71,7 +71,7 @@ def check(
     metric: str | None = None,
     matters: float = verdict.MATTERS,
 ) -> BaselineCheck:
-    """Return the result for each configuration. Raises CheckError where run and baseline share none."""
+    """Return the result for each configuration. Raises CheckError if run and baseline share none."""
     each = [compare(run, kept, metric=metric, matters=matters) for kept in baseline]
     comparison = merged(each, matters=matters)
     if not comparison.rows:
@@ -124,10 +124,10 @@ Rows = Mapping[int, ComparisonRow]
 
 
 def merged(comparisons: Sequence[Comparison], *, matters: float) -> Comparison:
-    """Return the comparisons of one run, A, with each run of a baseline, B, as one.
+    """Return the comparisons of one run (A) with each baseline run (B) as one.
 
-    The verdicts are those of :func:`hvlab.statistics.between.compare_to_runs`. A configuration that has fewer
-    repeats in the run than in any run of the baseline has none: its median varies more.
+    Verdicts are those of :func:`hvlab.statistics.between.compare_to_runs`. A configuration with fewer repeats
+    in the run than in any baseline run has none: its median varies more.
     """
     groups: dict[Configuration, dict[int, ComparisonRow]] = {}
     for number, comparison in enumerate(comparisons):
@@ -148,8 +148,8 @@ def merged(comparisons: Sequence[Comparison], *, matters: float) -> Comparison:
 
 
 def _undecidable(rows: Rows) -> str:
-    """Return why a configuration can have no verdict; empty where it can have one."""
-    ok, usual = _run(rows).ok, [row.b.ok for row in rows.values() if row.b.ok]
+    """Return why a configuration cannot have a verdict; empty if it can."""
+    ok, usual = next(iter(rows.values())).a.ok, [row.b.ok for row in rows.values() if row.b.ok]
     if not ok or not usual:
         return "no figure in " + ("the run" if usual else "the baseline" if ok else "both")
     if ok < min(usual):
@@ -166,15 +166,10 @@ def _cell(rows: Rows) -> RunMedians:
     return RunMedians(first.a.median.mid, medians, better, whole(first.configuration))
 
 
-def _run(rows: Rows) -> Side:
-    """Return the run's own side, which is the same in every row."""
-    return next(iter(rows.values())).a
-
-
 def _row(rows: Rows, verdict: Verdict | None) -> ComparisonRow:
     first = next(iter(rows.values()))
     judged = verdict or Verdict("too_few", None, _undecidable(rows), FEWEST)
-    if judged.ratio is None and len(rows) == 1:  # of one run, the repeats' interval is all there is
+    if judged.ratio is None and len(rows) == 1:  # one run has only its repeats' interval
         judged = dataclasses.replace(judged, ratio=first.verdict.ratio)
     return dataclasses.replace(first, b=_together([row.b for row in rows.values()]), verdict=judged)
 

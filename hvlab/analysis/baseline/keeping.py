@@ -23,10 +23,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def save(results: Path, runs: Sequence[Measurements], *, name: str = DEFAULT) -> Path:
-    """Write the figures of one run or more as the baseline ``name`` of their lab, and return the file.
+    """Write the figures of runs as the baseline ``name`` of their lab, atomically, and return the file.
 
-    The file is written whole or not at all. Raises UsageError where a run has no figures, is there twice or
-    is of another lab.
+    Raises UsageError if a run has no figures, is given twice or is of another lab.
     """
     for run in runs:
         if not any(repeats.ok for repeats in run.configurations.values()):
@@ -52,10 +51,7 @@ def save(results: Path, runs: Sequence[Measurements], *, name: str = DEFAULT) ->
 
 
 def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements, ...]:
-    """Return the runs of the baseline ``name`` of a lab, one or more.
-
-    Raises UsageError where there is none that can be read.
-    """
+    """Return the runs of the baseline ``name`` of a lab. Raises UsageError if none can be read."""
     file = _file(results, lab, name)
     if not file.is_file():
         others = names(results, lab)
@@ -67,9 +63,10 @@ def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements,
     try:
         content = json.loads(file.read_text("utf-8"))
         version = content["schema"]
-        runs = tuple(_measurements(run) for run in _of_version(content, version))
+        each = [content] if version == _ONE_RUN else content["runs"] if version == SCHEMA else []
+        runs = tuple(map(_measurements, each))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        observed = str(error) if isinstance(error, OSError | ValueError) else "it is no baseline of hvlab"
+        observed = str(error) if isinstance(error, OSError | ValueError) else "it is not a baseline of hvlab"
         raise UsageError(
             f"the baseline {file} cannot be read: {observed}", remedy="set it again: `hvlab baseline set RUN`"
         ) from error
@@ -83,12 +80,6 @@ def load(results: Path, lab: str, *, name: str = DEFAULT) -> tuple[Measurements,
 def names(results: Path, lab: str = "*") -> list[str]:
     """Return the names of the baselines of a lab, or of all labs."""
     return sorted({path.stem for path in (results / _FOLDER).glob(f"{lab}/*.json")})
-
-
-def _of_version(content: Mapping[str, Any], version: int) -> list[Mapping[str, Any]]:
-    if version == _ONE_RUN:
-        return [content]
-    return list(content["runs"]) if version == SCHEMA else []
 
 
 def _file(results: Path, lab: str, name: str) -> Path:
@@ -145,5 +136,5 @@ def _by_metric(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[int,
 
 
 def _by_repeat(values: Mapping[str, Any]) -> dict[int, Any]:
-    """Return the values with numbers as keys, which JSON does not have."""
+    """Return the values with numbers as keys, which JSON lacks."""
     return {int(repeat): value for repeat, value in values.items()}

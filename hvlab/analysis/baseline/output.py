@@ -15,17 +15,8 @@ from hvlab.results.formats import junit
 from hvlab.statistics.between import FEWEST
 
 COLUMNS = (
-    "status",
-    "workload",
-    "backend",
-    "hosts",
-    "slots",
-    "case",
-    "metric",
-    "run",
-    "baseline",
-    "ratio",
-    "why",
+    *("status", "workload", "backend", "hosts", "slots", "case"),
+    *("metric", "run", "baseline", "ratio", "why"),
 )
 _WORDS: Mapping[Status, str] = {
     "regression": "regressions",
@@ -38,9 +29,7 @@ _WORDS: Mapping[Status, str] = {
 
 def summary(checked: BaselineCheck, *, strict: bool) -> str:
     """Return the outcome in a line."""
-    counts = ", ".join(
-        f"{len(checked.of(status))} {word}" for status, word in _WORDS.items() if checked.of(status)
-    )
+    counts = ", ".join(f"{len(own)} {word}" for status, word in _WORDS.items() if (own := checked.of(status)))
     few = len(checked.runs) < FEWEST
     hint = f"; a verdict needs {FEWEST} runs in the baseline, it has {len(checked.runs)}" if few else ""
     return f"{checked.outcome(strict=strict)}: {counts}{hint}"
@@ -56,7 +45,7 @@ def render(checked: BaselineCheck, output_format: str, *, strict: bool) -> str:
 
 
 def as_json(checked: BaselineCheck, *, strict: bool) -> dict[str, Any]:
-    """Return all of a check, JSON-ready."""
+    """Return a complete check, JSON-ready."""
     return {
         "outcome": checked.outcome(strict=strict),
         "passed": checked.passed(strict=strict),
@@ -81,10 +70,7 @@ def as_json(checked: BaselineCheck, *, strict: bool) -> dict[str, Any]:
 
 
 def as_junit(checked: BaselineCheck, *, strict: bool) -> str:
-    """Return a check as JUnit XML: a regression is a failure, what is undecided or new is skipped.
-
-    With ``strict``, what is undecided is a failure too.
-    """
+    """Return a check as JUnit XML; ``strict`` makes undecided results fail, else they are skipped."""
     run, baseline = checked.comparison.a, " ".join(kept.run_id for kept in checked.runs)
     suite = junit.suite(
         "hvlab baseline",

@@ -53,13 +53,13 @@ def _row(
 
 
 def _plain(configuration: Configuration, decisions: Decisions) -> Configuration:
-    """Return a configuration without what its question switches."""
+    """Return a configuration without the settings that its question switches."""
     switched = {name for values in decisions.sides.values() for name in values}
     return replace(configuration, params=configuration.without("side", *switched))
 
 
 def word(each: Decision) -> str:
-    """Return the verdict in a word or two, with the side that is better."""
+    """Return the verdict in a word or two, with the better side."""
     kind = each.row.verdict.kind
     if kind in ("faster", "slower"):
         better = "A" if kind == "faster" else "B"
@@ -68,27 +68,20 @@ def word(each: Decision) -> str:
 
 
 def sentences(decisions: Decisions) -> list[str]:
-    """Return the notes that a reader needs besides the rows, a sentence each."""
+    """Return the notes that belong to the rows, a sentence each."""
     if not decisions.rows:
         none = "No two settings of this run have figures to compare."
         return [*map(_lost, decisions.unmeasured)] or [none]
     count = len(decisions.rows)
-    better_a, better_b = decisions.count("faster"), decisions.count("slower")
-    same = decisions.count("same")
     open_ = [each for each in decisions.rows if not each.answered]
-    near = count - better_a - better_b - same - len(open_)
-    parts = [
-        f"{text} {number}"
-        for text, number in (
-            ("A better in", better_a),
-            ("B better in", better_b),
-            ("the same in", same),
-            ("within 5 % in", near),
-            ("open in", len(open_)),
-        )
-        if number
-    ]
-    lines = [f"{count} comparison{'s' * (count != 1)}: {', '.join(parts)}.", NOTE]
+    counts = {
+        "A better in": decisions.count("faster"),
+        "B better in": decisions.count("slower"),
+        "the same in": decisions.count("same"),
+    }
+    counts |= {"within 5 % in": count - sum(counts.values()) - len(open_), "open in": len(open_)}
+    parts = ", ".join(f"{text} {number}" for text, number in counts.items() if number)
+    lines = [f"{count} comparison{'s' * (count != 1)}: {parts}.", NOTE]
     if open_:
         known = [each.needed for each in open_ if each.needed]
         if known:
@@ -106,7 +99,7 @@ def _lost(side: Unmeasured) -> str:
 
 
 def as_json(decisions: Decisions) -> dict[str, Any]:
-    """Return all of a run's decisions, JSON-ready."""
+    """Return all decisions of a run, JSON-ready."""
     return {
         "run": rows.run_json(decisions.run),
         "sides": {name: dict(values) for name, values in decisions.sides.items()},
@@ -119,7 +112,6 @@ def as_json(decisions: Decisions) -> dict[str, Any]:
 
 def _json(each: Decision) -> dict[str, Any]:
     row, (one, other) = each.row, each.names
-    figures = {name: value for name, value in asdict(row).items() if name != "configuration"}
     return {
         "a": rows.configuration_json(each.a),
         "b": rows.configuration_json(each.b),
@@ -127,5 +119,5 @@ def _json(each: Decision) -> dict[str, Any]:
         "unit": row.unit,
         "answered": each.answered,
         "needed": each.needed,
-        "figures": figures,
+        "figures": rows.figures_json(row),
     }

@@ -1,4 +1,4 @@
-"""Settings that one run measured in turn, compared pair by pair: their time is the same, so it decides."""
+"""Settings measured in turn by one run, compared pair by pair: their time is the same."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hvlab.analysis.compare.comparison import ComparisonRow, check, figures, pair_of, side_of
-from hvlab.analysis.compare.matching import Measurements, primary, whole
+from hvlab.analysis.compare.comparison import (
+    ComparisonRow,
+    Measurements,
+    check,
+    figures,
+    pair_of,
+    primary,
+    side_of,
+    whole,
+)
 from hvlab.lab.backends import BACKENDS
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import verdict
@@ -19,26 +27,21 @@ from hvlab.workloads.parameters import DEVICE, ENV, OPTIONAL, SAMPLES, TUNING, f
 
 # A run with a fixed number of repeats is judged once.
 _ONCE = (Look(2**31, verdict.ALPHA),)
-# What follows from the backend, or from the framework.
+# Parameters that follow from the backend or the framework.
 _FOLLOWS = (DEVICE.name,)
 # Parameters that change how the work is done, not how much of it there is.
 _SETTINGS = (
-    "framework",
-    "compression",
-    "form",
-    "in_place",
-    *(one.name for one in OPTIONAL),
-    DEVICE.name,
-    *(one.name for one in TUNING),
+    *("framework", "compression", "form", "in_place"),
+    *(one.name for one in (*OPTIONAL, DEVICE, *TUNING)),
 )
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Two settings compared where all else is equal; ``row`` has their figures, A's first, and the verdict.
+    """Two settings compared, all else equal; ``row`` has their figures, A's first, and the verdict.
 
-    ``needed`` is how many repeats of each would probably decide it, None where it is answered or none would.
-    ``switched`` names what an A/B run sets on either side.
+    ``needed``: repeats of each that would probably decide it, None if answered or hopeless. ``switched``: the
+    settings of an A/B run's sides.
     """
 
     a: Configuration
@@ -49,7 +52,7 @@ class Decision:
 
     @property
     def answered(self) -> bool:
-        """Return whether more repeats are not worth their time."""
+        """More repeats are not worth their time."""
         return answered(self.row.verdict)
 
     @property
@@ -60,10 +63,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """A setting, A and B or what it is called, that has no figure somewhere where it was to be compared.
-
-    Of its ``tried`` launches these failed or were skipped, for these ``reasons``.
-    """
+    """A setting without figures in some comparison: its launches, their failures and ``reasons``."""
 
     name: str
     failed: int
@@ -74,10 +74,10 @@ class Unmeasured:
 
 @dataclass(frozen=True)
 class Decisions:
-    """All settings of a run that can be compared, one family of tests at each of its ``looks``.
+    """All comparable settings of a run, one family of tests at each of its ``looks``.
 
-    ``sides`` holds what was switched in an A/B run: for A and for B, the setting of each name.
-    ``unmeasured`` are the settings whose comparisons are not among the rows, for they have no figure.
+    ``sides`` has the settings of A and B in an A/B run; ``unmeasured`` settings have no row for lack of
+    figures.
     """
 
     run: Measurements
@@ -87,7 +87,7 @@ class Decisions:
     unmeasured: tuple[Unmeasured, ...] = ()
 
     def count(self, *kinds: verdict.Kind) -> int:
-        """Return how many rows have one of these verdicts."""
+        """Number of rows with one of these verdicts."""
         return sum(each.row.verdict.kind in kinds for each in self.rows)
 
 
@@ -100,9 +100,9 @@ def decide(
 ) -> Decisions:
     """Compare the settings of one run with one another; ``spec`` is its stored specification.
 
-    Compared are A and B of a run that measured two sides, else every two configurations that differ in
-    their backend alone, or in one parameter that leaves the work as it is. Raises UsageError for a metric of
-    which neither more nor less is better.
+    Compared are A and B of a run with two sides, else every two configurations that differ in their backend,
+    or in one parameter that leaves the work as it is. Raises UsageError for a metric without a better
+    direction.
     """
     if metric is not None:
         check(metric)
@@ -124,9 +124,9 @@ def decide(
 
 
 def _unmeasured(run: Measurements, sides: Mapping[str, Mapping[str, Any]]) -> Iterator[Unmeasured]:
-    """Yield each setting that has no figure somewhere where it was to be compared, with all its launches.
+    """Yield each setting that lacks a figure in a comparison, with all its launches.
 
-    Questions are about whole cases here: one that failed before its first size has none.
+    Whole cases count here: one that failed before its first size has no sizes.
     """
     cases: dict[Configuration, list[Repeats]] = {}
     for configuration, repeats in run.configurations.items():
@@ -138,7 +138,7 @@ def _unmeasured(run: Measurements, sides: Mapping[str, Mapping[str, Any]]) -> It
     for name, own in asked.items():
         if not all(any(one.ok for one in repeats) for repeats in own.values()):
             measured = [(case, one) for case, repeats in own.items() for one in repeats]
-            # By launch: one has the same end at each of its sizes.
+            # By launch: all its sizes end alike.
             ok = {(case, repeat) for case, one in measured for repeat in one.ok}
             failed = {(case, repeat): text for case, one in measured for repeat, text in one.errors.items()}
             skipped = {(case, repeat): text for case, one in measured for repeat, text in one.skipped.items()}
@@ -148,10 +148,7 @@ def _unmeasured(run: Measurements, sides: Mapping[str, Mapping[str, Any]]) -> It
 
 
 def deciding(a: Configuration, b: Configuration, measured: Mapping[Configuration, Repeats]) -> str:
-    """Return the metric that decides between A and B unless another is asked for.
-
-    Where their steps take other numbers of samples, that is throughput.
-    """
+    """Return the default metric for A and B: throughput if their steps differ in their samples."""
     if any(a.get(name) != b.get(name) for name in SAMPLES):
         return "throughput"
     return primary(a, measured[a], measured[b])
@@ -160,7 +157,7 @@ def deciding(a: Configuration, b: Configuration, measured: Mapping[Configuration
 def questions(
     configurations: Iterable[Configuration], sides: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Iterator[tuple[Configuration, Configuration]]:
-    """Yield every two configurations that a run can decide between: A and B where it has sides."""
+    """Yield every two configurations that a run can decide between: A and B if it has sides."""
     groups: dict[Configuration, list[Configuration]] = {}
     if sides:
         switched = {name for values in sides.values() for name in values}
@@ -187,13 +184,12 @@ def _order(configuration: Configuration) -> tuple[int, str]:
 
 
 def _common(configuration: Configuration, switched: set[str]) -> Configuration:
+    follows = _FOLLOWS if {"backend", "framework"} & switched else ()
     return replace(
         configuration,
         backend="" if "backend" in switched else configuration.backend,
         launcher="" if {"backend", "launcher"} & switched else configuration.launcher,
-        params=configuration.without(
-            "side", *switched, *(_FOLLOWS if {"backend", "framework"} & switched else ())
-        ),
+        params=configuration.without("side", *switched, *follows),
     )
 
 
@@ -219,11 +215,8 @@ def _words(workload: str, settings: Mapping[str, Any], names: Sequence[str]) -> 
     known = parameters(workload) if workload in WORKLOADS else ()
     words = []
     for name in names:
-        item = find(name, known)
-        if name in settings and item is not None:
-            words.append(
-                str(settings[name]) if item is ENV else f"{name}={item.format_value(settings[name])}"
-            )
-        elif name in settings:
-            words.append(f"{name}={settings[name]}")
+        if name in settings:
+            item, value = find(name, known), settings[name]
+            text = item.format_value(value) if item else value
+            words.append(str(value) if item is ENV else f"{name}={text}")
     return " ".join(words)

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hvlab.analysis.compare.comparison import Comparison, ComparisonRow, Side
-from hvlab.analysis.compare.matching import Measurements
+from hvlab.analysis.compare.comparison import Comparison, ComparisonRow, Measurements
 from hvlab.results.configurations import Configuration
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.verdict import PERHAPS, Kind
 from hvlab.workloads.sizes import format_size
 
 COLUMNS = (
-    "workload",
-    "backend",
-    "hosts",
-    "slots",
-    "case",
-    "metric",
-    "ok A",
-    "A",
-    "ok B",
-    "B",
-    "A/B",
-    "95 %",
-    "verdict",
-    "why",
+    *("workload", "backend", "hosts", "slots", "case", "metric"),
+    *("ok A", "A", "ok B", "B", "A/B", "95 %", "verdict", "why"),
 )
 NOTE = (
     "The repeats of one run share the conditions of their time: network load, temperature, other work. "
@@ -45,20 +33,15 @@ _KINDS: Mapping[Kind, str] = {
 
 def table(comparison: Comparison) -> list[dict[str, Any]]:
     """Return a row for each configuration, those of only one run last; see COLUMNS."""
-    one_sided = (
-        *((configuration, "A") for configuration in comparison.only_a),
-        *((configuration, "B") for configuration in comparison.only_b),
-    )
-    names = case_names(
-        [*(row.configuration for row in comparison.rows), *(configuration for configuration, _ in one_sided)]
-    )
+    one_sided = {**dict.fromkeys(comparison.only_a, "A"), **dict.fromkeys(comparison.only_b, "B")}
+    names = case_names([*(row.configuration for row in comparison.rows), *one_sided])
     rows = [
         {
             **place(row.configuration, names),
             "metric": f"{row.metric} {row.unit}",
-            "ok A": _of(row.a),
+            "ok A": f"{row.a.ok} of {row.a.tried}",
             "A": row.a.median.mid if row.a.median else None,
-            "ok B": _of(row.b),
+            "ok B": f"{row.b.ok} of {row.b.tried}",
             "B": row.b.median.mid if row.b.median else None,
             **ratio(row.verdict.ratio),
             "verdict": word(row),
@@ -66,14 +49,11 @@ def table(comparison: Comparison) -> list[dict[str, Any]]:
         }
         for row in comparison.rows
     ]
-    rows += [
-        {**place(configuration, names), "verdict": f"only in {side}"} for configuration, side in one_sided
-    ]
-    return rows
+    return rows + [{**place(one, names), "verdict": f"only in {side}"} for one, side in one_sided.items()]
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Return the notes that a reader needs besides the rows, a sentence each."""
+    """Return the notes that belong to the rows, a sentence each."""
     counts = [f"{text} {comparison.count(kind)}" for kind, text in _KINDS.items() if comparison.count(kind)]
     total = f"{len(comparison.rows)} configurations: {', '.join(counts)}."
     sentences = [total if counts else "No configuration is in both."]
@@ -86,7 +66,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return all of a comparison, JSON-ready."""
+    """Return a complete comparison, JSON-ready."""
     return {
         "a": run_json(comparison.a),
         "b": run_json(comparison.b),
@@ -101,8 +81,12 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 
 def row_json(row: ComparisonRow) -> dict[str, Any]:
     """Return one row, JSON-ready."""
-    figures = {name: value for name, value in asdict(row).items() if name != "configuration"}
-    return {**configuration_json(row.configuration), "unit": row.unit, **figures}
+    return {**configuration_json(row.configuration), "unit": row.unit, **figures_json(row)}
+
+
+def figures_json(row: ComparisonRow) -> dict[str, Any]:
+    """Return metric, sides and verdict of a row."""
+    return {name: value for name, value in asdict(row).items() if name != "configuration"}
 
 
 def configuration_json(configuration: Configuration) -> dict[str, Any]:
@@ -123,7 +107,7 @@ def word(row: ComparisonRow) -> str:
 
 
 def why(row: ComparisonRow, *, a: str = "A", b: str = "B") -> str:
-    """Return the grounds of the verdict, and all failures; ``a`` and ``b`` name the runs."""
+    """Return the reason of the verdict, and all failures; ``a`` and ``b`` name the runs."""
     failed = {name: side for name, side in ((a, row.a), (b, row.b)) if side.failed}
     if len(failed) > 1 and row.a == row.b:
         failed = {"both": row.a}
@@ -132,10 +116,6 @@ def why(row: ComparisonRow, *, a: str = "A", b: str = "B") -> str:
         for name, side in failed.items()
     ]
     return "; ".join((row.verdict.reason, *failures))
-
-
-def _of(side: Side) -> str:
-    return f"{side.ok} of {side.tried}"
 
 
 def ratio(interval: Interval | None) -> dict[str, str]:
@@ -160,7 +140,7 @@ def place(configuration: Configuration, names: Mapping[Configuration, str]) -> d
 
 
 def case_names(configurations: Iterable[Configuration]) -> dict[Configuration, str]:
-    """Return each configuration's size, with hosts and parameters where those of its workload differ."""
+    """Name each configuration by its size, and by hosts and parameters that vary within its workload."""
     members: dict[str, list[Configuration]] = {}
     for configuration in configurations:
         members.setdefault(configuration.workload, []).append(configuration)
@@ -171,13 +151,9 @@ def _names(configurations: Sequence[Configuration]) -> list[tuple[Configuration,
     params = {configuration: dict(configuration.params) for configuration in configurations}
     known = sorted({name for given in params.values() for name in given} - {_SIZE})
     varied = [name for name in known if len({given.get(name) for given in params.values()}) > 1]
-    sets: dict[tuple[str, int, int], set[tuple[str, ...]]] = {}
-    for configuration in configurations:
-        sets.setdefault(_shape(configuration), set()).add(configuration.hosts)
-    return [
-        (configuration, " ".join(_parts(configuration, varied, several=len(sets[_shape(configuration)]) > 1)))
-        for configuration in configurations
-    ]
+    shapes = {one: (one.backend, one.slots, len(one.hosts)) for one in configurations}
+    placed = Counter(shape for shape, _ in {(shape, one.hosts) for one, shape in shapes.items()})
+    return [(one, " ".join(_parts(one, varied, several=placed[shapes[one]] > 1))) for one in configurations]
 
 
 def _parts(configuration: Configuration, varied: Sequence[str], *, several: bool) -> Iterator[str]:
@@ -186,7 +162,3 @@ def _parts(configuration: Configuration, varied: Sequence[str], *, several: bool
     if several:
         yield "+".join(configuration.hosts)
     yield from (f"{name}={configuration.get(name)}" for name in varied if configuration.get(name) is not None)
-
-
-def _shape(configuration: Configuration) -> tuple[str, int, int]:
-    return (configuration.backend, configuration.slots, len(configuration.hosts))

@@ -1,22 +1,21 @@
-"""What an allreduce costs in the latency and bandwidth (alpha-beta) model.
+"""The cost of an allreduce in the latency and bandwidth (alpha-beta) model.
 
-A message of S bytes takes alpha + S * beta; an algorithm is described by how many messages follow one another
-(`messages`) and how often the buffer of S bytes crosses a rank's link (`volume`), both for n ranks. The time
-of the additions themselves is part of beta.
+A message of S bytes takes alpha + S * beta; an algorithm has a number of consecutive messages (`messages`)
+and crossings of a rank's link by the buffer of S bytes (`volume`), both for n ranks. Beta includes the
+additions.
 
-Several ranks on each of several hosts make two levels. With a fixed number of ranks a host, what happens
-inside a host costs the same however many hosts there are: a start and a time a byte. Between hosts the
-algorithm runs over the hosts. That holds for a hierarchical allreduce; a flat ring over all ranks is of the
-same form, as its messages and its volume across the slow links grow linearly with those of a ring over the
-hosts.
+Several ranks on each of several hosts make two levels. With a fixed number of ranks a host, the work inside a
+host costs the same however many hosts there are: a start and a time a byte. Between hosts the algorithm runs
+over the hosts. That holds for a hierarchical allreduce; a flat ring over all ranks is of the same form, as
+its messages and its volume across the slow links grow linearly with those of a ring over the hosts.
 
 Sources:
     Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, IJHPCA 19
     (2005), section 4.5: recursive doubling, recursive halving, ring.
     Patarasuk, Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations, JPDC 69 (2009):
-    2(n-1)/n is the least volume that an allreduce can have, and the ring has it.
+    2(n-1)/n is the least volume of an allreduce, and the ring has it.
     Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation
-    Performance, IPDPS 2000: levels of a network, each with a cost of its own.
+    Performance, IPDPS 2000: levels of a network, each with its own cost.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """``messages`` that follow one another, and ``volume`` in buffers, of an algorithm on n ranks."""
+    """Consecutive ``messages``, and ``volume`` in buffers, of an algorithm on n ranks."""
 
     messages: float
     volume: float
@@ -35,7 +34,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class CostTerms:
-    """Where the time of operations goes, in seconds."""
+    """The time of operations in its parts, in seconds."""
 
     start_s: float
     latency_s: float
@@ -43,45 +42,26 @@ class CostTerms:
 
     @property
     def seconds(self) -> float:
-        """Return the whole time."""
+        """Total time."""
         return self.start_s + self.latency_s + self.bandwidth_s
 
 
-def _rounds(ranks: int) -> int:
-    """Return log2 of the ranks, rounded up."""
-    return (ranks - 1).bit_length()
-
-
-def _ring(ranks: int) -> Shape:
-    """Reduce-scatter and allgather round a ring: 2(n-1) messages, volume 2(n-1)/n."""
-    return Shape(2 * (ranks - 1), 2 * (ranks - 1) / ranks)
-
-
-def _tree(ranks: int) -> Shape:
-    """Recursive doubling: log2 n messages of the whole buffer.
-
-    A binomial reduce and broadcast takes twice as many: the same curve, with half of this alpha and beta.
-    """
-    return Shape(_rounds(ranks), _rounds(ranks))
-
-
-def _halving(ranks: int) -> Shape:
-    """Rabenseifner's: recursive halving, then doubling: 2 log2 n messages, volume 2(n-1)/n.
-
-    Exact for powers of two; others cost some more, which is left out here.
-    """
-    return Shape(2 * _rounds(ranks), 2 * (ranks - 1) / ranks)
-
-
-ALGORITHMS: Mapping[str, Callable[[int], Shape]] = {"ring": _ring, "tree": _tree, "halving": _halving}
+# Rounds of doubling are log2 n, rounded up. Tree: recursive doubling with the whole buffer; a binomial reduce
+# and broadcast has twice the messages: the same curve, with half of this alpha and beta. Halving:
+# Rabenseifner's recursive halving, then doubling; exact for powers of two, others cost a little more.
+ALGORITHMS: Mapping[str, Callable[[int], Shape]] = {
+    "ring": lambda n: Shape(2 * (n - 1), 2 * (n - 1) / n),
+    "tree": lambda n: Shape((n - 1).bit_length(), (n - 1).bit_length()),
+    "halving": lambda n: Shape(2 * (n - 1).bit_length(), 2 * (n - 1) / n),
+}
 
 
 @dataclass(frozen=True)
 class Cost:
     """Alpha, beta and the start of each operation (for Horovod, its cycle) of an allreduce; SI units.
 
-    With several ranks a host (``slots``), alpha and beta are those between hosts; what happens inside a host
-    is part of the start, and ``inner_s_per_byte``.
+    With several ranks a host (``slots``), alpha and beta are those between hosts; the start and
+    ``inner_s_per_byte`` include the work inside a host.
     """
 
     algorithm: str
@@ -93,11 +73,11 @@ class Cost:
 
     @property
     def bandwidth_gb_per_s(self) -> float | None:
-        """Return 1/beta in GB/s (10^9 bytes); None where the sizes measured do not show it."""
+        """1/beta in GB/s (10^9 bytes); None if the sizes do not show it."""
         return 1e-9 / self.beta_s_per_byte if self.beta_s_per_byte else None
 
     def terms(self, ranks: int, size_bytes: float, *, operations: int = 1) -> CostTerms:
-        """Split the time of these bytes, sent by this many operations, into the terms of the model."""
+        """Split the time of these bytes, sent in these operations, into the terms of the model."""
         done = ALGORITHMS[self.algorithm](max(1, ranks // self.slots))
         return CostTerms(
             operations * self.constant_s,
@@ -111,7 +91,7 @@ class Cost:
 
 
 def crossing(one: Cost, other: Cost, ranks: int) -> float | None:
-    """Return the size in bytes at which both take as long; None where one is faster at every size."""
+    """Return the size in bytes at which both take equally long; None if one is always faster."""
     fixed = other.seconds(ranks, 0) - one.seconds(ranks, 0)
     slope = one.terms(ranks, 1).bandwidth_s - other.terms(ranks, 1).bandwidth_s
     return fixed / slope if slope and fixed / slope > 0 else None

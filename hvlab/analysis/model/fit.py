@@ -10,16 +10,16 @@ import numpy as np
 from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.costs import Cost
 from hvlab.analysis.model.problem import LinearProblem, Rows, Values
-from hvlab.analysis.model.sweep import Sweep, SweepPoint, sweeps
+from hvlab.analysis.model.training import Sweep, SweepPoint, sweeps
 from hvlab.base.errors import UsageError
 from hvlab.results.configurations import Configuration, Repeats
 
 DRAWS = 200
 _BAND = (2.5, 97.5)
-# How many numbers of ranks a prediction needs beside one: a constant, a slope, and one that checks them.
+# Numbers of ranks that a prediction needs beside one: for a constant, a slope, and a check.
 NEEDED = 3
 _WIDE_SIZES = 100
-# How likely an algorithm has to be to be called the one, and which relative error is too large.
+# Likelihood from which an algorithm counts as identified; largest good relative error.
 SURE = 0.9
 GOOD = 0.25
 
@@ -34,14 +34,14 @@ class Error:
 
 @dataclass(frozen=True)
 class Checked:
-    """A point that was held out, and its prediction by the fit to the others."""
+    """A held-out point, and its prediction by the fit to the others."""
 
     point: SweepPoint
     predicted_s: float
 
     @property
     def error(self) -> float:
-        """Return the relative error, negative where the prediction was too short."""
+        """Relative error, negative if the prediction was too short."""
         return self.predicted_s / self.point.seconds - 1
 
 
@@ -49,7 +49,7 @@ class Checked:
 class LeftOut:
     """The largest case, held out: all points of the largest number of ``ranks``, or of the largest ``size``.
 
-    ``error`` is the mean of the relative errors without their signs.
+    ``error`` is the mean of the absolute relative errors.
     """
 
     kind: str
@@ -62,8 +62,8 @@ class LeftOut:
 class Fit:
     """A cost that explains a sweep.
 
-    ``votes``: how likely each algorithm is, of those known, 0 to 1; ``draws``: costs that the sweep allows as
-    well, each algorithm as often as it is likely, from which predictions take their band.
+    ``votes``: likelihood of each known algorithm, 0 to 1; ``draws``: costs that the sweep allows too, each
+    algorithm as often as it is likely, for the bands of predictions.
     """
 
     sweep: Sweep
@@ -77,14 +77,14 @@ class Fit:
 
     @property
     def algorithm(self) -> str:
-        """Return ring, tree or halving."""
+        """Ring, tree or halving."""
         return self.cost.algorithm
 
     @property
     def identifiable(self) -> frozenset[str]:
-        """Return which of algorithm, alpha, bandwidth and start the sweep can tell at all.
+        """The quantities that the sweep determines: algorithm, alpha, bandwidth, start.
 
-        An algorithm that is the likeliest by far; a number whose 95 % interval excludes 0.
+        An algorithm that is by far the likeliest; numbers whose 95 % interval excludes 0.
         """
         values = {
             "alpha": [one.alpha_s for one in self.draws],
@@ -100,7 +100,7 @@ class Fit:
 
     @property
     def points(self) -> tuple[SweepPoint, ...]:
-        """Return the points fitted, single ranks left out."""
+        """The fitted points, without single ranks."""
         return tuple(point for point in self.sweep.points if point.ranks > 1)
 
 
@@ -113,22 +113,18 @@ class NoFit:
 
 
 def fits(configurations: Mapping[Configuration, Repeats], *, virtual: bool = False) -> list[Fit | NoFit]:
-    """Return a fit of each sweep, or why there is none.
-
-    ``virtual`` says that the hosts are virtual machines which share one machine's cores.
-    """
+    """Return a fit of each sweep, or why there is none; ``virtual`` hosts share one machine's cores."""
     return [fit(sweep, virtual=virtual) for sweep in sweeps(configurations)]
 
 
 def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS) -> Fit | NoFit:
     """Return the fit of one sweep by non-negative least squares of the logarithms.
 
-    Every known algorithm is fitted. How likely each is goes by how far the points are from it, as Student's
-    t has it rather than the normal distribution, for few launches tell little about the noise (Lange,
-    Little, Taylor: Robust Statistical Modeling Using the t Distribution, JASA 84, 1989). The cost is that
-    of the likeliest. The draws are a parametric bootstrap of each algorithm (Efron, Tibshirani: An
-    Introduction to the Bootstrap, 1993, section 6.5), with noise that the sizes of a launch share and noise
-    of each point.
+    Every known algorithm is fitted. Likelihoods use Student's t rather than the normal distribution, for few
+    launches tell little about the noise (Lange, Little, Taylor: Robust Statistical Modeling Using the t
+    Distribution, JASA 84, 1989). The cost is that of the likeliest. The draws are a parametric bootstrap of
+    each algorithm (Efron, Tibshirani: An Introduction to the Bootstrap, 1993, section 6.5), with noise shared
+    by the sizes of a launch and noise of each point.
     """
     try:
         problem = LinearProblem(sweep)
@@ -212,7 +208,7 @@ def _drawn(
     whiten: Values,
     draws: int,
 ) -> tuple[Cost, ...]:
-    """Return costs that the sweep allows as well; where the start is unknown, all shares of it."""
+    """Return costs that the sweep allows as well; if the start is unknown, all shares of it."""
     random = np.random.default_rng(1)
     rows = problem.everything
     scale = problem.launches.widened(random, draws)
@@ -220,7 +216,7 @@ def _drawn(
     launch = random.standard_normal((draws, len(problem.groups)))
     place = np.searchsorted(np.unique(problem.ranks), problem.ranks)
     factors = np.exp(scale * (own * point + problem.shared * launch[:, place]))
-    # The quantiles of the algorithms at evenly spaced places: each as often as it is likely.
+    # Quantiles at evenly spaced places: each algorithm as often as it is likely.
     bounds = np.cumsum([votes[name] for name in costs])
     names = list(costs)
     chosen = np.searchsorted(bounds[:-1], (np.arange(draws) + 0.5) / draws)

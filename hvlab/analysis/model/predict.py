@@ -36,25 +36,22 @@ def predictions(
     *,
     virtual: bool = False,
 ) -> list[Prediction | NoPrediction]:
-    """Return a prediction of every training, topology and scaling that was measured, or why there is none.
+    """Return a prediction of every measured training, topology and scaling, or why there is none.
 
-    ``virtual`` says that the hosts are virtual machines which share one machine's cores.
+    ``virtual``: the hosts are virtual machines that share one machine's cores.
     """
     fitted = tuple(one for one in fits if isinstance(one, Fit))
-    return [
-        predict(training, matching(fitted, training), virtual=virtual)
-        for training in trainings(configurations)
-    ]
+    return [predict(one, matching(fitted, one), virtual=virtual) for one in trainings(configurations)]
 
 
 def predict(
     training: Training, fitted: Fit | None, *, ranks: Sequence[int] = RANKS, virtual: bool = False
 ) -> Prediction | NoPrediction:
-    """Return a prediction for those ``ranks`` that are more than were measured, or why there is none.
+    """Return a prediction for the ``ranks`` beyond the measured ones, or why there is none.
 
-    The band holds what the draws of the fit and the repeats of the steps say. The largest measured step,
-    held out, is predicted from the smaller ones: the signed error shifts the band. Predictions end
-    where :func:`hvlab.analysis.model.prediction.beyond` says so.
+    The band combines the draws of the fit and the repeats of the steps. The largest measured step, held out,
+    is predicted from the smaller ones: the signed error shifts the band. Predictions end where
+    :func:`hvlab.analysis.model.prediction.beyond` says so.
     """
     reason = refusal(training, fitted)
     if reason or fitted is None or training.base is None:
@@ -102,9 +99,9 @@ def _warnings(
 
 
 def check(training: Training, base: Step, fitted: Fit) -> PredictionCheck:
-    """Return the largest measured step, predicted from the smaller ones and a fit to fewer ranks.
+    """Return the largest measured step, predicted from smaller ones and a fit to fewer ranks.
 
-    ``base`` is the step at one rank; the training has steps at two numbers of several ranks at least.
+    ``base`` is the step at one rank; the training has at least two steps of several ranks.
     """
     largest = training.steps[-1]
     smaller = training.below(largest.ranks)
@@ -115,21 +112,15 @@ def check(training: Training, base: Step, fitted: Fit) -> PredictionCheck:
     low, high = np.percentile(np.log(drawn[1:]), _BAND)
     error = _NORMAL * _errors(training, (largest,))[0]
     noise = math.hypot((high - low) / 2, error)
-    return PredictionCheck(
-        largest.ranks,
-        float(drawn[0]),
-        largest.seconds,
-        noise,
-        smaller.steps[-1].ranks,
-    )
+    return PredictionCheck(largest.ranks, float(drawn[0]), largest.seconds, noise, smaller.steps[-1].ranks)
 
 
 @dataclass(frozen=True)
 class _Model:
-    """A step as fitted: the first row to what was measured, the others to draws of it.
+    """A step as fitted: the first row to the measurements, the others to draws.
 
-    ``base`` is the step at one rank in each of them, ``errors`` the standard error of each measured step's
-    logarithm.
+    ``base`` is the step at one rank in each; ``errors`` the standard errors of the measured steps'
+    logarithms.
     """
 
     basis: Basis
@@ -194,23 +185,17 @@ def _steps(model: _Model, checked: PredictionCheck, numbers: Sequence[int]) -> l
     ]
 
 
-# The type that the allreduce of each compression sends.
-_DTYPES: Mapping[str, str] = {
-    "none": "float32",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "8bit": "int8",
-    "naive8": "int8",
-}
-# What Horovod's optimiser does, where a sweep has the choice.
+# The type of data that each compression sends.
+_DTYPES: Mapping[str, str] = {"fp16": "float16", "bf16": "bfloat16", "8bit": "int8", "naive8": "int8"}
+# The operations of Horovod's optimiser, for sweeps that vary them.
 _USUAL: Mapping[str, object] = {"op": "average", "form": "single", "tensors": 1, "in_place": True}
 
 
 def matching(fits: Iterable[Fit], training: Training) -> Fit | None:
-    """Return the fit whose sweep is most like what a training does.
+    """Return the fit whose sweep is most like a training's operations.
 
-    Backend, topology, ranks a host and device must be the same; then launcher, type, container and tuning
-    decide, and of equals the one with most points.
+    Backend, topology, ranks a host and device must be equal; launcher, type, container and tuning rank them,
+    then the number of points.
     """
     fitting = [
         fit

@@ -1,4 +1,4 @@
-"""A prediction, a type of its own, so that it is never mistaken for a measurement; and where it ends."""
+"""A prediction, a type of its own lest it be mistaken for a measurement; and its limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hvlab.statistics.interval import Interval
 class PredictedStep:
     """A step that was not measured: seconds and speed-up against one rank, with their 95 % bands.
 
-    ``beyond_backward_s`` is the wait for the allreduce because backward is too short to hide it.
+    ``beyond_backward_s`` is the wait for the allreduce that backward is too short to hide.
     """
 
     ranks: int
@@ -30,16 +30,16 @@ class PredictedStep:
 
     @property
     def efficiency(self) -> Interval:
-        """Return speed-up over ranks."""
+        """Speed-up over ranks."""
         return self.speedup.times(1 / self.ranks)
 
 
 @dataclass(frozen=True)
 class PredictionCheck:
-    """The largest measured step, predicted from what is smaller.
+    """The largest measured step, predicted from smaller ones.
 
-    ``noise`` is how far the logarithms may be apart by noise alone, half of a 95 % interval.
-    ``step_ranks`` is the largest number of ranks below the step's.
+    ``noise``: half of the 95 % interval of the logarithms' difference by noise alone. ``step_ranks``: the
+    largest number of ranks below the step's.
     """
 
     ranks: int
@@ -50,32 +50,30 @@ class PredictionCheck:
 
     @property
     def error(self) -> float:
-        """Return the relative error, negative where the prediction was too short."""
+        """Relative error, negative if the prediction was too short."""
         return self.predicted_s / self.measured_s - 1
 
     @property
     def shift(self) -> float:
-        """Return by how much predictions are moved, as a logarithm: against the signed error.
+        """Shift of predictions against the signed error, as a logarithm.
 
-        All of an error that is large beside the noise, half of one that is as large, little of a smaller one.
+        All of an error that is large beside the noise, half of an equal one, little of a smaller one.
         """
         missed = math.log(self.measured_s / self.predicted_s)
         return missed**3 / (missed**2 + self.noise**2) if missed else 0.0
 
     def shift_at(self, ranks: float) -> float:
-        """Return the shift at a number of ranks: what a model misses grows with the way beyond what it
-        knows.
-        """
+        """Return the shift at a number of ranks: it grows with the distance from the measured ones."""
         return self.shift * math.log(ranks / self.ranks) / math.log(self.ranks / self.step_ranks)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted steps of a training, beyond the measured ones, and what they rest on.
+    """Predicted steps of a training beyond the measured ones, and their grounds.
 
-    ``hidden`` is the share of the allreduce hidden behind backward, 0 to 1, ``overhead_s`` what a step at
-    several ranks takes besides (negative where all of backward hides some); ``limit`` says why nothing is
-    predicted beyond the last step, None where all that was asked for is predicted.
+    ``hidden``: the share of the allreduce hidden behind backward, 0 to 1; ``overhead_s``: further time of a
+    step at several ranks (negative if all of backward hides some); ``limit``: why nothing is predicted beyond
+    the last step, None if all requested ranks are.
     """
 
     training: Training
@@ -90,44 +88,44 @@ class Prediction:
 
     @property
     def measured(self) -> tuple[tuple[int, float], ...]:
-        """Return the measured points that belong beside the predicted ones: ranks and efficiency."""
+        """Measured points to show beside the predicted ones: ranks and efficiency."""
         points = ((step.ranks, self.training.efficiency(step)) for step in self.training.steps)
         return tuple((ranks, efficiency) for ranks, efficiency in points if efficiency is not None)
 
 
 @dataclass(frozen=True)
 class NoPrediction:
-    """A training that cannot be predicted, and why; the reason says what to measure."""
+    """A training that cannot be predicted, and why; the reason names the missing measurement."""
 
     training: Training
     reason: Explanation
 
 
-# How many times the ranks measured a model is believed at. With strong scaling a rank's work shrinks until
-# little is left of what was measured; in simulations bands held the truth up to 8 times.
+# Maximum multiple of the measured ranks. With strong scaling a rank's work shrinks until it no longer
+# resembles the measured one; in simulations bands held the truth up to 8 times.
 _FARTHEST: Mapping[Scaling, int] = {"weak": 64, "strong": 8}
-# The high over the low end of a band that still says something.
+# Largest ratio of a meaningful band's ends.
 _WIDEST = 4.0
-# No host has many more devices than that.
+# Hosts hardly have more devices.
 _MOST_INSIDE = 16
-# By what factor the largest step, held out, may be missed.
+# Largest factor between the held-out step and its prediction.
 _MISSED = 1.5
-# Which share of a step makes another regime of it.
+# Share of a step that makes it a different regime.
 _MATTERS = 0.05
 _NORMAL = 1.96
 
 
 def refusal(training: Training, fitted: Fit | None) -> Explanation | None:
-    """Return why nothing at all can be predicted of a training; None where something can."""
+    """Return why nothing at all can be predicted of a training, if so."""
     return _of_training(training) or _of_fit(training, fitted)
 
 
 def beyond(
     step: PredictedStep, training: Training, own: Basis, check: PredictionCheck, *, errors: Values
 ) -> Explanation | None:
-    """Return why a step, and any at more ranks, is outside what the model was fitted to.
+    """Return why a step, and any at more ranks, is outside the fitted range; None if it is inside.
 
-    None where it is not. ``errors`` are the standard errors of the logarithms of the measured steps.
+    ``errors`` are the standard errors of the logarithms of the measured steps.
     """
     ranks, largest = step.ranks, training.steps[-1].ranks
     numbers, farthest = {"ranks": ranks, "largest": largest}, _FARTHEST[training.scaling]
@@ -137,25 +135,17 @@ def beyond(
     # The shortest that the longest step may have been, as work of all ranks where they share it.
     least = (seconds * own.divisor(counts) * np.exp(-_NORMAL * errors)).max()
     work = step.seconds.mid * own.divisor(np.array([ranks], dtype=float))[0]
+    missed = {"error": abs(check.error), "ranks": check.ranks}
     limits = (
-        (
-            abs(check.shift) > math.log(_MISSED),
-            Explanation("check_missed", {"error": abs(check.error), "ranks": check.ranks}),
-        ),
-        (batch and ranks > batch, Explanation("batch_limit", {"batch": batch or 0})),
-        (
-            training.topology == "inside" and ranks > _MOST_INSIDE,
-            Explanation("host_limit", {"ranks": _MOST_INSIDE}),
-        ),
-        (ranks > farthest * largest, Explanation("too_far", numbers | {"factor": farthest})),
-        (step.beyond_backward_s > _MATTERS * step.seconds.mid, Explanation("hidden_limit", numbers)),
-        (work < least, Explanation("below_measured", numbers)),
-        (
-            step.seconds.high > _WIDEST * step.seconds.low,
-            Explanation("too_wide", numbers | {"factor": _WIDEST}),
-        ),
+        ("check_missed", abs(check.shift) > math.log(_MISSED), missed),
+        ("batch_limit", batch and ranks > batch, {"batch": batch or 0}),
+        ("host_limit", training.topology == "inside" and ranks > _MOST_INSIDE, {"ranks": _MOST_INSIDE}),
+        ("too_far", ranks > farthest * largest, numbers | {"factor": farthest}),
+        ("hidden_limit", step.beyond_backward_s > _MATTERS * step.seconds.mid, numbers),
+        ("below_measured", work < least, numbers),
+        ("too_wide", step.seconds.high > _WIDEST * step.seconds.low, numbers | {"factor": _WIDEST}),
     )
-    return next((reason for reached, reason in limits if reached), None)
+    return next((Explanation(key, own) for key, reached, own in limits if reached), None)
 
 
 def _of_training(training: Training) -> Explanation | None:

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hvlab.analysis.model.costs import ALGORITHMS, Cost
-from hvlab.analysis.model.sweep import Sweep
+from hvlab.analysis.model.training import Sweep
 from hvlab.statistics.functions import normal
 from hvlab.workloads.parameters import BY_VARIABLE
 
 Values = NDArray[np.float64]
 
-# What launches differ by where too few were measured to tell, and how many degrees of freedom that counts
-# for.
+# Prior deviation of launches, and its weight in degrees of freedom.
 _EXPECTED = 0.05
 _WEIGHT = 3
 _REACH = 9.0
@@ -28,7 +27,7 @@ _REACH = 9.0
 
 @dataclass(frozen=True)
 class Scatter:
-    """The standard deviation of single launches, and with how many degrees of freedom it is known."""
+    """The standard deviation of single launches, and its degrees of freedom."""
 
     deviation: float
     freedom: float
@@ -38,16 +37,16 @@ class Scatter:
         return self.deviation * math.sqrt(min(1.0, math.pi / 2 / repeats))
 
     def widened(self, random: np.random.Generator, count: int) -> Values:
-        """Return the factors by which the deviation may be off, one for each draw."""
+        """Return factors for the deviation's own uncertainty, one for each draw."""
         values: Values = np.sqrt(self.freedom / random.chisquare(self.freedom, size=(count, 1)))
         return values
 
 
 def pooled(groups: Iterable[Sequence[float]]) -> Scatter:
-    """Return the scatter of values about the means of their groups, all groups together.
+    """Return the scatter of values about their groups' means, all groups together.
 
-    Few values tell little, so five percent with three degrees of freedom is added to them (an inverse
-    chi-squared prior; Gelman et al.: Bayesian Data Analysis, 3rd ed. 2013, section 2.6).
+    Few values tell little, so five percent with three degrees of freedom is added (an inverse chi-squared
+    prior; Gelman et al.: Bayesian Data Analysis, 3rd ed. 2013, section 2.6).
     """
     total, freedom = _WEIGHT * _EXPECTED**2, float(_WEIGHT)
     for group in groups:
@@ -66,28 +65,26 @@ def expected_maximum(counts: Iterable[float]) -> Values:
     """
     x, step = np.linspace(-_REACH, _REACH, 3601, retstep=True)
     below = normal(x)[None, :] ** np.array(list(counts), dtype=float)[:, None]
-    # The trapezoidal rule: at zero the integrand jumps by 1, and half of that counts.
+    # Trapezoidal rule: at zero the integrand jumps by 1; half of that counts.
     values: Values = (np.where(x > 0, 1 - below, -below).sum(axis=1) + 0.5) * step
     return values
 
 
 Rows = NDArray[np.intp]
 
-# How long Horovod waits between cycles unless HOROVOD_CYCLE_TIME says otherwise (its changes of 0.21.0).
+# Horovod's cycle unless HOROVOD_CYCLE_TIME says otherwise (its changes of 0.21.0).
 CYCLE_MS = 1.0
-# By how much a number of ranks differs from the model, however often it is repeated: other hosts, other
-# links.
+# Deviation of a number of ranks from the model that repeats do not reduce: other hosts, other links.
 LAYOUT = 0.03
 
 
 class LinearProblem:
-    """Rows of points: what each algorithm does in them, and how long they took.
+    """Rows of points: the work of each algorithm in them, and their times.
 
-    Of the points of one rank only the smallest size counts: it tells the start of an operation, for
-    nothing is sent; a larger one tells how fast the machine copies memory.
-
-    All sizes of one number of ranks come from the same launches and share their noise (``shared``, one a
-    row); what else they miss is each point's own. Raises UsageError for a wrong ``cycle_time``.
+    At one rank only the smallest size counts: it tells the start of an operation, for nothing is sent; a
+    larger one tells the speed of memory. All sizes of one number of ranks come from the same launches and
+    share their noise (``shared``, one a row); further errors are each point's own. Raises UsageError for a
+    wrong ``cycle_time``.
     """
 
     def __init__(self, sweep: Sweep) -> None:
@@ -108,39 +105,38 @@ class LinearProblem:
 
     @property
     def unknowns(self) -> int:
-        """Return how many numbers are fitted."""
+        """Count of fitted numbers."""
         if not self.start_known(self.everything):
             return 2
         return 3 if self.slots == 1 else 4
 
     @property
     def everything(self) -> Rows:
-        """Return all rows."""
+        """All rows."""
         return np.arange(len(self.points))
 
     @property
     def groups(self) -> list[Rows]:
-        """Return the rows of each number of ranks."""
+        """Rows of each number of ranks."""
         return [np.flatnonzero(self.ranks == number) for number in np.unique(self.ranks)]
 
     def several(self, rows: Rows) -> Rows:
-        """Return those of the rows that are of several ranks."""
+        """Return those of the rows that have several ranks."""
         return rows[self.ranks[rows] > 1]
 
     def solvable(self, rows: Rows) -> bool:
-        """Return whether the rows hold two sizes on several ranks."""
+        """Whether the rows hold two sizes on several ranks."""
         return differ(self.sizes[self.several(rows)])
 
     def start_known(self, rows: Rows) -> bool:
-        """Return whether the rows tell the start of an operation from latency: two numbers of ranks."""
+        """Whether the rows tell start from latency: two numbers of ranks."""
         return differ(self.ranks[rows])
 
     def solve(self, algorithm: str, rows: Rows, *, whiten: Values | None = None) -> Cost:
-        """Return the cost that is most likely by these rows: least squares of the logarithms, none below 0.
+        """Return the likeliest cost for these rows: least squares of the logarithms, none below 0.
 
-        ``whiten`` is the :meth:`whitening` of these rows; without it, rows count alike. Where the start of an
-        operation cannot be told from latency, their sum is split: the start is at most one cycle of
-        Horovod's.
+        ``whiten`` is the :meth:`whitening` of these rows; without it, rows weigh the same. If start and
+        latency cannot be told apart, their sum is split: the start is at most one cycle of Horovod's.
         """
         return self.solve_each(algorithm, rows, self.seconds[None, rows], whiten=whiten)[0]
 
@@ -155,7 +151,7 @@ class LinearProblem:
     ) -> list[Cost]:
         """Return a cost, as :meth:`solve` does, for each line of times of these rows.
 
-        ``start_shares`` are the starts' shares of their sums with latency, where these have to be split.
+        ``start_shares`` are the starts' shares of their sums with latency, if these have to be split.
         """
         columns = self.columns[algorithm][rows]
         whiten = np.eye(len(rows)) if whiten is None else whiten
@@ -180,12 +176,12 @@ class LinearProblem:
         return values
 
     def errors(self, cost: Cost, rows: Rows) -> Values:
-        """Return the relative errors of a cost on these rows, as numbers of 0 and above."""
+        """Return the absolute relative errors of a cost on these rows."""
         values: Values = np.abs(self.predicted(cost, rows) / self.seconds[rows] - 1)
         return values
 
     def residuals(self, cost: Cost) -> Values:
-        """Return the logarithms of all times over what a cost says of them."""
+        """Return the logarithms of all times over a cost's prediction."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.seconds / self.predicted(cost, self.everything))
         values: Values = np.clip(logs, -5, 5)
@@ -221,20 +217,20 @@ class LinearProblem:
                 for shape, size in zip(shapes, self.sizes, strict=True)
             ]
         ).reshape(-1, 4)
-        # One rank a host leaves nothing to do inside it.
+        # One rank a host has no work inside it.
         return columns if self.slots > 1 else columns[:, :3]
 
 
 def differ(values: NDArray[Any]) -> bool:
-    """Return whether there are two values that differ."""
+    """Whether at least two values differ."""
     return bool(len(values) and values.min() != values.max())
 
 
 def _likeliest(columns: Values, seconds: Values, whiten: Values) -> Values:
-    """Return, for each line of times, the numbers of 0 and above whose products with the columns are nearest.
+    """Solve each line of times for non-negative coefficients of the columns.
 
-    First relative to the times, which favours numbers that are too small; then once more relative to what
-    the first found (Gauss-Newton for the logarithms), at most twice or half the time.
+    First relative to the times, which favours small coefficients; then relative to the first solution
+    (Gauss-Newton for the logarithms), at most twice or half the time.
     """
     scale = columns.max(axis=0)
     scale[scale == 0] = 1
@@ -247,9 +243,9 @@ def _likeliest(columns: Values, seconds: Values, whiten: Values) -> Values:
 
 
 def non_negative(matrices: Values, values: Values) -> Values:
-    """Return, for each matrix, the numbers of 0 and above whose products with its columns are nearest.
+    """Solve each matrix for non-negative numbers by least squares.
 
-    The best is that of least squares over some of the columns: over all, or else every choice is tried.
+    The best solution is least squares over some of the columns: over all, or else every choice is tried.
     """
     height, width = matrices.shape[1:]
     smallest = np.finfo(float).eps * max(height, width)

@@ -1,15 +1,14 @@
-"""What a training step takes: its own work, waiting for the slowest rank, and the allreduce not hidden.
+"""The parts of a training step: its own work, waiting for the slowest rank, and the exposed allreduce.
 
 T(n) = own(n) + jitter * m(n) + constant + share * allreduce(n)
 
-own is compute and what else a step does at one rank (data, the framework), divided by n with strong
-scaling. A step ends when the slowest rank has computed: m(n) is the expected maximum of n standard normal
-numbers, jitter the standard deviation of a rank's steps. The constant and the share are fitted to the
-measured steps. They have two cases in one: of an allreduce that is short beside backward the same share is
-hidden at any size; of one that is long, all of backward hides it, so the share is 1 and the constant
-negative. At most backward can be hidden: two thirds of compute, for it takes twice the FLOP of forward
-(Narayanan et al.: Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC 2021,
-section 2).
+own is compute and other work of a step at one rank (data, the framework), divided by n with strong scaling. A
+step ends when the slowest rank has computed: m(n) is the expected maximum of n standard normal numbers,
+jitter the standard deviation of a rank's steps. The constant and the share are fitted to the measured steps.
+They cover two cases: of an allreduce that is short beside backward the same share is hidden at any size; a
+long one is hidden by all of backward, so the share is 1 and the constant negative. At most backward can hide
+it: two thirds of compute, with twice the FLOP of forward (Narayanan et al.: Efficient Large-Scale Language
+Model Training on GPU Clusters Using Megatron-LM, SC 2021, section 2).
 
 Arrays have one row a cost (the fit, then its draws) and one column a number of ranks.
 """
@@ -27,19 +26,19 @@ from hvlab.analysis.model.problem import Values, expected_maximum
 from hvlab.analysis.model.training import Scaling, Step, Training
 
 BACKWARD = 2 / 3
-# How much longer, or shorter, the allreduce may become each time that ranks double beyond the measured ones,
-# although no algorithm says so: shared uplinks, other switches. In logarithms.
+# Possible growth of the allreduce with each doubling of ranks beyond the measured ones, in logarithms: shared
+# uplinks, other switches.
 DRIFT = 0.04
-# How much Horovod sends at once unless HOROVOD_FUSION_THRESHOLD says otherwise (its changes of 0.21.0).
+# Horovod's largest message unless HOROVOD_FUSION_THRESHOLD says otherwise (its changes of 0.21.0).
 FUSION_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Basis:
-    """A step at one rank, and what changes with more ranks; times in seconds, bytes per step and rank.
+    """A step at one rank, and its changes with more ranks; times in seconds, bytes per step and rank.
 
-    ``growth``: by what compute is longer with several ranks, where they share a machine or a share of the
-    batch is used less well. ``jitter_s``: the standard deviation of steps at one rank, 0 where unknown.
+    ``growth``: factor of compute at several ranks that share a machine or use a smaller batch less well.
+    ``jitter_s``: the standard deviation of steps at one rank, 0 if unknown.
     """
 
     scaling: Scaling
@@ -52,11 +51,11 @@ class Basis:
 
     @property
     def message_bytes(self) -> float:
-        """Return the size of one operation."""
+        """Size of one operation."""
         return self.size_bytes / self.operations
 
     def divisor(self, ranks: Values) -> Values:
-        """Return by what the work of one rank is divided."""
+        """Return the divisor of one rank's work."""
         return ranks if self.scaling == "strong" else np.ones_like(ranks)
 
     def compute(self, ranks: Values) -> Values:
@@ -73,29 +72,24 @@ class Basis:
 
     def communication(self, costs: Sequence[Cost], ranks: Values) -> Values:
         """Return the allreduce of a step in seconds."""
-        shapes = {
-            algorithm: np.array(
-                [
-                    (done.messages, done.volume)
-                    for done in (ALGORITHMS[algorithm](max(1, int(n) // slots)) for n in ranks)
-                ]
-            ).reshape(-1, 2)
-            for algorithm, slots in {(c.algorithm, c.slots) for c in costs}
-        }
-        rows = [
-            self.operations * (cost.constant_s + shapes[cost.algorithm][:, 0] * cost.alpha_s)
-            + self.size_bytes * (shapes[cost.algorithm][:, 1] * cost.beta_s_per_byte + cost.inner_s_per_byte)
-            for cost in costs
-        ]
+        shapes = {}
+        for algorithm, slots in {(cost.algorithm, cost.slots) for cost in costs}:
+            done = [ALGORITHMS[algorithm](max(1, int(n) // slots)) for n in ranks]
+            shapes[algorithm] = np.array([(one.messages, one.volume) for one in done]).reshape(-1, 2).T
+        rows = []
+        for cost in costs:
+            messages, volume = shapes[cost.algorithm]
+            latency = self.operations * (cost.constant_s + messages * cost.alpha_s)
+            rows.append(latency + self.size_bytes * (volume * cost.beta_s_per_byte + cost.inner_s_per_byte))
         return np.array(rows).reshape(len(costs), len(ranks))
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """For each cost, what was fitted to the measured steps: see the module.
+    """The fit to the measured steps for each cost: see the module.
 
-    ``drift`` is by how much the logarithm of the allreduce grows each time that ranks double beyond the
-    ``largest`` number measured.
+    ``drift``: growth of the allreduce's logarithm with each doubling of ranks beyond the ``largest``
+    measured.
     """
 
     share: Values
@@ -106,10 +100,7 @@ class Exposure:
 
 
 def basis(training: Training, base: Step, size_bytes: float) -> Basis:
-    """Return the basis of a training.
-
-    Compute is the compute time at one rank where it was measured, else the whole step.
-    """
+    """Return the basis of a training; without a measured compute time the whole step is compute."""
     compute = base.compute_s if base.compute_s is not None else base.seconds
     compute = min(compute, base.seconds)
     threshold = training.get("fusion_threshold") or FUSION_BYTES
@@ -143,9 +134,8 @@ def exposure(
     """Return constant, share and jitter by least squares of the relative errors of measured steps.
 
     ``seconds`` has a row for each cost, so that steps can be drawn with their noise. The share is between 0
-    and 1; where the allreduce is as long at every number of ranks it is ``flat``, one a cost. The jitter
-    is 1 where waiting is as long as the steps at one rank let expect, and less where the measured steps
-    grow less.
+    and 1; if the allreduce is equally long at every number of ranks it is ``flat``, one a cost. The jitter is
+    1 if waiting is as long as the steps at one rank predict, and less if the measured steps grow less.
     """
     weights = seconds**-2 / (seconds**-2).sum(axis=1, keepdims=True)
     waiting = np.broadcast_to(own.waiting(ranks), seconds.shape)
@@ -175,7 +165,7 @@ def totals(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) -
 
 
 def _slope(weights: Values, x: Values, y: Values, flat: Values) -> Values:
-    """Return the weighted least squares slope of each row; ``flat`` where x does not vary."""
+    """Return the weighted least squares slope of each row; ``flat`` if x does not vary."""
     x = x - (weights * x).sum(axis=1, keepdims=True)
     power = (weights * x**2).sum(axis=1)
     known = power > 1e-18 * (weights * y**2).sum(axis=1)

@@ -1,18 +1,18 @@
 """Runs as the files of other tools, and files of other tools as runs.
 
-Out: a `MeasuredRun` (a run with its records) is written by `export`, in one of FORMATS.
+Out: `export` writes a `MeasuredRun` (a run with its records) in one of FORMATS.
 In: `importing.import_files` reads a benchmark's log with one of READERS and puts it into the store.
 
     launch         the shapes: MeasuredRun, and Launch with its Rows for benchmark logs. Read it first.
     nccl_json      nccl-tests' JSON -> launches; nccl_document: launches -> its JSON and its text
     nccl_text      its text -> its JSON; nccl_rows: a row of it
     osu            the OSU benchmarks' text -> launches, and launches -> their text
-    training       what Horovod's synthetic benchmarks and tf_cnn_benchmarks print -> launches
+    training       output of Horovod's synthetic benchmarks and tf_cnn_benchmarks -> launches
     records        launches -> records; importing: files -> launches -> the store
     pods           the logs of hvlab's own jobs on Kubernetes -> cases with their files
-    plain          records -> CSV, JSON lines, JUnit (junit), Prometheus' gauges
+    plain          records -> CSV, JSON lines, JUnit, Prometheus' gauges
     names          the tools' words and columns, with hvlab's
-    lines          a file's bytes -> lines, without what launchers and collectors put between
+    lines          a file's bytes -> lines, without the additions of launchers and collectors
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["FORMATS", "READERS", "Format", "MeasuredRun", "Reader", "detect", "e
 
 @dataclass(frozen=True)
 class Format:
-    """A format a run can be written in; ``workloads`` are those it has a place for, None: all."""
+    """A format for runs; ``workloads`` are those it can hold, None: all."""
 
     name: str
     write: Callable[[MeasuredRun], str]
@@ -40,7 +40,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Reader:
-    """A tool whose output can be read: whether a text is of it, and what was measured."""
+    """A tool whose output can be read: how to recognise it, and how to parse it."""
 
     name: str
     knows: Callable[[str], bool]
@@ -74,7 +74,7 @@ READERS: Mapping[str, Reader] = {
 
 
 def export(name: str, measured: MeasuredRun) -> str:
-    """Return a run in a format. Raises UsageError where the format has a place for none of its cases."""
+    """Return a run in a format. Raises UsageError if the format can hold none of its cases."""
     if name not in FORMATS:
         raise unknown("format", name, FORMATS)
     workloads = FORMATS[name].workloads
@@ -89,7 +89,7 @@ def export(name: str, measured: MeasuredRun) -> str:
 
 
 def left_out(name: str, measured: MeasuredRun) -> list[str]:
-    """Return the cases that a format has no place for: other workloads, and what was never started."""
+    """Return the cases that a format cannot hold: other workloads, and those never started."""
     workloads = FORMATS[name].workloads
     if workloads is None:
         return []
@@ -101,18 +101,18 @@ def left_out(name: str, measured: MeasuredRun) -> list[str]:
 
 
 def detect(text: str, name: str) -> Reader:
-    """Return the reader of a file's text. Raises UsageError where it is of no tool, or of several."""
+    """Return the reader for a file's text. Raises UsageError if no tool wrote it, or several did."""
     readers = [reader for reader in READERS.values() if reader.knows(text)]
     if len(readers) == 1:
         return readers[0]
     if readers:
         raise UsageError(
             f"{name} holds the output of {' and '.join(reader.name for reader in readers)}",
-            remedy="say which one to read with --from",
+            remedy="choose which one to read with --from",
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     content = f"its first line is {lines[0][:80]!r}" if lines else "it is empty"
     raise UsageError(
-        f"{name} is no output of {' or '.join(READERS)}: {content}",
-        remedy="give the file that the benchmark printed, with the table's head, or its JSON",
+        f"{name} is not the output of {' or '.join(READERS)}: {content}",
+        remedy="give the complete output of the benchmark, including the table's header, or its JSON",
     )

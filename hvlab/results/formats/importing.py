@@ -1,4 +1,4 @@
-"""Files of other tools into the store: read, kept beside it, and put in as a run."""
+"""Imports files of other tools into the store as a run, and keeps them beside it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hvlab.results.formats.pods import PodLaunch
 from hvlab.results.formats.records import LaunchOverrides, LogSource, records
 from hvlab.results.store import Record, Store, new_run_id, utc
 
-# What hvlab itself keeps in the folder of a run.
+# Files of hvlab itself in the folder of a run.
 _OWN = (
     *(journal.NAME, "facts.json", "left-out.json", "summary.md"),
     *("report.html", "report.md", "report.pdf"),
@@ -31,10 +31,10 @@ _OWN = (
 def import_files(
     store: Store, files: Sequence[Path], overrides: LaunchOverrides, *, reader: str | None = None, lab: str
 ) -> tuple[str, list[Record]]:
-    """Put what the files hold into the store as a finished run; return its id and records.
+    """Put the figures of files into the store as a finished run, and keep the files in its folder.
 
-    The files themselves are kept in the run's folder. Raises UsageError for a file that is not of the tool,
-    and CheckError for one that holds no figure and no failure.
+    Return its id and records. Raises UsageError for a file of another tool, CheckError for one with no figure
+    and no failure.
     """
     run_id = new_run_id()
     contents = [_content(path) for path in files]
@@ -48,7 +48,7 @@ def import_files(
         tool = READERS[reader] if reader else detect(text, str(path))
         read[number] = tool.read(text)
         if not any(launch.rows or launch.error for launch in read[number]):
-            raise CheckError(f"{path}: there is no figure of {tool.name} in it")
+            raise CheckError(f"{path}: it has no figures of {tool.name}")
     _once(launched)
     names = _names(files, {*_OWN, *(launch.case.id for _, launch in launched)})
     sources = [
@@ -83,7 +83,6 @@ def import_files(
 
 
 def _keep(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write files into a new folder. Raises HvlabError."""
     try:
         write_files(folder, files)
     except OSError as error:
@@ -94,7 +93,7 @@ def _keep(files: Mapping[str, bytes], folder: Path) -> None:
 
 
 def _text(path: Path) -> str:
-    """Return a path as the store and reports can hold it: bytes that are no UTF-8 as in \\xe9."""
+    """Printable form of a path: bytes that are not UTF-8 become \\\\xe9."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -121,7 +120,7 @@ def _content(path: Path) -> bytes:
 
 
 def _names(files: Sequence[Path], taken: set[str]) -> list[str]:
-    """Return a name for each file in the run's folder, with a number before it where it is ``taken``."""
+    """Return a name in the run's folder for each file, with a number before names already ``taken``."""
     names: list[str] = []
     for number, path in enumerate(files, 1):
         counted = (f"{count}-{_name(path)}" for count in itertools.count(number))

@@ -1,4 +1,4 @@
-"""JUnit XML, as Jenkins and its kin read it. Pure."""
+"""JUnit XML for Jenkins and similar tools. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-# What XML 1.0 has no way to write.
+# Characters that XML 1.0 cannot hold.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -22,7 +22,7 @@ def case(
     skipped: str | None = None,
     output: str | None = None,
 ) -> TestCase:
-    """Return a test. ``seconds`` is None where it is unknown; ``failure`` and ``skipped`` are the reasons."""
+    """Return a test. ``seconds`` is None if unknown; ``failure`` and ``skipped`` are the reasons."""
     test = TestCase(_text(name), _text(classname), None if seconds is None else round(seconds, 3))
     results: list[Any] = []
     for kind, result, reason in (("failed", Failure, failure), ("skipped", Skipped, skipped)):
@@ -42,7 +42,7 @@ def suite(
     timestamp: str | None = None,
     properties: Mapping[str, object] | None = None,
 ) -> TestSuite:
-    """Return tests that belong together; ``timestamp`` is UTC, ISO 8601."""
+    """Return a suite of tests; ``timestamp`` is UTC, ISO 8601."""
     made = TestSuite(_text(name))
     # Without a zone and without fractions, as xs:dateTime of the schema has it.
     if timestamp:
@@ -58,7 +58,7 @@ def document(name: str, suites: Iterable[TestSuite]) -> str:
     root: Any = JUnitXml(_text(name))
     for each in suites:
         root.append(each)
-    # The library's own sums hold one of skipped tests, which Jenkins' schema has no place for.
+    # The library also sums up skipped tests, for which Jenkins' schema has no place.
     for count in ("tests", "failures", "errors", "time"):
         setattr(root, count, round(sum(getattr(each, count) for each in root), 3))
     written = io.BytesIO()

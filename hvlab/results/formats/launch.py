@@ -1,4 +1,4 @@
-"""The two shapes that every format is written from and read into: a run, and one launch. Pure."""
+"""The two shapes that every format is written from and read into: a run, and a launch. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PRINTED = 0.00501
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run and its records; ``seconds`` is how long each case took, where that is known."""
+    """A run and its records; ``seconds`` is the duration of each case, where known."""
 
     run: Run
     records: Sequence[Record]
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def cases(self) -> dict[str, list[Record]]:
-        """Return the records of each case, in the order they were measured."""
+        """Records of each case, in the order they were measured."""
         cases: dict[str, list[Record]] = {}
         for record in self.records:
             cases.setdefault(record.case_id, []).append(record)
@@ -37,11 +37,11 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class LaunchRow:
-    """One size of a launch, in place or out of place; ``in_place`` is None where nobody says which.
+    """One size of a launch, in place or out of place; ``in_place`` is None if unknown.
 
     ``size`` is in bytes as nccl-tests counts them; ``values`` are by metric, in the units of
-    hvlab.workloads.metrics; ``checked`` is whether the program looked at what the
-    ranks received, ``place`` is its line in the file.
+    hvlab.workloads.metrics; ``checked``: the program verified the received data; ``place`` is its line in the
+    file.
     """
 
     size: int
@@ -58,12 +58,12 @@ class LaunchRow:
 
 @dataclass(frozen=True)
 class Launch:
-    """What one launch of a program measured.
+    """The measurements of one launch of a program.
 
-    ``ranks`` and ``slots`` are None, and ``hosts`` is empty, where they are not known. ``device`` is cpu,
-    cuda or rocm; ``iterations`` are those that count; ``settings`` are what else the output says of how it
-    was launched; ``left_out`` names what hvlab has no metric for; ``stack`` is the tool and the hardware;
-    ``origin`` is what hvlab wrote into its own export.
+    ``ranks`` and ``slots`` are None, and ``hosts`` is empty, where unknown. ``device`` is cpu, cuda or rocm;
+    ``iterations`` are those that count; ``settings`` are other launch options in the output; ``left_out``
+    names columns for which hvlab has no metric; ``stack`` is the tool and the hardware; ``origin`` is hvlab's
+    own line in its exports.
     """
 
     workload: str | None
@@ -82,12 +82,12 @@ class Launch:
 
     @property
     def sizes(self) -> list[int]:
-        """Return the sizes in bytes, each once, in their order."""
+        """Sizes in bytes, each once, in their order."""
         return list(dict.fromkeys(row.size for row in self.rows))
 
 
 def status(records: Sequence[Record]) -> str:
-    """Return the state of a case: failed, skipped or ok; one failed record is enough."""
+    """State of a case: failed if one record failed, else skipped or ok."""
     statuses = {record.status for record in records}
     return next(status for status in ("failed", "skipped", "ok") if status in statuses or status == "ok")
 
@@ -95,7 +95,7 @@ def status(records: Sequence[Record]) -> str:
 def launches(records: Iterable[Record], *, pair: bool = True) -> list[Launch]:
     """Return the collectives among the records, launch by launch; skipped cases were never launched.
 
-    With ``pair``, an in-place case and an out-of-place case that are otherwise alike make one launch.
+    With ``pair``, an in-place and an out-of-place case that are otherwise alike make one launch.
     """
     varying = ("size_bytes", "sizes", *["in_place"] * pair)
     groups: dict[tuple[Any, ...], list[Record]] = {}
@@ -167,7 +167,7 @@ def _launch(group: Sequence[Record], varying: Iterable[str]) -> Launch:
 
 
 def _iterations(record: Record, rows: Iterable[Mapping[str, float]]) -> tuple[int | None, int | None]:
-    """Return how many iterations count and how many went before them; hvlab's own count both together."""
+    """Return the counted iterations and those before them; hvlab's own count both together."""
     iterations, warmup = record.params.get("iterations"), record.params.get("warmup_iterations")
     warmups = [row["warmup"] for row in rows if "warmup" in row]
     if not warmups:
@@ -176,38 +176,34 @@ def _iterations(record: Record, rows: Iterable[Mapping[str, float]]) -> tuple[in
 
 
 def sorted_items(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return parameters as a key: any two that are equal give the same one."""
+    """Return parameters as a key that is the same for equal ones."""
     return tuple(sorted((name, repr(value)) for name, value in params.items()))
 
 
 def shares(launch: Launch, shared: Collection[str | None]) -> int:
-    """Return into how many parts the ranks share the buffer, for the workloads where they do.
-
-    Raises UsageError where nobody knows how many ranks there were.
-    """
+    """Number of parts into which the ranks share the buffer. Raises UsageError if ranks are unknown."""
     if launch.workload not in shared:
         return 1
     if not launch.ranks:
         raise UsageError(
-            f"a {launch.workload} is written by the share of each rank, and how many ranks there were is"
-            " not known",
+            f"a {launch.workload} is written by each rank's share, and the number of ranks is unknown",
             remedy="import its log again with --on-hosts and --slots",
         )
     return launch.ranks
 
 
 def origin_line(origin: Mapping[str, Any]) -> str:
-    """Return an origin as the line that stands in a log."""
+    """Return the line of a log that holds an origin."""
     return ORIGIN + json.dumps(origin)
 
 
 def with_figures(origin: Mapping[str, Any], rows: Iterable[LaunchRow]) -> dict[str, Any]:
-    """Return an origin that has the figures with all their digits, and those the table has no column for."""
+    """Return an origin with the figures at full precision, and those without a column."""
     return {**origin, "figures": [[row.size, row.in_place, dict(row.values)] for row in rows]}
 
 
 def with_digits(rows: Iterable[LaunchRow], origin: Mapping[str, Any]) -> tuple[LaunchRow, ...]:
-    """Return the rows of a table with the figures of its origin, where the table shows those rounded."""
+    """Return the rows at the full precision of their origin, where the table shows the same rounded."""
     figures: dict[tuple[Any, Any], dict[str, Any]] = {}
     for each in origin["figures"] if isinstance(origin.get("figures"), list) else ():
         match each:
@@ -231,7 +227,7 @@ def _rounded(printed: Mapping[str, float], exact: Mapping[str, float]) -> bool:
 
 
 def read_origin(line: str) -> dict[str, Any]:
-    """Return the origin of such a line; nothing where it is damaged."""
+    """Parse an origin line; a damaged one is empty."""
     try:
         origin = answers.load(line.removeprefix(ORIGIN), "the file")
     except answers.AnswerError:

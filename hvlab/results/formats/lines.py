@@ -1,7 +1,7 @@
-"""The lines of a log as the program wrote them: unpacked, without what launchers and libraries added. Pure.
+"""The lines of a log as the program wrote them: unpacked, without additions of launchers and libraries. Pure.
 
-What stands before a line (a rank's tag, a time, a pod, a host) is learned from the file itself: it is what
-stands before the lines that only the program writes.
+The prefix of a line (a rank's tag, a time, a pod, a host) is learned from the file: it is whatever stands
+before the lines that only the program writes.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any, NamedTuple
 from hvlab.base.errors import UsageError
 from hvlab.results.formats.names import DTYPES, REDOPS
 
-# Before the line in which hvlab says what a tool's own format has no place for.
+# Begins the line with which hvlab adds data that a tool's own format cannot hold.
 ORIGIN = "# hvlab: "
-# Where a line is cut: of the tools' own only hvlab's is longer. And a pattern's time must grow no faster than
-# its line: it has no open beginning, and no two parts beside each other that match the same.
+# Lines are cut here; only hvlab's own are longer. Patterns must take linear time: no open beginning, and no
+# two adjacent parts that match the same.
 _LONGEST = 64 * 1024
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LONGEST_PREFIX = 200
 # One for each launcher and library that writes in the same file; the rare ones are no prefixes.
 _MOST_PREFIXES = 100
-# What a prefix may have besides its own words: numbers, blanks, and names of days and months.
+# Varying parts of a prefix: numbers, blanks, and names of days and months.
 _PREFIX_PARTS = re.compile(
     r"(\d+)|( +)|\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun|[JFMASOND][a-z][a-z])\b|(.)", re.DOTALL
 )
@@ -41,8 +41,7 @@ _DEBUG = re.compile(
     r"(?:\[[\d-]+ [\d:.]+\] )?[^\s:]+:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?NCCL .*"
 )
 _NUMBER = re.compile(r"[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,3})?")
-# What launchers, libraries and the tools themselves say of a launch that broke: the error begins with such
-# words, or they stand inside it.
+# Words of launchers, libraries and the tools about a broken launch: at the start of the error, or inside it.
 _FAILURE = re.compile(
     r"Test (?:CUDA|NCCL|HIP) failure|Test failure |Invalid number of GPUs|Caught signal \d"
     r"|Signal: \S|[Ss]egmentation fault|Bus error|MPI_A(?:bort|BORT)|\[?Abort\(\d"
@@ -54,7 +53,7 @@ _FAILURE = re.compile(
 
 
 class LogLine(NamedTuple):
-    """A line of a log: its number from 1, what the program wrote, and what a library put at its end."""
+    """A line of a log: its number from 1, the program's own text, and a library's text at its end."""
 
     number: int
     text: str
@@ -62,7 +61,7 @@ class LogLine(NamedTuple):
 
 
 def lines(text: str, written: re.Pattern[str]) -> Iterator[LogLine]:
-    """Yield each line of the program; ``written`` matches the beginning of lines that only it writes."""
+    """Yield each line of the program; ``written`` matches the start of lines that only it writes."""
     plain = [
         line if line.startswith(ORIGIN) else _TERMINAL.sub("", line[:_LONGEST]) for line in text.splitlines()
     ]
@@ -77,7 +76,7 @@ def lines(text: str, written: re.Pattern[str]) -> Iterator[LogLine]:
 
 
 def failure(line: str) -> str | None:
-    """Return the error of a failed launch that a line reports; None where it reports none."""
+    """Return the error of a failed launch that a line reports, if any."""
     match = _FAILURE.search(line)
     if match is None:
         return None
@@ -108,7 +107,7 @@ def _part(match: re.Match[str]) -> str:
 
 
 def number(token: object) -> float | None:
-    """Return a finite number; None for N/A and all else that is none."""
+    """Return a finite number; None for N/A and anything else."""
     if isinstance(token, bool):
         return None
     if isinstance(token, int | float):
@@ -120,7 +119,7 @@ def number(token: object) -> float | None:
 
 
 def whole(token: object) -> int | None:
-    """Return a whole number that any database holds; None for all else."""
+    """Return a whole number that any database can hold; None for anything else."""
     if isinstance(token, str):
         return int(token) if re.fullmatch(r"\s*-?\d{1,18}", token) else None
     if isinstance(token, int) and not isinstance(token, bool) and abs(token) < 2**63:
@@ -129,14 +128,14 @@ def whole(token: object) -> int | None:
 
 
 def impossible(values: dict[str, float]) -> str | None:
-    """Return which figure no launch can have: a time of nothing, or anything below; by metric."""
+    """Describe a figure, by metric, that no launch can have: zero time, or a negative value."""
     for name, value in values.items():
         if value < 0 or (value == 0 and name.startswith("time")):
             return f"{name} is {value:g}, which nothing measured can be"
     return None
 
 
-# What a small hostile file unpacks to would fill the memory.
+# A small hostile file may unpack to more than the memory holds.
 _LARGEST = 256 * 2**20
 _PACKED: Mapping[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -150,16 +149,16 @@ _MARKS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
-# How docker keeps a container's output, and how Ansible prints the lines of a task's.
+# Containers' output as docker keeps it, and tasks' output as Ansible prints it.
 _DOCKER = re.compile(r'\{"log": ?"')
 _ANSIBLE = re.compile(r'^\s*"(?:\[[\d,]+\]<stdout>:)?#', re.MULTILINE)
 _STRING = re.compile(r'\s*("(?:[^"\\]|\\.)*"),?\s*')
 
 
 def text_of(content: bytes, name: str) -> str:
-    """Return the text of a file that may be packed, of any Unicode encoding, or within JSON.
+    """Return the text of a file that may be compressed, in any Unicode encoding, or within JSON.
 
-    A byte that no text has becomes U+FFFD. Raises UsageError where a packed file is damaged or too large.
+    Undecodable bytes become U+FFFD. Raises UsageError for a compressed file that is damaged or too large.
     """
     plain = _unpacked(content, name)
     encoding = next((encoding for mark, encoding in _MARKS if plain.startswith(mark)), "utf-8")
@@ -186,7 +185,6 @@ def _unpacked(content: bytes, name: str) -> bytes:
 
 
 def _own(line: str) -> str:
-    """Return a line as the program wrote it; the line itself where nothing was put around it."""
     try:
         if _DOCKER.match(line):
             return str(json.loads(line)["log"]).rstrip("\r\n")

@@ -1,4 +1,4 @@
-"""What nccl-tests and the OSU benchmarks call things, with their columns, and what hvlab calls them. Pure."""
+"""Words and columns of nccl-tests and the OSU benchmarks, with hvlab's own for them. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ REDOPS = (*OPS, "mulsum", "all", "none", "adasum")
 
 PROGRAMS: Mapping[str, str] = {item.nccl_tests: item.name for item in OPERATIONS.values()}
 
-# What stands between "# OSU MPI" and "Test" (c/util/osu_util_mpi.c and the benchmarks' own headers), where
-# hvlab has a word of its own; all other tests keep theirs, such as put-latency and non-blocking-allreduce.
+# Words between "# OSU MPI" and "Test" (c/util/osu_util_mpi.c and the benchmarks' own headers) for which
+# hvlab has its own; all other tests keep theirs, such as put-latency and non-blocking-allreduce.
 OSU: Mapping[str, str] = {
     **{item.osu: item.name for item in OPERATIONS.values() if item.osu},
     "Latency": "latency",
@@ -38,7 +38,7 @@ REDUCING = tuple(item.name for item in OPERATIONS.values() if item.reduces)
 
 
 def reverse(table: Mapping[str, str], name: str | None) -> str | None:
-    """Return the tool's word for one of hvlab's; the name itself where the tool has none."""
+    """Return the tool's word for one of hvlab's; the name itself if the tool has none."""
     return next((theirs for theirs, ours in table.items() if ours == name), name)
 
 
@@ -53,7 +53,7 @@ class LogColumn:
     metric: str = ""
 
 
-# What a row is of; what was measured in each half; the spread of iterations; what hvlab has no metric for.
+# A row's key; the figures of each half; the spread of iterations; figures without a metric of hvlab.
 LEFT, HALF, ITERATIONS, OTHERS = (
     tuple(LogColumn(**column) for column in _KNOWN["columns"][name])
     for name in ("left", "half", "iterations", "others")
@@ -61,5 +61,5 @@ LEFT, HALF, ITERATIONS, OTHERS = (
 OLD_HEADS: Mapping[str, str] = _KNOWN["old_heads"]
 # The keys of both halves in the JSON, and whether they are in place.
 HALVES = {"out_of_place": False, "in_place": True}
-# The key of figures of which nothing says whether they are in place.
+# The key of figures that may be in place or not.
 EITHER = "either"

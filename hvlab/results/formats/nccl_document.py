@@ -1,4 +1,4 @@
-"""Launches as nccl-tests writes them, as JSON (what was not known is null) and as text. Pure."""
+"""Launches in the form of nccl-tests, as JSON (unknown values are null) and as text. Pure."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _SHARED = tuple(item.name for item in OPERATIONS.values() if item.shared)
 
 
 def document(launch: Launch) -> dict[str, Any]:
-    """Return a launch as nccl-tests would have written it, and under ``hvlab`` what that has no place for."""
+    """Return a launch as nccl-tests would have written it; ``hvlab`` holds data without a place there."""
     program = f"{reverse(PROGRAMS, launch.workload)}_perf"
     step, by = _step(launch.sizes)
     busbw = [row.values["busbw"] for row in launch.rows if "busbw" in row.values]
     checked = bool(launch.rows) and all(row.checked for row in launch.rows)
     halves: dict[int, dict[bool, LaunchRow]] = {}
     for row in launch.rows:
-        # Without a word on it: Horovod's allreduce is in place, the others have a result of their own.
+        # Where unknown: Horovod's allreduce is in place, the others have a result of their own.
         in_place = launch.workload == "allreduce" if row.in_place is None else row.in_place
         halves.setdefault(row.size, {})[in_place] = row
     own = "source" not in launch.stack
@@ -47,7 +47,7 @@ def document(launch: Launch) -> dict[str, Any]:
         "args": [program],
         "env": [],
         "nccl_version": version_code(launch.stack.get("nccl")),
-        # What nobody said is null. A process of hvlab's own has one thread and one device.
+        # Unknown values are null. A process of hvlab's own has one thread and one device.
         "config": {
             "nthreads": launch.settings.get("threads_per_process", 1 if own else None),
             "ngpus": launch.settings.get("gpus_per_thread", 1 if own else None),
@@ -74,7 +74,7 @@ def document(launch: Launch) -> dict[str, Any]:
 
 
 def version_code(version: object) -> int | None:
-    """Return NCCL's version as its own number, 2.28.9 as 22809; None where it is unknown."""
+    """Return NCCL's version as its own number, 2.28.9 as 22809; None if unknown."""
     parts = re.match(r"(\d+)\.(\d+)\.(\d+)", str(version))
     if parts is None:
         return None
@@ -98,7 +98,7 @@ def _device(launch: Launch, rank: int) -> dict[str, Any]:
 
 
 def _step(sizes: Sequence[int]) -> tuple[str, int]:
-    """Return factor or bytes, and by how much a size exceeds the one before; 0 where they differ."""
+    """Return factor or bytes, and the step between sizes; 0 if it varies."""
     if len(sizes) <= 1:
         return "bytes", _DEFAULT_STEP
     factors = {after / before for before, after in pairwise(sizes)}
@@ -129,7 +129,7 @@ def _result(launch: Launch, size: int, rows: Mapping[bool, LaunchRow]) -> dict[s
     return result
 
 
-# The line on how a program was launched: what is not known does not stand in it.
+# The line on how a program was launched; unknown values are left out.
 _WORDS = (
     ("nThread", "nthreads"), ("nGpus", "ngpus"), ("minBytes", "minimum_bytes"), ("maxBytes", "maximum_bytes"),
     ("step:", "step"), ("warmup iters:", "warmup_iters"), ("iters:", "iterations"),
@@ -138,9 +138,9 @@ _WORDS = (
 
 
 def write(measured: Iterable[Launch]) -> str:
-    """Write the text that nccl-tests would have printed, one program's output after the other.
+    """Return the text that nccl-tests would have printed, one program after the other.
 
-    A half that was not measured is N/A; a failed launch has its error in the footer's place.
+    A half that was not measured is N/A; a failed launch has its error in place of the footer.
     """
     documents = (
         document(launch) | {"hvlab": with_figures(launch.origin, launch.rows)} for launch in measured

@@ -1,13 +1,12 @@
 """The JSON of nccl-tests (-J, src/util.cu), read and written (nccl_document). Pure.
 
-Its text holds the same: nccl_text reads a text into such an object and prints one, so that every conversion
-between the tool's and hvlab's figures stands here once.
+`nccl_text` turns the tool's text into such an object, so that every conversion between the tool's and
+hvlab's figures exists once, here.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,11 +19,10 @@ from hvlab.results.formats.lines import impossible, number, whole
 from hvlab.results.formats.names import DTYPES, EITHER, HALF, HALVES, ITERATIONS, OPS, PROGRAMS
 from hvlab.workloads.operations import OPERATIONS
 
-_BLANKS = re.compile(r"\s*")
 _METRICS = {column.key: column.metric for column in (*HALF, *ITERATIONS) if column.metric}
 # Beside the metrics: the mean is the time itself, and each iteration's time is in its minimum and maximum.
 _NO_FIGURES = ("nwrong", "avg_us", "times_us", "per_process_max_times_us", "skipped_iterations")
-# Settings under the tool's names and under hvlab's, and what they are where nobody asked for another.
+# Settings under the tool's names, and under hvlab's with their defaults.
 _SETTINGS: Mapping[str, tuple[str, object]] = {
     "nthreads": ("threads_per_process", 1),
     "ngpus": ("gpus_per_thread", 1),
@@ -37,17 +35,17 @@ _SETTINGS: Mapping[str, tuple[str, object]] = {
 
 
 def knows(text: str) -> bool:
-    """Return whether this is JSON of nccl-tests."""
+    """Recognise JSON of nccl-tests."""
     return any("results" in each and ("config" in each or "args" in each) for each in _objects(text))
 
 
 def read(text: str) -> list[Launch]:
-    """Parse each object of the text; an object with several operations holds one launch of each."""
-    return [launch for each in _objects(text) for launch in launches(each, empty="there is no result in it")]
+    """Parse each object of the text; an object with several operations holds a launch of each."""
+    return [launch for each in _objects(text) for launch in launches(each, empty="it has no results")]
 
 
 def write(measured: Iterable[Launch]) -> str:
-    """Return an object a launch, each on its line, as nccl-tests writes one a file."""
+    """Return an object for each launch, a line each; nccl-tests writes one object a file."""
     return "".join(f"{json.dumps(nccl_document.document(launch))}\n" for launch in measured)
 
 
@@ -102,10 +100,9 @@ def _settings(document: Mapping[str, Any], config: Mapping[str, Any]) -> dict[st
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects that stand one after the other, until something else stands there."""
+    """Yield consecutive JSON objects, up to anything else."""
     decoder = json.JSONDecoder()
-    text = text.rstrip()
-    at = _after_blanks(text, 0)
+    text, at = text.strip(), 0
     while text.startswith(("{", "["), at):
         try:
             value, at = decoder.raw_decode(text, at)
@@ -113,12 +110,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             return
         values = value if isinstance(value, list) else [value]
         yield from (each for each in values if isinstance(each, dict))
-        at = _after_blanks(text, at)
-
-
-def _after_blanks(text: str, at: int) -> int:
-    match = _BLANKS.match(text, at)
-    return match.end() if match else at
+        at = next((place for place in range(at, len(text)) if not text[place].isspace()), at)
 
 
 def _operation(document: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
@@ -144,7 +136,7 @@ def _rows(result: Mapping[str, Any]) -> Iterator[LaunchRow]:
             for key, cell in cells.items()
             if key in _METRICS and (value := number(cell)) is not None
         }
-        # What the columns `error` and `res` of old versions hold is the largest relative error, below 1.
+        # The columns `error` and `res` of old versions hold the largest relative error, below 1.
         wrong = number(cells.get("nwrong"))
         error = f"{wrong:.0f} wrong values" if not 0 <= (wrong or 0) < 1 else None
         if refused := impossible(values):
@@ -169,6 +161,8 @@ def _left_out(result: Mapping[str, Any]) -> Iterator[str]:
 
 def _stack(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     tool, code = document.get("nccl_tests_version"), whole(document.get("nccl_version"))
+    # How NCCL numbers its releases (nccl.h): 2.28.9 is 22809; before 2.9, 2.8.4 was 2804.
+    factor = 10000 if (code or 0) >= 10000 else 1000  # noqa: PLR2004
     started = document.get("start_time")
     gpus = Counter(
         name
@@ -179,17 +173,11 @@ def _stack(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) ->
     stack = {
         "source": "nccl-tests",
         "tool": f"nccl-tests {tool}" if tool else None,
-        "nccl": _dotted(code) if code else None,
+        "nccl": f"{code // factor}.{code % factor // 100}.{code % 100}" if code else None,
         "gpus": "; ".join(f"{count} x {name}" for name, count in gpus.items()),
         "measured_at": started if isinstance(started, str) else None,
     }
     return {name: value for name, value in stack.items() if value}
-
-
-def _dotted(code: int) -> str:
-    """Return 22809 as 2.28.9; before 2.9 a release was written 2804."""
-    factor = 10000 if code >= 10000 else 1000  # noqa: PLR2004 - how NCCL numbers its releases (nccl.h)
-    return f"{code // factor}.{code % factor // 100}.{code % 100}"
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -206,7 +194,7 @@ _APART = 0.02
 
 
 def layout(devices: Sequence[Mapping[str, Any]], each: int) -> Counter[str]:
-    """Return how many ranks each host has; nothing where the list of devices is not whole.
+    """Return the number of ranks of each host; nothing if the list of devices is incomplete.
 
     A process has ``each`` devices; the JSON of 2.16 and later lists only the first.
     """
@@ -223,7 +211,7 @@ def layout(devices: Sequence[Mapping[str, Any]], each: int) -> Counter[str]:
 
 
 def agree(workload: str | None, ranks: int, rows: Iterable[LaunchRow]) -> bool:
-    """Return whether busbw over algbw, 2(n-1)/n for an allreduce, fits this number of ranks."""
+    """Whether busbw over algbw, 2(n-1)/n for an allreduce, fits this number of ranks."""
     ratios = [
         row.values["busbw"] / row.values["algbw"] for row in rows
         if row.values.get("algbw", 0) >= _CLEAR_GB_S and "busbw" in row.values

@@ -1,8 +1,7 @@
-"""A row of nccl-tests' text, as the tool's JSON has it, by the columns that the table's head names. Pure.
+"""A row of nccl-tests' text, as the tool's JSON has it, by the columns of the table's header. Pure.
 
-A row ends with the figures out of place and, in the same columns, those in place. Where one half was not
-measured, the tool leaves blanks in its place. What stands at the left differs: old versions have no redop
-or no root for some operations.
+A row ends with the figures out of place and, in the same columns, those in place. A half that was not
+measured is blank. The left part differs: old versions have no redop or no root for some operations.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ ROW = rf"(?<!\d)\d+\s+\d+\s+(?:{'|'.join(DTYPES)})\s"
 
 @dataclass(frozen=True)
 class TableHead:
-    """What a table's head says: the columns of a half, the halves, and how many us its unit of time is.
+    """A table's header: the columns of a half, the halves, and the length of its unit of time in us.
 
-    ``read`` is whether such a head was read: below it, other types than the known ones are rows too.
+    ``read``: the header was seen in the file; below it, rows may have unknown types.
     """
 
     columns: tuple[LogColumn, ...] = HALF
@@ -68,23 +67,24 @@ def head(line: str, above: str) -> TableHead:
 
 
 def parse(line: str, table: TableHead, place: str = "") -> dict[str, Any] | None:
-    """Return a row that stands at a place of a file; None where the line is none.
-
-    A row that is not whole has the reason under ``refused``.
-    """
+    """Parse a row; None if the line is not one. An incomplete row has the reason under ``refused``."""
     # People comment rows out to show them.
     line = _TIMESTAMP.sub("", line).lstrip("# ")
     tokens = line.split()
     if not _begins(tokens, table):
         return None
+    row = {"size": int(tokens[0]), "type": tokens[2], "redop": "none", "root": None, "place": place}
     if tokens[2] not in DTYPES:
-        return _without_type(tokens, place)
+        if len(tokens) == _LEFT:
+            return row | {"type": None, "refused": f"it ends in its type, {tokens[2]}"}
+        return row | {"refused": f"hvlab does not know its type, {tokens[2]}"}
     rest = tokens[_LEFT:]
-    redop = rest.pop(0) if rest and not _is_cell(rest[0]) else "none"
+    if rest and not _is_cell(rest[0]):
+        row["redop"] = rest.pop(0)
     width = len(table.columns)
     sides = (width, width * len(table.halves))
-    root = rest.pop(0) if len(rest) - 1 in sides and whole(rest[0]) is not None else None
-    row = {"size": int(tokens[0]), "type": tokens[2], "redop": redop, "root": root, "place": place}
+    if len(rest) - 1 in sides and whole(rest[0]) is not None:
+        row["root"] = rest.pop(0)
     elements = int(tokens[1]) * ITEM_BYTES.get(DTYPES[tokens[2]], 1)
     if elements and int(tokens[0]) % elements:
         return row | {"refused": f"{tokens[0]} bytes are not {tokens[1]} {tokens[2]} a rank"}
@@ -101,19 +101,6 @@ def parse(line: str, table: TableHead, place: str = "") -> dict[str, Any] | None
     }
 
 
-def _without_type(tokens: Sequence[str], place: str) -> dict[str, Any]:
-    cut = len(tokens) == _LEFT
-    why = f"it ends in its type, {tokens[2]}" if cut else f"hvlab does not know its type, {tokens[2]}"
-    return {
-        "size": int(tokens[0]),
-        "type": None if cut else tokens[2],
-        "redop": "none",
-        "root": None,
-        "place": place,
-        "refused": why,
-    }
-
-
 def _cells(tokens: Sequence[str], table: TableHead) -> dict[str, float]:
     values = {column: number(token.rstrip("*")) for column, token in zip(table.columns, tokens, strict=True)}
     return {
@@ -124,7 +111,7 @@ def _cells(tokens: Sequence[str], table: TableHead) -> dict[str, float]:
 
 
 def _begins(tokens: Sequence[str], table: TableHead) -> bool:
-    """Return whether a row begins so: with two counts and a type, below a head with any type."""
+    """Rows begin with two counts and a known type, or below a header with any type."""
     if len(tokens) < _LEFT or not all(token.isdigit() and whole(token) is not None for token in tokens[:2]):
         return False
     dtype, rest = tokens[2], tokens[_LEFT:]
@@ -140,10 +127,10 @@ def _is_cell(token: str) -> bool:
 
 
 def mended(source: Iterable[LogLine]) -> Iterator[LogLine]:
-    """Yield the lines, with rows whole again that a library's lines tore apart.
+    """Yield the lines, with rows rejoined that a library's lines tore apart.
 
-    Between the pieces stand only lines that a library wrote. A row that was torn anywhere but before its
-    figures, or between their halves, stays torn: a figure might have lost its end.
+    Only rows torn before their figures, or between the halves, are rejoined: elsewhere a figure might have
+    lost its end.
     """
     table, above = TableHead(), ""
     held: LogLine | None = None
@@ -167,7 +154,7 @@ def mended(source: Iterable[LogLine]) -> Iterator[LogLine]:
 
 
 def _joined(torn: LogLine, line: LogLine, table: TableHead) -> LogLine | None:
-    """Return a torn row with the halves that the line holds; None where it holds no whole ones."""
+    """Return a torn row with the complete halves of a line, if it holds any."""
     tokens = line.text.split()
     half = len(table.columns)
     full = half * len(table.halves)

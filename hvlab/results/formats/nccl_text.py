@@ -18,7 +18,7 @@ _TOOL = (
     rf"|{nccl_rows.HEAD.pattern}"
 )
 _HEAD = re.compile(f"{ORIGIN}|{_TOOL}")
-# Lines that only the program writes: before them stands what its launcher adds.
+# Lines that only the program writes; anything before them is its launcher's.
 _WRITTEN = re.compile(
     r"#\s*(?:nThread \d|[nr]ccl-tests version |Collective test starting|Using devices)"
     rf"|{nccl_rows.HEAD.pattern}|{nccl_rows.ROW}"
@@ -35,7 +35,7 @@ _BARE = re.compile(
 _PROGRAM = re.compile(rf"(?<![a-z_])({'|'.join(PROGRAMS)})_perf(?:_mpi)?\b")
 _COMMAND = re.compile(r"(?<![\w./~-])[\w./~-]*_perf(?:_mpi)?\s+-{1,2}[a-zA-Z].*")
 _FOOTER = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
-# A first line with # has such last ones in every version (nccl-tests' src/common.cu, cbe7f65 of 2019).
+# Such first lines imply such last ones in every version (nccl-tests' src/common.cu, cbe7f65 of 2019).
 _FIRST = re.compile(r"#\s*(?:nThread \d|Collective test starting)")
 _LAST = re.compile(r"#\s*(?:Out of bounds values|Avg bus bandwidth|Collective test concluded)")
 _ERROR = re.compile(r"#\s*error: (.*)")
@@ -44,7 +44,7 @@ _LIBRARY = re.compile(r"\b[NR]CCL version\s?:? (\d{1,4}\.\d{1,4}\.\d{1,4})")
 _RCCL = re.compile(r"\brccl-tests|device +\d+ \[\S+\] AMD ")
 _ENVIRONMENT = re.compile(r"NCCL INFO (NCCL_\w+) set by environment to (.+?)\.?$")
 _QUIET = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
-# What the head says of the launch, under the keys of the JSON.
+# The launch in the header, under the keys of the JSON.
 _CONFIG = {
     "nthreads": r"\bnThread (\d{1,9})",
     "ngpus": r"\bnGpus (\d{1,9})",
@@ -58,15 +58,12 @@ _CLEAR_GB_S = 1.0
 
 
 def knows(text: str) -> bool:
-    """Return whether this looks like the text of nccl-tests."""
+    """Recognise the text of nccl-tests."""
     return any(re.match(f"{_TOOL}|\\s*{nccl_rows.ROW}", line.text) for line in lines(text, _WRITTEN))
 
 
 def read(text: str) -> list[Launch]:
-    """Parse the results of each program in the text.
-
-    Raises CheckError where ranks that ran apart printed into one another.
-    """
+    """Parse the results of each program. Raises CheckError if independent ranks mixed their output."""
     library = _LIBRARY.search(text)
     outputs = [_Output()]
     for line in nccl_rows.mended(lines(text, _WRITTEN)):
@@ -111,11 +108,11 @@ class _Output:
 
     @property
     def ended(self) -> bool:
-        """Return whether a head that follows is that of another program."""
+        """A header that follows is that of another program."""
         return bool(self.results or self.footers or self.error)
 
     def add(self, line: LogLine) -> None:
-        """Add what a line says."""
+        """Add the content of a line."""
         self.number = max(self.number, line.number)
         if result := nccl_rows.parse(line.text, self.table, f"line {line.number}"):
             self.results.append(result)
@@ -163,7 +160,7 @@ class _Output:
                 self.config[key] = int(match[1])
 
     def _cut(self) -> str | None:
-        """Return the error of a missing end, where the head announces one."""
+        """Return the error of a missing end, if the header announced one."""
         if self.last or self.origin or not (self.first and self.results):
             return None
         return f"line {self.number}: the output was cut before '# Out of bounds values', rows may be missing"
@@ -193,10 +190,7 @@ class _Output:
 
 
 def _guess(results: Sequence[Mapping[str, Any]], ranks: int) -> str | None:
-    """Return the program by its columns and busbw/algbw; None where several have the same ones.
-
-    Old versions do not write which program it is.
-    """
+    """Guess the program of old versions, which do not name it, by its columns and busbw/algbw."""
     results = [result for result in results if "refused" not in result]
     halves = [result[half] for result in results for half in (*HALVES, EITHER) if half in result]
     ratios = [

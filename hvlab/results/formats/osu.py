@@ -27,7 +27,7 @@ _TITLE = re.compile(
     r"\s*(?:#\s*)?OSU (?P<library>MPI|NCCL|RCCL|XCCL|OpenSHMEM|UPC\+\+|UPC)(?:_(?P<call>\w+))?"
     r" (?P<test>.+?) Test\s*(?:v(?P<version>\S+))?$"
 )
-# Lines that only the program writes: before them stands what its launcher adds.
+# Lines that only the program writes; anything before them is its launcher's.
 _WRITTEN = re.compile(r"#? ?OSU (?:MPI|NCCL|RCCL|XCCL|OpenSHMEM|UPC)\S* .{1,100} Test|# Size\s+\S")
 # Without a size: barriers, whose non-blocking one has no # before its head.
 _HEAD = re.compile(
@@ -38,7 +38,7 @@ _CELL = re.compile(r"-?[\d.]+(?:[eE][+-]?\d+)?|-?nan|-?inf|Pass|Fail|N/A|-")
 # Every figure has two digits after its point (FLOAT_PRECISION): with fewer, the line was cut.
 _CUT = re.compile(r"\d+(?:\.\d?)?")
 _COMMAND = re.compile(r"(?<!\S)\S*osu_[a-z_]{1,40}(?:\s.*)?$")
-# What stands between a title and its table, and says how the test was launched.
+# Lines between a title and its table on how the test was launched.
 _BUFFERS = re.compile(r"# Send Buffer on (\w+)\b.* Receive Buffer on (\w+)")
 _BRACKETS = re.compile(r"\[ ([\w ]+): (\S+) \]")
 _SETTING = re.compile(r"# ([A-Z][\w ]{2,40}): (.+)")
@@ -47,22 +47,19 @@ _NO_FIGURES = ("Iterations", "Validation")
 
 
 def knows(text: str) -> bool:
-    """Return whether this looks like the text of the OSU micro-benchmarks."""
+    """Recognise the text of the OSU micro-benchmarks."""
     return any(_title(line.text) for line in lines(text, _WRITTEN))
 
 
 def read(text: str) -> list[Launch]:
-    """Parse the results of each benchmark in the text; sizes are still those of OSU.
-
-    Raises CheckError where benchmarks printed into one another.
-    """
+    """Parse each benchmark, sizes as OSU counts them. Raises CheckError if benchmarks mixed their output."""
     benchmarks: list[_Benchmark] = []
     command = None
     for line in lines(text, _WRITTEN):
         if title := _title(line.text):
             benchmarks.append(_Benchmark(*title, command))
             command = None
-        elif _is_command(line.text):
+        elif _COMMAND.search(line.text) and not (line.text.lstrip().startswith("#") or failure(line.text)):
             command = line.text.strip(" $")
         elif benchmarks:
             benchmarks[-1].add(line)
@@ -73,10 +70,6 @@ def _title(line: str) -> tuple[re.Match[str], str] | None:
     title = _TITLE.match(_DEVICE.sub("", line, count=1))
     device = _DEVICE.search(line)
     return (title, device[1] if device else "") if title else None
-
-
-def _is_command(line: str) -> bool:
-    return bool(_COMMAND.search(line)) and not line.lstrip().startswith("#") and not failure(line)
 
 
 @dataclass
@@ -95,7 +88,7 @@ class _Benchmark:
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def add(self, line: LogLine) -> None:
-        """Add what a line below the title says."""
+        """Add the content of a line below the title."""
         text = line.text.strip()
         tokens = text.split()
         if text.startswith("#") or _HEAD.match(text):
@@ -106,13 +99,8 @@ class _Benchmark:
             self._row(tokens, f"line {line.number}")
         elif len(tokens) > 1 and self.sized and self.rows and all(map(number, tokens[:2])):
             self.rows.append(self._refused(tokens, f"line {line.number}", "other words stand in it"))
-        elif self._is_size(text):
+        elif self.sized and self.heads and (whole(text) or -1) > self.last:
             self.rows.append(self._refused(tokens, f"line {line.number}", "cut after its size"))
-
-    def _is_size(self, text: str) -> bool:
-        """Return whether this can be the size alone, of a row that comes next."""
-        size = whole(text) if self.sized and self.heads else None
-        return size is not None and size > self.last
 
     def _comment(self, text: str) -> None:
         if match := _HEAD.match(text):
@@ -195,7 +183,7 @@ class _Benchmark:
             ),
             iterations=same,
             device=_DEVICES.get(self.device, self.device.lower()),
-            error=self.error or (None if self.rows else "there is no row in it"),
+            error=self.error or (None if self.rows else "it has no rows"),
             settings=self.settings | ({"command": self.command} if self.command else {}),
             left_out=tuple(self.left_out),
             stack=stack,
@@ -203,7 +191,7 @@ class _Benchmark:
         )
 
     def _workload(self) -> str:
-        """Return hvlab's word for a collective, else the tool's; a one-sided test has its call before."""
+        """Return hvlab's word for a collective, else the tool's; one-sided tests begin with their call."""
         call, test = self.title["call"], self.title["test"]
         if not call and test in OSU:
             return OSU[test]
@@ -231,7 +219,7 @@ _FULL = (*_AVERAGE, "Min Latency(us)", "Max Latency(us)")
 
 
 def write(measured: Iterable[Launch]) -> str:
-    """Write the text that the OSU micro-benchmarks would have printed, one benchmark after the other."""
+    """Return the text that the OSU micro-benchmarks would have printed, one after the other."""
     return "".join(f"{line}\n" for launch in measured for line in _printed(launch))
 
 

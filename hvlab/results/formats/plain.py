@@ -22,7 +22,7 @@ _SPREAD = ("params", "stack")
 
 
 def as_csv(measured: MeasuredRun) -> str:
-    """Return a row a record; each parameter and each version is a column, such as params.size_bytes."""
+    """Return a row for each record; parameters and versions are columns such as params.size_bytes."""
     rows = [_flat(record) for record in measured.records]
     names = [name for name in FIELDS if name not in _SPREAD]
     names += sorted({name for row in rows for name in row} - set(names))
@@ -34,23 +34,22 @@ def as_csv(measured: MeasuredRun) -> str:
 
 
 def as_jsonl(measured: MeasuredRun) -> str:
-    """Return a JSON object a record, each on its line, with all fields."""
-    rows = ({**vars(record), "value": _finite(record.value)} for record in measured.records)
+    """Return all fields of each record as a JSON object on its line."""
+    rows = [dict(vars(record)) for record in measured.records]
+    for row in rows:
+        # JSON has no infinity and no NaN.
+        row["value"] = row["value"] if math.isfinite(row["value"] or 0) else None
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
 def as_junit(measured: MeasuredRun) -> str:
-    """Return a JUnit suite a run and a test a case; what a case measured is in its output."""
+    """Return the run as a JUnit suite with a test for each case; its output has the figures."""
     run = measured.run
     tests = [_test(case, records, measured) for case, records in measured.cases().items()]
     properties = {"lab": run.lab, "state": run.state}
     return junit.document(
         "hvlab", [junit.suite(run.run_id, tests, timestamp=run.started_at, properties=properties)]
     )
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is None or math.isfinite(value) else None
 
 
 def _flat(record: Record) -> dict[str, object]:
@@ -92,7 +91,7 @@ def _where(record: Record) -> str:
     return f"[{', '.join(params)}]" if params else ""
 
 
-# Our unit: what Prometheus calls the base unit, and how much of it one of ours is.
+# Our unit: the suffix of Prometheus' base unit, and the factor to it.
 _UNITS: Mapping[str, tuple[str, float]] = {
     "us": ("_seconds", 1e-6),
     "s": ("_seconds", 1.0),

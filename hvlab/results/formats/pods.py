@@ -1,8 +1,8 @@
 """Logs of the jobs that `hvlab bench --export` writes for Kubernetes: cases with their files. Pure.
 
-The launcher's log says three things, each with the id of its case: the case, its files as
-``workloads/programs/logged.py`` prints them, and how the launcher ended. So a log may hold those of several
-jobs that ran at the same time. What kubectl or another collector puts before the lines is removed.
+The launcher's log states three things, each with the id of its case: the case, its files as
+``workloads/programs/logged.py`` prints them, and how the launcher ended. So one log may hold several
+concurrent jobs. Prefixes of kubectl or another collector are removed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _FILE = re.compile(
 )
 _ENDED = re.compile(rf"hvlab: ended: ({_ID}) (.*)")
 _NAMED = re.compile(rf"hvlab: (?:file|ended): ({_ID}) ")
-# What a collector puts before a line is shorter, and the jobs of one time are fewer.
+# Longest prefix of a collector, and the most concurrent jobs.
 _LONGEST_TAG, _MOST_TAGS = 500, 200
-# What zlib makes of a hostile log would fill the memory.
+# A hostile log may unpack to more than the memory holds.
 _LARGEST = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class PodLaunch:
-    """One launch: its case, and the files that tell of it, as a bench fetches them from hosts."""
+    """One launch: its case and its files, as a bench fetches them from hosts."""
 
     case: Case
     files: Mapping[str, bytes]
@@ -44,7 +44,7 @@ class PodLaunch:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line without its ``tag``, which a collector put before it, and the case that it names, if any."""
+    """A line without the collector's prefix (``tag``), and the case that it names, if any."""
 
     text: str
     tag: re.Pattern[str] | None
@@ -52,14 +52,14 @@ class _Line:
 
 
 def knows(text: str) -> bool:
-    """Return whether a text is such a log."""
+    """Recognise such a log."""
     return _CASE in text
 
 
 def read(text: str, name: str) -> list[PodLaunch]:
-    """Return the launches of a log; one whose files are not whole has failed.
+    """Return the launches of a log; one with incomplete files has failed.
 
-    Raises CheckError with the line of a case that is none.
+    Raises CheckError with the line of an invalid case.
     """
     lines = _lines(text.splitlines(), name)
     last = {line.case_id: number for number, line in enumerate(lines)}
@@ -98,16 +98,14 @@ def _blocks(lines: Sequence[_Line]) -> Iterator[tuple[int, int]]:
 
 
 def _tags(prefixes: Sequence[str], name: str) -> list[re.Pattern[str]]:
-    """Return a collector's prefix of each pod's lines; times and streams in it change."""
+    """Return patterns for a collector's prefix of each pod's lines; times and streams in it vary."""
     varying = {
         re.sub(r"std(?:out|err)", "std(?:out|err)", re.sub(r"\d+", r"\\d+", re.escape(prefix)))
         for prefix in prefixes
         if 0 < len(prefix) <= _LONGEST_TAG
     }
     if len(varying) > _MOST_TAGS:
-        raise CheckError(
-            f"{name}: it has the lines of more than {_MOST_TAGS} pods", remedy="split it by pods"
-        )
+        raise CheckError(f"{name}: more than {_MOST_TAGS} pods wrote into it", remedy="split it by pods")
     return [re.compile("^" + pattern) for pattern in sorted(varying, key=len, reverse=True)]
 
 
@@ -128,7 +126,7 @@ def _case(text: str, where: str) -> Case:
         valid = None
     if not valid:
         raise CheckError(
-            f"{where}: this is no case of this version of hvlab",
+            f"{where}: this is not a case of this version of hvlab",
             remedy="read the log with the version that exported the jobs",
         )
     return case
@@ -157,14 +155,14 @@ def _ended(said: Sequence[str], damage: str) -> bytes:
     if damage:
         ended["error"] = damage
     elif not said:
-        ended["error"] = "the log stops before the launcher has ended: its pod was ended, or still ran"
+        ended["error"] = "the log stops before the launcher ended: its pod was killed, or was still running"
     else:
         try:
             content = json.loads(said[-1])
             ended |= {key: float(content[key]) for key in ("started_at", "ended_at")}
             ended |= {"error": str(content["error"])} if "error" in content else {"rc": int(content["rc"])}
         except (ValueError, TypeError, KeyError):
-            ended["error"] = f"how the launcher ended is not to be read: {said[-1][:80]}"
+            ended["error"] = f"the launcher's end cannot be read: {said[-1][:80]}"
     return json.dumps(ended).encode()
 
 
@@ -173,7 +171,7 @@ def _joined(matches: Sequence[re.Match[str]], where: str) -> bytes:
     count = int(matches[-1][4])
     if sorted(parts) != list(range(1, count + 1)):
         raise CheckError(
-            f"{where}: of its {count} parts the log has {len(parts)}",
+            f"{where}: the log has {len(parts)} of its {count} parts",
             remedy="fetch the log again, whole: `kubectl logs` without --tail and --since",
         )
     try:

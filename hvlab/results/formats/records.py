@@ -1,4 +1,4 @@
-"""Launches that other tools measured, as records of the store. Pure."""
+"""Launches measured by other tools, as records of the store. Pure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _BACKENDS = {"nccl-tests": "nccl", "osu": "mpi", "training": UNKNOWN}
 _LIBRARIES = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "nccl"}
 _FILE_NAMES = {name.replace("_", ""): workload for name, workload in PROGRAMS.items()}
 _FILE_NAMES["bcast"] = "broadcast"
-# Half of the last digit that nccl-tests prints of a bandwidth; of a time in us, where it prints ms.
+# Half of the last digit that nccl-tests prints: of a bandwidth, and of a time in ms.
 _PRINTED_GB_S = 0.00501
 _PRINTED_US = 0.5
-# How far size/time and algbw may be apart: before 2019 an allgather's algbw was (n-1)/n of it.
+# Largest factor between size/time and algbw: before 2019 an allgather's algbw was (n-1)/n of it.
 _APART = 2.0
 _MOST = 2**31
 _Key = tuple[Any, ...]
@@ -34,7 +34,7 @@ _Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class LaunchOverrides:
-    """What the person says of the files; None leaves it to the file. ``hardware`` are facts of each host."""
+    """The user's word on the files; None leaves it to the file. ``hardware`` are facts of each host."""
 
     workload: str | None = None
     backend: str | None = None
@@ -45,7 +45,7 @@ class LaunchOverrides:
 
 @dataclass(frozen=True)
 class LogSource:
-    """A file that was read: its name, where it is kept (relative to the results), what is in it."""
+    """A file that was read: its name, its copy (relative to the results), its launches."""
 
     name: str
     raw_path: str
@@ -57,9 +57,8 @@ def records(
 ) -> list[Record]:
     """Return every figure of the files as a record; a failed launch is one without a metric.
 
-    Launches that are alike are repeats of one another. Raises UsageError where a file does not say what it
-    measured or how large its messages are, and CheckError where a row's time and bandwidth contradict each
-    other.
+    Launches that are alike are repeats. Raises UsageError if a file tells neither its operation nor its
+    message sizes, and CheckError if a row's time and bandwidth contradict each other.
     """
     numbers: Counter[_Key] = Counter()
     return [
@@ -75,7 +74,7 @@ def records(
 def _common(
     launch: Launch, source: LogSource, overrides: LaunchOverrides, *, run_id: str, started_at: str
 ) -> Record:
-    # What a file states is believed no more than what a host says.
+    # Files are trusted no more than hosts.
     origin = answers.checked(dict(launch.origin), source.name)
     hosts = overrides.hosts or launch.hosts or _texts(origin.get("hosts"))
     slots = overrides.slots or launch.slots or _count(origin.get("slots")) or 0
@@ -136,12 +135,12 @@ def _records(launch: Launch, common: Record, numbers: Counter[_Key]) -> list[Rec
 
 
 def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str, Any], list[LaunchRow]]]:
-    """Return the rows with the same parameters; of several of one size the second is a repeat."""
+    """Group the rows by their parameters; a second row of the same size is a repeat."""
     cases: dict[_Key, tuple[dict[str, Any], list[LaunchRow]]] = {}
     times: Counter[_Key] = Counter()
     for row in launch.rows:
         own = {"dtype": row.dtype, "op": row.op, "root": row.root or None, "iterations": row.iterations}
-        # What hvlab exported has its own parameters beside it, and only its halves are of the table.
+        # hvlab's exports carry their own parameters; only the halves come from the table.
         params = {**({} if launch.origin.get("params") else _known(own)), **common}
         if row.in_place is not None and launch.origin.get("in_place") != [None]:
             params["in_place"] = row.in_place
@@ -161,7 +160,7 @@ def _whole(launch: Launch, common: Record) -> Record:
 
 
 def _numbered(case: Record, mark: Iterable[str], numbers: Counter[_Key]) -> Record:
-    """Return a case with its repeat, and with an id that no case before it has."""
+    """Return a case with its repeat and a unique id."""
     alike = (case.workload, case.backend, case.hosts, case.slots_per_host, *sorted_items(case.params))
     numbers[alike] += 1
     place = f"{len(case.hosts)}x{case.slots_per_host}"
@@ -183,7 +182,7 @@ def _row_records(row: LaunchRow, case: Record) -> Iterator[Record]:
 def _values(row: LaunchRow, case: Record) -> dict[str, float]:
     """Return the values of a row, and the bandwidths that were not printed.
 
-    Raises CheckError where the size (bytes) over the time (us) is not the printed bandwidth (GB/s).
+    Raises CheckError if size (bytes) over time (us) contradicts the printed bandwidth (GB/s).
     """
     values = dict(row.values)
     time, algbw = values.get("time", 0.0), values.get("algbw")
@@ -198,8 +197,8 @@ def _values(row: LaunchRow, case: Record) -> dict[str, float]:
             raise CheckError(
                 f"{where}: {row.size} bytes in {time:g} us are {derived:.3g} GB/s, but algbw"
                 f" in its row is {algbw:g} GB/s",
-                remedy="the time is in another unit, or that of the CPU (-C): give the whole output, whose"
-                " head tells the unit, or measure without -C",
+                remedy="the time is in another unit, or CPU time (-C): give the complete output, whose"
+                " header tells the unit, or measure without -C",
             )
     if case.workload in OPERATIONS:
         values.setdefault("algbw", derived)
@@ -214,8 +213,8 @@ def _operation(file: str) -> str:
         if name in letters:
             return _FILE_NAMES[name]
     raise UsageError(
-        f"{file} does not say which operation it measured (old versions print no name)",
-        remedy="say it with --workload, such as --workload alltoall",
+        f"{file} does not name its operation (old versions do not print it)",
+        remedy="name it with --workload, such as --workload alltoall",
     )
 
 
@@ -227,8 +226,8 @@ def _scaled(launch: Launch, common: Record) -> Launch:
     if not ranks:
         raise UsageError(
             f"{common.stack['file']}: OSU gives {launch.workload} the size of one message, hvlab that of the"
-            " whole buffer, and how many ranks there were is not in the file",
-            remedy="say it with --on-hosts and --slots",
+            " whole buffer, and the file does not tell the number of ranks",
+            remedy="give it with --on-hosts and --slots",
         )
     return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
 

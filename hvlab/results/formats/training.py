@@ -1,4 +1,4 @@
-"""What Horovod's synthetic benchmarks and tf_cnn_benchmarks print, of any framework and version. Pure."""
+"""Output of Horovod's synthetic benchmarks and tf_cnn_benchmarks, of any framework and version. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _A_DEVICE = re.compile(r"\s*(\d{1,9}) per device$")
 _DEVICES = re.compile(r"Devices:\s+\[(.*)\]$")
 _VARIABLES = re.compile(r"Variables:\s+(\S+)$")
 _RANKS = re.compile(r"Number of ([GC]PU)s: (\d{1,7})$")
-# Lines that only the programs write: before them stands what a launcher adds.
+# Lines that only the programs write; anything before them is a launcher's.
 _WRITTEN = re.compile(
     r"Total img/sec on \d|total images/sec: |Number of [GC]PUs: \d|Running (?:warmup|benchmark)\.\.\."
     r"|Iter #\d+: |Img/sec per [GC]PU: |TensorFlow:  |Variables:   |Generating (?:training )?model"
@@ -36,15 +36,12 @@ _HOROVOD = "horovod"
 
 
 def knows(text: str) -> bool:
-    """Return whether this looks like the output of such a training."""
+    """Recognise the output of such a training."""
     return any(_TOTAL.match(line.text) or _RANKS.match(line.text) for line in lines(text, _WRITTEN))
 
 
 def read(text: str) -> list[Launch]:
-    """Return the throughput of each training in the text.
-
-    Raises CheckError where several ranks trained each for itself, so that no figure is that of them all.
-    """
+    """Return the throughput of each training. Raises CheckError if ranks trained independently."""
     trainings: list[_Training] = []
     for line in lines(text, _WRITTEN):
         begins = bool(_MODEL.match(line.text) or _FRAMEWORK.match(line.text))
@@ -65,7 +62,7 @@ class _Training:
     error: str | None = None
 
     def add(self, text: str) -> None:
-        """Add what a line says."""
+        """Add the content of a line."""
         if match := _TOTAL.match(text):
             self.totals.append(match["value"] or match["each"])
             if match["ranks"]:
@@ -101,7 +98,7 @@ class _Training:
         ended = "the output ends before the throughput of all ranks ('Total img/sec on', 'total images/sec:')"
         wrong = next((total for total, value in zip(self.totals, values, strict=True) if not value), None)
         if wrong:
-            ended = f"the throughput {wrong} is none"
+            ended = f"the throughput {wrong!r} is not a number"
         program = "tf_cnn_benchmarks" if self.variables else "horovod's synthetic benchmark"
         return Launch(
             workload="command",
@@ -116,7 +113,7 @@ class _Training:
 
 
 def _row(values: Iterable[float]) -> Iterable[LaunchRow]:
-    """Yield the throughput of all ranks; each of them may have printed it, a little later or sooner."""
+    """Yield the throughput of all ranks, which each may have printed a little earlier or later."""
     every = list(values)
     if every:
         yield LaunchRow(0, {"throughput": statistics.median(every)})

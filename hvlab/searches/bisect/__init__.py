@@ -1,10 +1,8 @@
 """Which change of the stack made a configuration slower.
 
-In: a fast stack and a slow one (``ends`` reads them), what to measure, a lab. Out: a ``BisectResult``, also
-written as ``bisect.md``.
+In: a fast and a slow stack (read by ``ends``), a benchmark, a lab. Out: a ``BisectResult`` and ``bisect.md``.
 
-Read ``stack`` first: a stack as items, and the changes from one to the other, one item and one release at a
-time. ``result`` halves these changes, tries what it finds alone, and all others without it; it is pure.
-``install`` brings a stack onto the hosts, beside the one in use; ``judge`` measures it in turn with the fast
-one. ``session`` puts them together.
+Read ``stack`` first: a stack as items, and the changes between two, one item and one release at a time.
+``result`` (pure) halves these changes, tries the culprit alone, and all others without it. ``session``
+installs a stack beside the one in use, and ``judge`` measures it in turn with the fast one.
 """

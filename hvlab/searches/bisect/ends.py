@@ -1,4 +1,4 @@
-"""The two ends: stack file, plan's lock, run, baseline, or what is in use; the rest is as in use."""
+"""The two ends: a stack file, plan's lock, run, baseline, or the stack in use, which fills the gaps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Facts = Mapping[str, Any]
 
 
 class StackFile(BaseModel):
-    """What a stack file holds. ``about`` is for who reads it."""
+    """The content of a stack file; ``about`` is for its readers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,7 @@ class StackFile(BaseModel):
     def _of_roles(cls, given: dict[str, Any]) -> dict[str, Any]:
         for name in given:
             if not builds(name):
-                raise ValueError(f"{name} is no variable that the roles {', '.join(BUILD_ROLES)} build with")
+                raise ValueError(f"{name} is not a build variable of the roles {', '.join(BUILD_ROLES)}")
         return given
 
     @property
@@ -71,16 +71,19 @@ class StackFile(BaseModel):
 
 
 def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
-    """Return the stack that all hosts of a lab have, with what the inventory says of its build.
+    """Return the stack that all hosts of a lab have, with the inventory's build variables.
 
-    Raises CheckError where they differ or have none, UsageError where the inventory builds them differently.
+    Raises CheckError if they differ or have none, UsageError if the inventory builds them differently.
     """
-    each = {host: _versions(of_host) for host, of_host in facts.items()}
+    each = {
+        host: {name: Pin(name, version).version for name, version in components(of_host).items()}
+        for host, of_host in facts.items()
+    }
     for name in COMPONENTS:
         if observed := _different({host: versions.get(name) for host, versions in each.items()}):
             raise CheckError(
                 f"the hosts have different versions of {TITLES[name]}: {observed}",
-                remedy="provision them alike, or name hosts that are with -l",
+                remedy="provision them alike, or choose hosts that are alike with -l",
             )
     versions = next(iter(each.values()))
     if absent := [name for name in ("openmpi", "horovod") if not versions.get(name)]:
@@ -93,18 +96,14 @@ def in_use(lab: Lab, facts: Mapping[str, Facts]) -> Stack:
         if observed := _different({host.name: host.vars.get(name) for host in lab.hosts}):
             raise UsageError(
                 f"the inventory gives the hosts different values of {name}: {observed}",
-                remedy="bisect builds one stack for all: give them one value, or name hosts that have it "
-                "with -l",
+                remedy="Bisect builds one stack for all: give them one value, or choose hosts with -l.",
             )
         build[name] = lab.hosts[0].vars.get(name)
     return Stack({**{name: version for name, version in versions.items() if version}, **build})
 
 
 def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
-    """Read a stack from a file, a run, a baseline of the lab, or the ``lab`` itself (nothing differs).
-
-    Raises UsageError.
-    """
+    """Read a stack from a file, run, baseline, or the ``lab`` itself (no difference). Raises UsageError."""
     if text == OWN_STACK:
         return {}
     path = Path(text)
@@ -130,33 +129,26 @@ def notes(text: str) -> list[str]:
     if kept is None or not set(kept.patches.values()) - {patches()}:
         return []
     return [
-        f"{path} was written by hvlab {kept.release}, whose patches of Horovod were other ones than those of "
-        f"this hvlab ({__version__}). All stacks are built with the patches of this one: if no change here "
-        "costs the time, build with that release beside this one, and compare the two."
+        f"{path} was written by hvlab {kept.release}, whose patches of Horovod differ from those of this "
+        f"hvlab ({__version__}). All stacks are built with this one's: if no change here costs the time, "
+        "build with that release beside this one, and compare the two."
     ]
 
 
 def with_defaults(*stacks: Stack) -> list[Stack]:
-    """Return the stacks, with the role's default for each variable that only others of them name.
-
-    Each of Open MPI's parameters is an item of its own then.
-    """
+    """Return the stacks with the roles' defaults for variables they lack, each Open MPI parameter an item."""
     named = {name for stack in stacks for name in stack.items}
     known = {name: value for name, value in defaults().items() if name in named}
     return [Stack(split_parameters({**known, **stack.items})) for stack in stacks]
 
 
 def _different(values: Mapping[str, Any]) -> str:
-    """Return which hosts have which of several values; empty where all have the same."""
+    """Describe which hosts have which of several values; empty if all agree."""
     hosts: dict[str, list[str]] = {}
     for host, value in values.items():
         hosts.setdefault(json.dumps(value, sort_keys=True), []).append(host)
     words = {text: "none" if text == "null" else text.strip('"') for text in hosts}
     return "; ".join(f"{words[text]} on {some(each)}" for text, each in hosts.items() if len(hosts) > 1)
-
-
-def _versions(facts: Facts) -> dict[str, str | None]:
-    return {name: Pin(name, version).version for name, version in components(facts).items()}
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -180,24 +172,24 @@ def _lock(path: Path, lab: Lab) -> dict[str, Any]:
         if observed := _different({host: items.get(name) for host, items in hosts.items()}):
             raise UsageError(
                 f"{path}: its hosts differ in {name}: {observed}",
-                remedy="write a stack file with the one that counts",
+                remedy="write a stack file with the one to use",
             )
         shared[name] = next(iter(hosts.values())).get(name)
     return shared
 
 
 def _measured(title: str, runs: Iterable[Measurements]) -> dict[str, Any]:
-    """Return the versions that all hosts of all runs had."""
+    """Return the versions common to all hosts of all runs."""
     stacks = [run.stack for run in runs]
     if not any(stacks):
-        raise UsageError(f"{title} has no stack: it was imported, or nothing of it was measured")
+        raise UsageError(f"{title} has no stack: it was imported, or measured nothing")
     given: dict[str, Any] = {}
     for name in COMPONENTS:
         values = sorted({value for stack in stacks for value in stack.get(name, ())})
         if len(values) > 1:
             raise UsageError(
                 f"{title} has several versions of {TITLES[name]}: {', '.join(values)}",
-                remedy="write a stack file with the one that counts",
+                remedy="write a stack file with the one to use",
             )
         if values:
             given[name] = Pin(name, values[0]).version

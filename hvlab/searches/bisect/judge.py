@@ -1,4 +1,4 @@
-"""How much slower a stack is than the good one: both are measured in turn, in one run."""
+"""The slowdown of a stack against the good one: both are measured in turn, in one run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hvlab.analysis.compare.comparison import measurements
 from hvlab.analysis.compare.decisions import Decisions, decide
-from hvlab.analysis.compare.matching import measurements
 from hvlab.base.errors import CheckError
 from hvlab.bench import sides
 from hvlab.bench.matrix import Spec
@@ -31,10 +31,10 @@ class StackFailsError(CheckError):
 
 @dataclass(frozen=True)
 class Effect:
-    """How much longer a stack takes than the good one, as the logarithm of a ratio with its 95 % interval.
+    """The logarithm of a stack's time over the good one's, with its 95 % interval, from the run ``run_id``.
 
-    ``slower`` tells that this is significant: more sizes are slower than faster, and the whole interval of
-    the mean is above zero. ``run_id`` is the run that shows it.
+    ``slower``: significantly, with more sizes slower than faster, and the whole interval of the mean above
+    zero.
     """
 
     log: Interval
@@ -43,38 +43,38 @@ class Effect:
 
     @property
     def words(self) -> str:
-        """Return the ratio in words, with its interval."""
+        """The ratio in words, with its interval."""
         low, mid, high = (math.exp(value) for value in (self.log.low, self.log.mid, self.log.high))
         if mid >= _TIMES:
             return f"{mid:.1f} times as long ({low:.1f} to {high:.1f})"
         return f"{100 * (mid - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
 
     def clear_of(self, half: float) -> bool:
-        """Return whether the interval lies on one side of half the difference."""
+        """Whether the interval lies on one side of half the difference."""
         return not self.log.low <= half <= self.log.high
 
 
-# Repeats of each side; more only while it is open on which side of half the difference a stack lies.
+# Repeats of each side, increased while a stack is not clearly on one side of half the difference.
 REPEATS = (LOOKS[0].repeats, LOOKS[-1].repeats, 40)
 # The verdict is that of A, the good stack.
 _B_SLOWER: Kind = "faster"
 _B_FASTER: Kind = "slower"
-# From here on a percentage is hard to read.
+# Larger percentages are hard to read.
 _TIMES = 2.0
-# For two stacks that behave alike, with settings that are merely spelled differently.
+# Two stacks whose settings are merely spelled differently.
 SAME = Effect(Interval(0.0, 0.0, 0.0), slower=False, run_id="")
 
 
 @dataclass(frozen=True)
 class InstalledStack:
-    """A stack that is on the hosts, by its name there, and how its ranks are started."""
+    """A stack on the hosts, by its name there, and the parameters of its ranks."""
 
     name: str
     parameters: tuple[tuple[str, str], ...]
 
     @property
     def side(self) -> dict[str, str]:
-        """Return the settings of one side of a run."""
+        """Settings of one side of a run."""
         return {STACK.name: self.name or OWN_STACK, **dict(self.parameters)}
 
 
@@ -90,11 +90,10 @@ class Judge:
     def effect(self, other: InstalledStack, half: float | None = None) -> Effect:
         """Return the slowdown of ``other`` against the good one.
 
-        It is measured again with more repeats while the interval is not clear of ``half`` the difference (a
-        logarithm); without ``half``, while a verdict may be reached. A run of the same two that was finished
-        before counts, unless the good one failed in it.
-        Raises StackFailsError where ``other`` does not run, CheckError where the good one does not, and
-        without ``half`` where the verdicts of several sizes say other than their mean.
+        It is measured with more repeats while the interval is not clear of ``half`` the difference (a
+        logarithm), or without ``half`` while a verdict is possible. A finished run of the same two counts,
+        unless the good one failed. Raises StackFailsError if ``other`` does not run, CheckError if the good
+        one does not, and without ``half`` if the verdicts of several sizes contradict their mean.
         """
         chosen = {A: self.good.side, B: other.side}
         try:
@@ -115,7 +114,7 @@ class Judge:
 
     def _measured(self, spec: Spec) -> Decisions:
         run_id = self.store.finished(spec.key(self.lab))
-        # Where the good stack failed, something was mended since.
+        # If the good stack failed, something was repaired since.
         if run_id is None or _failed(self.store.records(run_id), A):
             run_id = measure(Schedule.of(spec, self.lab), self.store)
         records = self.store.records(run_id)
@@ -134,7 +133,7 @@ def _effect(decisions: Decisions) -> Effect:
 
 
 def _whole(decisions: Decisions) -> Effect:
-    """Return the effect. Raises CheckError where the verdicts of several sizes say other than their mean."""
+    """Return the effect. Raises CheckError if the verdicts of several sizes contradict their mean."""
     effect = _effect(decisions)
     slower, faster = (_sizes(decisions, kind) for kind in (_B_SLOWER, _B_FASTER))
     if slower and (len(slower) > len(faster)) != (effect.log.low > 0):
@@ -147,13 +146,13 @@ def _whole(decisions: Decisions) -> Effect:
 
 
 def _sizes(decisions: Decisions, kind: Kind) -> list[str]:
-    """Return the sizes at which the verdict is of a kind, where there are several."""
+    """Return the sizes with a verdict of a kind, if there are several sizes."""
     sizes = [each.a.get("size_bytes") for each in decisions.rows if each.row.verdict.kind == kind]
     return [format_size(size) for size in sizes if isinstance(size, int) and len(decisions.rows) > 1]
 
 
 def _failed(records: Sequence[Record], side: str) -> str:
-    """Return why most launches of a side failed; empty where most did not."""
+    """Return why most launches of a side failed; empty if most did not."""
     ended = {record.case_id: record for record in records if record.params.get("side") == side}
     if not ended:
         return "nothing of it was launched"
@@ -164,14 +163,14 @@ def _failed(records: Sequence[Record], side: str) -> str:
 def _log(decisions: Decisions) -> Interval:
     """Return the logarithm of B's time over A's: of several sizes the mean, with the mean of the limits.
 
-    Raises StackFailsError where there is none.
+    Raises StackFailsError if there is none.
     """
     logs = []
     for each in decisions.rows:
         ratio = each.row.verdict.ratio
         if ratio is not None and min(ratio.low, ratio.mid, ratio.high) > 0:
             limits = sorted(map(math.log, (ratio.low, ratio.mid, ratio.high)))
-            # The ratio is A's figure over B's: the less A takes, the slower B is.
+            # The ratio is A's figure over B's: the shorter A, the slower B.
             time = METRICS[each.row.metric].better == "low"
             logs.append([-value for value in reversed(limits)] if time else limits)
     if not logs:

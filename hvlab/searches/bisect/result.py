@@ -1,7 +1,7 @@
-"""Which of many changes makes the difference, and how a bisection ended: Markdown and JSON. Pure.
+"""The changes that make the difference, and the result of a bisection: Markdown and JSON. Pure.
 
-The search halves the changes, then tries each side of the proof. Its ``judge`` says of a set of changes,
-applied to the good end, whether that is bad: True or False; None where it cannot be built or does not run.
+The search halves the changes, then tries each side of the proof. Its ``judge`` tells whether a set of
+changes, applied to the good end, is bad; None if it cannot be built or does not run.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ Without = Callable[[Sequence[int]], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Culprit:
-    """What makes it bad: the numbers of the changes, which only do it together where they are ``groups``.
+    """The changes to blame, by number; several ``groups`` are slow only together.
 
-    A group has several changes where what lies between them could not be tried. ``sole`` tells that the
-    groups alone are bad, ``whole`` that all other changes without them are good; None where that could not be
-    tried.
+    A group has several changes if those between them could not be tried. ``sole``: the groups alone are bad;
+    ``whole``: all other changes without them are good; None if that could not be tried.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -35,18 +34,16 @@ class Culprit:
 
     @property
     def changes(self) -> tuple[int, ...]:
-        """Return the changes of all groups, in their order."""
+        """Changes of all groups, in their order."""
         return tuple(sorted(number for group in self.groups for number in group))
 
 
 def search(count: int, judge: Judge, without: Without) -> Culprit:
-    """Return which of ``count`` changes make it bad, where none of them is good and all are bad.
+    """Return the culprit among ``count`` changes: none of them is good, all are bad.
 
-    ``without`` returns the changes that are left where some are taken back.
-
-    Halving finds the change with which it becomes bad. Where that change alone is good, it needs others
-    before it: these are found in the same way, one after the other. It takes about log2(count) + 2
-    judgements, and as many again for each further group.
+    ``without`` returns the changes that remain when some are reverted. Halving finds the change that turns it
+    bad. If that change alone is good, it needs earlier ones, which are found in the same way, one after the
+    other. It takes about log2(count) + 2 judgements, and as many again for each further group.
     """
     groups: list[tuple[int, ...]] = []
     sole: bool | None = None
@@ -55,8 +52,7 @@ def search(count: int, judge: Judge, without: Without) -> Culprit:
         held = tuple(sorted(number for group in groups for number in group))
         low, high = _halved(end, held, judge)
         groups.append(tuple(range(low, high)))
-        together = tuple(sorted({*held, *range(low, high)}))
-        sole = True if not low else judge(together)
+        sole = True if not low else judge(tuple(sorted({*held, *range(low, high)})))
         if sole is not False:
             break
         end = low
@@ -69,7 +65,7 @@ def search(count: int, judge: Judge, without: Without) -> Culprit:
 def _halved(end: int, held: tuple[int, ...], judge: Judge) -> tuple[int, int]:
     """Return the last number of changes that is good, and the first after it that is bad.
 
-    These are the first changes, with those ``held``. What cannot be tried is gone round.
+    These are the first changes, with those ``held``. Untestable ones are bypassed.
     """
     low, high = 0, end
     tried: set[int] = set()
@@ -92,7 +88,7 @@ def _middles(low: int, high: int, without: set[int]) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class TriedStack:
-    """A stack that was tried: its changes, and how much slower it is; or why it could not be tried."""
+    """A stack that was tried: its changes, and its slowdown, or why it could not be tried."""
 
     changes: tuple[int, ...]
     effect: Effect | None
@@ -101,10 +97,9 @@ class TriedStack:
 
 @dataclass(frozen=True)
 class BisectResult:
-    """A bisection: the changes, what all of them cost, which of them do, and all steps.
+    """A bisection: the changes, their total cost, the culprit, and all steps.
 
-    ``culprit`` is None where the bad end is not significantly slower; ``notes`` are what else there
-    is to know.
+    ``culprit`` is None if the bad end is not significantly slower.
     """
 
     changes: tuple[StackChange, ...]
@@ -115,9 +110,9 @@ class BisectResult:
 
     @property
     def answer(self) -> str:
-        """Return the answer in a few sentences."""
+        """The answer in a few sentences."""
         if not self.whole.run_id:
-            return "Both stacks run in the same way: what one sets, the other has anyway."
+            return "Both stacks run in the same way: the settings of one are the defaults of the other."
         if self.culprit is None:
             return (
                 f"The bad stack is not significantly slower than the good one: {self.whole.words} "
@@ -138,12 +133,11 @@ class BisectResult:
         if culprit.sole is None:
             sentences.append("It could not be tried alone, so others may be needed beside it.")
         if culprit.whole is False:
-            sentences.append("The others are slow as well: change this one, then bisect what is left.")
+            sentences.append("The others are slow as well: change this one, then bisect the rest.")
         if any(len(group) > 1 for group in culprit.groups):
-            sentences.append("What lies between these could not be tried.")
-        if not self.whole.slower or not all(
-            step.effect is None or self._clear(step.effect) for step in self.steps
-        ):
+            sentences.append("The stacks between these could not be tried.")
+        clear = all(step.effect is None or self._clear(step.effect) for step in self.steps)
+        if not (self.whole.slower and clear):
             sentences.append("Not every step was clear of half the difference: see the table.")
         return sentences
 
@@ -152,7 +146,7 @@ class BisectResult:
 
     @property
     def remedy(self) -> str:
-        """Return the lines of an inventory or a settings file that undo the culprit."""
+        """Lines of an inventory or a settings file that undo the culprit."""
         if self.culprit is None:
             return ""
         lines: dict[str, Any] = {}
@@ -168,12 +162,12 @@ class BisectResult:
         return ", ".join(map(str, joined([self.changes[number] for number in numbers])))
 
     def markdown(self) -> str:
-        """Return the answer, how to undo it, the changes and the steps."""
+        """Return the answer, its remedy, the changes and the steps."""
         lines = ["# Bisection", "", self.answer, ""]
         for note in self.notes:
             lines += [f"Note: {note}", ""]
         if self.remedy:
-            lines += ["To have it as it was:", "", "```yaml", self.remedy, "```", ""]
+            lines += ["To restore the previous state:", "", "```yaml", self.remedy, "```", ""]
         lines += ["| step | changes | time against the good stack | clear | run |", "|--:|---|--:|---|---|"]
         for number, step in enumerate(self.steps, 1):
             shown = ", ".join(str(change + 1) for change in step.changes) or "none"
@@ -187,14 +181,13 @@ class BisectResult:
         return "\n".join(lines) + "\n"
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, JSON-ready."""
+        """Return the complete result, JSON-ready."""
         return {
             "answer": self.answer,
             "slower": self.culprit is not None,
             "changes": [
-                {"item": change.item, "before": before, "after": after}
+                {"item": change.item, **dict(zip(("before", "after"), change.shown, strict=True))}
                 for change in self.changes
-                for before, after in [change.shown]
             ],
             "culprit": [list(group) for group in self.culprit.groups] if self.culprit else [],
             "sole": self.culprit.sole if self.culprit else None,

@@ -1,7 +1,7 @@
 """A stack as items that can be changed one by one, and the changes between two. Pure.
 
-An item is a version (``torch``), a variable of a role that builds (``horovod_variants``), a parameter of
-Open MPI (``openmpi_parameters.NAME``), or how ranks are started (``env.NAME``, ``mpirun``, ``rules``).
+An item is a version (``torch``), a variable of a role that builds (``horovod_variants``), a parameter of Open
+MPI (``openmpi_parameters.NAME``), or a launch setting of ranks (``env.NAME``, ``mpirun``, ``rules``).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hvlab.bench.settings import SettingsFile
 from hvlab.lab.pin_variables import BUILD_ROLES, TITLES, VERSION_PINS, builds
 from hvlab.stack.resolver import versions
 
-# What can be installed beside another of its kind. A kernel or a driver cannot.
+# Components of which several can be installed; of a kernel or a driver only one.
 COMPONENTS = ("openmpi", "python", "torch", "tensorflow", "horovod")
-# The components that go into what each role builds; Horovod is built on the other two.
+# The components in each role's build; Horovod is built on the other two.
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "openmpi": ("openmpi",),
     "python_env": ("python", "torch", "tensorflow"),
     "horovod": COMPONENTS,
 }
 _ENV = "env."
-# The variable of Open MPI's parameters: each is a change by itself, and none needs a build.
+# The variable of Open MPI's parameters: each is a separate change, and none needs a build.
 PARAMETERS = "openmpi_parameters"
 _PARAMETER = f"{PARAMETERS}."
 _STARTS = ("mpirun", "rules")
@@ -36,7 +36,7 @@ Items = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Stack:
-    """Versions, variables of the roles, and settings of the ranks, by name; None is the same as nothing."""
+    """Versions, variables of the roles, and settings of the ranks, by name; None equals absence."""
 
     items: Items
 
@@ -45,33 +45,30 @@ class Stack:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Return the version of each component that it has."""
+        """Version of each of its components."""
         return {name: str(self.items[name]) for name in COMPONENTS if self.items.get(name)}
 
     @property
     def settings(self) -> SettingsFile:
-        """Return the launcher of its ranks."""
-        env = {
-            name.removeprefix(_ENV): value
-            for name, value in self.items.items()
-            if name.startswith(_ENV) and value is not None
-        }
-        return SettingsFile(env=env, **{name: self.items.get(name) or "" for name in _STARTS})
+        """Launch settings of its ranks."""
+        return SettingsFile(
+            env=self._prefixed(_ENV), **{name: self.items.get(name) or "" for name in _STARTS}
+        )
 
     @property
     def variables(self) -> dict[str, Any]:
-        """Return the variables of Ansible that ask for it: pins, and those of the roles."""
+        """Ansible variables that request it: pins, and those of the roles."""
         pins = {VERSION_PINS[name]: version for name, version in self.versions.items()}
         return {**pins, **self._built_with, PARAMETERS: self.parameters}
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Return Open MPI's parameters."""
-        return {
-            name.removeprefix(_PARAMETER): value
-            for name, value in self.items.items()
-            if name.startswith(_PARAMETER) and value is not None
-        }
+        """Open MPI's parameters."""
+        return self._prefixed(_PARAMETER)
+
+    def _prefixed(self, prefix: str) -> dict[str, Any]:
+        known = ((name, value) for name, value in self.items.items() if value is not None)
+        return {name.removeprefix(prefix): value for name, value in known if name.startswith(prefix)}
 
     @property
     def _built_with(self) -> dict[str, Any]:
@@ -83,16 +80,15 @@ class Stack:
 
     @property
     def name(self) -> str:
-        """Return a hash of all that is installed: equal for two stacks that are the same on the hosts."""
+        """Hash of everything installed: equal for two stacks that are the same on the hosts."""
         return _hash([self.key("horovod"), self.parameters])
 
     def key(self, role: str) -> str:
-        """Return a hash of what goes into what a role builds: equal for two stacks that can share it."""
+        """Return a hash of a role's inputs: equal for two stacks that can share its build."""
         prefixes = tuple(f"{one}_" for one in (BUILD_ROLES if role == "horovod" else (role,)))
         parts = {name: version for name, version in self.versions.items() if name in _PARTS[role]}
-        return _hash(
-            [parts, {name: value for name, value in self._built_with.items() if name.startswith(prefixes)}]
-        )
+        own = {name: value for name, value in self._built_with.items() if name.startswith(prefixes)}
+        return _hash([parts, own])
 
     def with_(self, changes: Sequence[StackChange]) -> Stack:
         """Return the stack after these changes, which are in the order of a chain."""
@@ -104,7 +100,7 @@ def _hash(content: Any) -> str:
 
 
 def split_parameters(items: Items) -> dict[str, Any]:
-    """Return the items with each of Open MPI's parameters as one. Raises UsageError for no mapping."""
+    """Return the items with one for each of Open MPI's parameters. Raises UsageError for no mapping."""
     others = {name: value for name, value in items.items() if name != PARAMETERS}
     given = items.get(PARAMETERS) or {}
     if not isinstance(given, Mapping):
@@ -128,7 +124,7 @@ class StackChange:
 
     @property
     def pin(self) -> tuple[str, Any]:
-        """Return the variable that keeps it as it was, with its value: of an inventory, or of the ranks."""
+        """Variable that restores it, with its value: of an inventory, or of the ranks."""
         if self.item in COMPONENTS:
             return VERSION_PINS[self.item], self.before
         if self.item.startswith(_PARAMETER):
@@ -137,14 +133,14 @@ class StackChange:
 
     @property
     def shown(self) -> tuple[Any, Any]:
-        """Return both values, masked where they are secrets of ranks."""
+        """Both values, masked if they are secrets of ranks."""
         secret = hides(self.item.removeprefix(_ENV))
         return (HIDDEN, HIDDEN) if secret else (self.before, self.after)
 
     def __str__(self) -> str:
         title = TITLES.get(self.item, self.item.removeprefix(_ENV).removeprefix(_PARAMETER))
         before, after = self.shown
-        if self.item in COMPONENTS or (_short(before) and _short(after)):
+        if self.item in COMPONENTS or not (isinstance(before, list | dict) or isinstance(after, list | dict)):
             return f"{title} {_word(before)} -> {_word(after)}"
         return f"{title}: {', '.join(_differences(before, after))}"
 
@@ -154,9 +150,9 @@ def chain(
 ) -> list[StackChange]:
     """Return the changes that lead from ``good`` to ``bad``: one item at a time, release by release.
 
-    ``releases`` are the known ones of each component. A release that makes a stack which is not ``possible``
-    is left out. An end may name releases by their beginning (2.4): the other end's is one of them, or none
-    of them lies between the two. Settings and parameters come first, for they cost no build.
+    ``releases`` are the known ones of each component; those whose stack is not ``possible`` are left out. An
+    end may name releases by their beginning (2.4): then the other end's is one of them, or none lies between
+    the two. Settings and parameters come first, for they need no build.
     """
     names = sorted({*good.items, *bad.items}, key=_place)
     changes: list[StackChange] = []
@@ -165,12 +161,11 @@ def chain(
         if before == after or (name in COMPONENTS and _one_release(before, after)):
             continue
         values = [before, *_between(before, after, releases.get(name, ())), after]
-        start = before
         for value in values[1:]:
-            step = StackChange(name, start, value)
+            step = StackChange(name, before, value)
             if value == after or possible(good.with_([*changes, step])):
                 changes.append(step)
-                start = value
+                before = value
     return changes
 
 
@@ -179,14 +174,11 @@ def _between(before: Any, after: Any, releases: Sequence[str]) -> Iterator[str]:
     if not releases or not before or not after:
         return
     low, high = sorted((before, after), key=versions.numbers)
-    inside = [
-        one
-        for one in releases
-        if versions.numbers(low) < versions.numbers(one) < versions.numbers(high)
-        and not _one_release(low, one)
-        and not _one_release(high, one)
-    ]
-    yield from sorted(inside, key=versions.numbers, reverse=low != before)
+    inside = (
+        one for one in releases if versions.numbers(low) < versions.numbers(one) < versions.numbers(high)
+    )
+    other = (one for one in inside if not _one_release(low, one) and not _one_release(high, one))
+    yield from sorted(other, key=versions.numbers, reverse=low != before)
 
 
 def _one_release(one: Any, other: Any) -> bool:
@@ -198,10 +190,6 @@ def _place(name: str) -> tuple[int, str]:
     if name in COMPONENTS:
         return 2 + COMPONENTS.index(name), name
     return (1, name) if builds(name) and not name.startswith(_PARAMETER) else (0, name)
-
-
-def _short(value: Any) -> bool:
-    return not isinstance(value, list | dict)
 
 
 def _word(value: Any) -> str:
@@ -220,20 +208,13 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
 
 
 def without(changes: Sequence[StackChange], numbers: Sequence[int]) -> tuple[int, ...]:
-    """Return the numbers of the changes that are left where some are taken back.
-
-    Who takes a release back has none that follows it either.
-    """
-    first: dict[str, int] = {}
-    for number in sorted(numbers, reverse=True):
-        first[changes[number].item] = number
-    return tuple(
-        number for number, change in enumerate(changes) if number < first.get(change.item, len(changes))
-    )
+    """Return the numbers of the changes left when some, and later releases of their items, are reverted."""
+    first = {changes[number].item: number for number in sorted(numbers, reverse=True)}
+    return tuple(at for at, change in enumerate(changes) if at < first.get(change.item, len(changes)))
 
 
 def joined(changes: Sequence[StackChange]) -> list[StackChange]:
-    """Return the changes with those that follow one another of one item as one."""
+    """Merge consecutive changes of the same item."""
     together: list[StackChange] = []
     for change in changes:
         if together and (together[-1].item, together[-1].after) == (change.item, change.before):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from hvlab.analysis.compare.comparison import measurements
 from hvlab.analysis.compare.decisions import Decisions, decide
-from hvlab.analysis.compare.matching import measurements
 from hvlab.bench import sides
 from hvlab.bench.matrix import Spec
 from hvlab.bench.measure import measure
@@ -23,7 +23,7 @@ from hvlab.statistics.looks import LOOKS
 from hvlab.workloads import training
 from hvlab.workloads.collective import COLLECTIVES
 
-# Sums in another order alone may move a loss by so large a part of it, where all repeats have one seed.
+# Relative change of a loss by the order of sums alone, if all repeats have one seed.
 _ROUNDING = 1e-3
 # The loss of each epoch, by repeat.
 Curves = Mapping[int, Sequence[float]]
@@ -31,10 +31,10 @@ Curves = Mapping[int, Sequence[float]]
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What the run says: in how many comparisons the new settings (B) are better, and worse.
+    """The result of the run: comparisons in which the new settings (B) are better, and worse.
 
-    ``loss`` says how the loss of a training changed; empty where it did not, or there is none.
-    ``loss_checked`` is None where nothing is trained. ``failed`` is how many cases failed.
+    ``loss`` describes a change of a training's loss, if any; ``loss_checked`` is None if nothing is trained;
+    ``failed`` counts failed cases.
     """
 
     run_id: str
@@ -47,34 +47,31 @@ class Confirmation:
 
     @property
     def cut_off(self) -> bool:
-        """Return whether time ended before there were enough repeats for a verdict."""
+        """Time ended before there were enough repeats for a verdict."""
         return not (self.failed or self.worse) and self.decisions.count("too_few") > 0
 
     @property
     def against(self) -> Literal["", "failed", "worse", "loss"]:
-        """Return the reason against the new settings; empty where there is none."""
+        """The reason against the new settings, if any."""
         return "failed" if self.failed else "worse" if self.worse else "loss" if self.loss else ""
 
     @property
     def reason(self) -> str:
-        """Put the doubt into words."""
+        """The same in words."""
         worse = f"worse in {self.worse} comparisons, better in {self.better}"
         words = {"failed": f"{self.failed} cases of the proof failed", "worse": worse, "loss": self.loss}
         return words.get(self.against, "")
 
     @property
     def holds(self) -> bool:
-        """Return whether the new settings may replace today's."""
+        """The new settings may replace today's."""
         return self.better > 0 and not (self.against or self.cut_off)
 
 
 def confirm(
     spec: Spec, lab: Lab, store: Store, today: SettingsFile, best: SettingsFile, *, seconds: int
 ) -> Confirmation:
-    """Measure both settings in turn, with as many repeats as it takes within ``seconds``.
-
-    The caller is ``measuring`` the lab into ``store``.
-    """
+    """Measure both settings in turn within ``seconds``; the caller locks the lab by `measuring`."""
     chosen = {A: today.parameters, B: best.parameters}
     both = replace(
         spec,
@@ -102,10 +99,7 @@ def confirm(
 
 
 def losses(records: Iterable[Record], side: str, folder: Path) -> dict[int, tuple[float, ...]]:
-    """Return the loss of each epoch on one side, by repeat; the last alone where no file has the others.
-
-    ``folder`` is that of the results.
-    """
+    """Return the loss of each epoch on one side, by repeat; only the last if the files lack the others."""
     return {
         record.repeat: training.losses(folder / record.raw_path) or (record.value,)
         for record in records
@@ -114,16 +108,16 @@ def losses(records: Iterable[Record], side: str, folder: Path) -> dict[int, tupl
 
 
 def describe_loss_change(today: Curves, best: Curves) -> str:
-    """Say how the second of two losses differs from the first; empty where they agree.
+    """Describe how the second of two losses differs from the first; empty if they agree.
 
-    Both sides train from the same seed in each repeat, so in each epoch the change is that of the median
-    repeat. The spread is that of today's repeats in that epoch, each from a seed of its own if it has any.
+    Both sides train from the same seed in each repeat, so each epoch's change is that of the median repeat.
+    The spread is that of today's repeats in that epoch.
     """
     both = sorted(today.keys() & best.keys())
     if not both:
         return "there is no loss with the new settings" if today else ""
     epochs = min(len(curve) for curve in (*today.values(), *best.values()))
-    # Counted from the last, which all have.
+    # From the last epoch, which all curves have.
     for epoch in range(-epochs, 0):
         every = [curve[epoch] for curve in today.values()]
         moved = statistics.median(abs(best[repeat][epoch] - today[repeat][epoch]) for repeat in both)

@@ -1,4 +1,4 @@
-"""One search of settings of the hosts with its folder: what they have, the trials, the proof, and back."""
+"""A search of host settings with its folder: the hosts' state, the trials, the proof, the restoration."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hvlab.analysis.compare.comparison import Measurements, folded
 from hvlab.analysis.compare.decisions import Decisions, decide
-from hvlab.analysis.compare.matching import Measurements, folded
 from hvlab.base.errors import CheckError
 from hvlab.bench.matrix import expand
 from hvlab.bench.sides import A, B
@@ -29,13 +29,13 @@ from hvlab.searches.tune.space import Candidate
 from hvlab.searches.tune.trials import Trials, figures
 from hvlab.statistics.looks import LOOKS
 
-# As the name of what is switched between two sides.
+# The name of the parameter that differs between the two sides.
 _SWITCHED = "host_settings"
 
 
 @dataclass(kw_only=True)
 class HostTrials(Trials):
-    """Measures candidates whose parameters are settings of hosts. ``refused`` says why some cannot be."""
+    """Measures candidates of host settings. ``refused`` has the reasons of impossible ones."""
 
     survey: HostSurvey
     states: HostStates
@@ -58,7 +58,7 @@ class HostTrials(Trials):
     def launch(self, candidate: Candidate, name: str) -> list[Record]:
         """Measure one launch with these host settings; ``name`` tells it from others.
 
-        Raises RefusedError where they cannot be; CheckError where they do not take back what they had.
+        Raises RefusedError if hosts refuse them, CheckError if they do not take back their former ones.
         """
         state = json.dumps(self.survey.before, sort_keys=True)
         before = hashlib.sha256(state.encode()).hexdigest()[:8]
@@ -72,10 +72,10 @@ class HostTrials(Trials):
 
 
 def confirm(trials: HostTrials, best: Candidate, seconds: float) -> Confirmation:
-    """Measure the hosts as they were (A) and with the best settings (B) in turn, as often as it takes.
+    """Measure the hosts' former state (A) and the best settings (B) in turn, as often as needed.
 
-    Each round switches once: the next begins with the side that the last one ended with. Rounds that were
-    measured before an interruption count, and cost no time.
+    Each round switches once: the next begins with the side that ended the last one. Rounds from before an
+    interruption count, and cost no time.
     """
     sides = {A: trials.space.start, B: best}
     words = {side: {_SWITCHED: trials.space.words(candidate)} for side, candidate in sides.items()}
@@ -100,15 +100,12 @@ def confirm(trials: HostTrials, best: Candidate, seconds: float) -> Confirmation
                 )
                 for record in launched
             ]
-        if repeat in {look.repeats for look in LOOKS} and _answered(_decisions(trials, records, words)):
+        looks = repeat in {look.repeats for look in LOOKS}
+        if looks and all(each.answered for each in _decisions(trials, records, words).rows):
             break
     decisions = _decisions(trials, records, words)
     better, worse = decisions.count("slower"), decisions.count("faster")  # of A
     return Confirmation("", better, worse, decisions, failed=len(failures(records)) + refused)
-
-
-def _answered(decisions: Decisions) -> bool:
-    return all(each.answered for each in decisions.rows)
 
 
 def _decisions(trials: HostTrials, records: Sequence[Record], words: dict[str, dict[str, str]]) -> Decisions:
@@ -121,7 +118,7 @@ _SYSCTL = "/proc/sys/"
 
 @dataclass(frozen=True, kw_only=True)
 class HostTuneResult(TuneResult):
-    """A search of host settings, with what the hosts had, and what was ``refused`` while it was tried."""
+    """A search of host settings, with the hosts' state before, and settings ``refused`` in trials."""
 
     survey: HostSurvey
     refused: tuple[str, ...]
@@ -136,7 +133,7 @@ class HostTuneResult(TuneResult):
 
     @property
     def keeping(self) -> list[str]:
-        """Return the lines that keep the settings over a restart of the hosts; none where none are proved."""
+        """Lines that keep proved settings over a restart of the hosts."""
         if not (self.proved and self.search.best):
             return []
         best = self.space.changes(self.search.best)
@@ -153,17 +150,17 @@ class HostTuneResult(TuneResult):
         return [*self.survey.left_out, *self.refused]
 
     def markdown(self) -> str:
-        """Return the section of a report: the answer, what was tried, how to keep it, what was left out."""
+        """Return the section of a report: the answer, trials, how to keep it, what was left out."""
         text = super().markdown()
         if self.keeping:
-            head = "None of this is kept. These lines make it last, on every host:"
+            head = "These settings end with a restart. To keep them, on every host:"
             text += "\n".join(["", head, "", "```sh", *self.keeping, "```", ""])
         if self._notes:
             text += "\n".join(["", *(f"- {note}" for note in self._notes), ""])
         return text
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, JSON-ready."""
+        """Return the complete result, JSON-ready."""
         return {
             **super().as_json(),
             "run": None,
@@ -174,7 +171,7 @@ class HostTuneResult(TuneResult):
 
 
 def lines(written: Mapping[str, str], interfaces: Iterable[str]) -> list[str]:
-    """Return how to keep these values over a restart: lines of a file in sysctl.d, then commands."""
+    """Return lines that keep these values over a restart: of a file in sysctl.d, then commands."""
     sysctl = {
         path.removeprefix(_SYSCTL): value for path, value in written.items() if path.startswith(_SYSCTL)
     }
@@ -196,7 +193,7 @@ def lines(written: Mapping[str, str], interfaces: Iterable[str]) -> list[str]:
 
 
 def of_hosts(request: TuneRequest) -> TuneRequest:
-    """Return a request that asks for settings of the hosts, one after another, in the place of all others."""
+    """Return a request for settings of the hosts, one after another, in place of all others."""
     parameters = tuple(setting.parameter for setting in load())
     return replace(request, space=replace(request.space, parameters=parameters), kind="coordinate")
 
@@ -204,8 +201,8 @@ def of_hosts(request: TuneRequest) -> TuneRequest:
 def tune_hosts(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> HostTuneResult:
     """Search among settings of the hosts (:func:`of_hosts`), prove the best, write that into ``folder``.
 
-    At the end each host has what it had before, whatever happens; where this is killed, ``folder`` holds the
-    file with which that is made up for. Raises CheckError where nothing of the hosts can be changed.
+    At the end each host has its former state; after a kill, ``folder`` holds the file that restores it.
+    Raises CheckError if nothing on the hosts can be changed.
     """
     with begun(request, store, folder) as launches:
         [case], _ = expand(request.spec, request.lab)

@@ -1,4 +1,4 @@
-"""Settings of the hosts themselves: the data, and what of it the hosts of a lab can have."""
+"""Settings of the hosts themselves: the data, and the part that a lab's hosts support."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _INTERFACE = "{interface}"
 _LINKS, _PING, _GOVERNORS = "links", "ping", "governors"
 _READ, _STAT = "read ", "stat "
 _OWNER_WRITES = 0o200
-# As the value of a parameter: what the hosts had before.
+# The value of a parameter for the hosts' former state.
 AS_BEFORE = ""
 
 
 class HostSetting(BaseModel):
-    """A setting of hosts, with what each of its levels writes to which files of the kernel.
+    """A setting of hosts, with the values that each level writes to files of the kernel.
 
-    A path is a pattern; ``{interface}`` in it stands for that of the ranks' network.
+    Paths are patterns; ``{interface}`` stands for that of the ranks' network.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,12 +45,12 @@ class HostSetting(BaseModel):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Return the paths that its levels write to."""
+        """Paths that its levels write to."""
         return tuple(dict.fromkeys(path for level in self.levels.values() for path in level))
 
     @property
     def parameter(self) -> SpaceParameter:
-        """Return it as a parameter of a search."""
+        """The setting as a parameter of a search."""
         values: list[str | int | float] = [AS_BEFORE, *self.levels]
         return SpaceParameter(name=self.name, about=self.about, to="host", values=values, default=AS_BEFORE)
 
@@ -72,13 +72,13 @@ class _HostFile(BaseModel):
 
 
 def load() -> tuple[HostSetting, ...]:
-    """Return all settings of hosts that hvlab knows."""
+    """Return all host settings that hvlab knows."""
     return tuple(_HostFile.model_validate(read_yaml(_FILE)).settings)
 
 
 @dataclass(frozen=True)
 class HostSurvey:
-    """What hosts have (``before``), which ``settings`` all of them can change, and why others cannot."""
+    """The hosts' state (``before``), the ``settings`` that all can change, and why others cannot."""
 
     before: Mapping[str, State]
     settings: tuple[HostSetting, ...]
@@ -101,7 +101,7 @@ class HostSurvey:
 
 @dataclass(frozen=True)
 class HostReading:
-    """What one host has, what of it may be written, and the limits of its interface and its CPUs."""
+    """A host's values, which of them are writable, and the limits of its interface and CPUs."""
 
     interface: str
     values: State
@@ -111,20 +111,20 @@ class HostReading:
     pings: bool = False
 
     def paths(self, pattern: str) -> list[str]:
-        """Return the files that a pattern stands for."""
+        """Return the files that match a pattern."""
         return _paths(self.values, pattern, self.interface)
 
     def can(self, pattern: str) -> bool:
-        """Return whether there are such files, and all may be written."""
+        """Whether such files exist, and all are writable."""
         return bool(self.paths(pattern)) and self.writable.issuperset(self.paths(pattern))
 
     def has(self, pattern: str, value: str) -> bool:
-        """Return whether all such files hold a value."""
+        """Whether all such files hold a value."""
         return all(self.values[path] == value for path in self.paths(pattern))
 
 
 def survey(lab: Lab, settings: Sequence[HostSetting]) -> HostSurvey:
-    """Ask the hosts of a lab what they have. Raises UnreachableError, CheckError."""
+    """Ask the hosts of a lab for their state. Raises UnreachableError, CheckError."""
     patterns = [path for setting in settings for path in setting.patterns]
     questions: dict[str, dict[str, Any]] = {
         **{f"{_READ}{_everywhere(path)}": {"read": _everywhere(path)} for path in patterns},
@@ -151,11 +151,11 @@ def survey(lab: Lab, settings: Sequence[HostSetting]) -> HostSurvey:
 def select_supported(settings: Sequence[HostSetting], readings: Mapping[str, HostReading]) -> HostSurvey:
     """Return the settings that the hosts support. Pure."""
     left_out: list[str] = []
-    possible = []
-    for setting in settings:
-        levels = _levels(setting, readings, left_out)
-        if levels:
-            possible.append(setting.model_copy(update={"levels": levels}))
+    possible = [
+        setting.model_copy(update={"levels": levels})
+        for setting in settings
+        if (levels := _levels(setting, readings, left_out))
+    ]
     patterns = [path for setting in possible for path in setting.patterns]
     before = {
         host: {path: each.values[path] for pattern in patterns for path in each.paths(pattern)}
@@ -168,7 +168,7 @@ def select_supported(settings: Sequence[HostSetting], readings: Mapping[str, Hos
 def _levels(
     setting: HostSetting, readings: Mapping[str, HostReading], left_out: list[str]
 ) -> dict[str, dict[str, str]]:
-    """Return the levels of a setting that the hosts can have, without files that some cannot change."""
+    """Return the levels of a setting that the hosts support, without files that some cannot change."""
     if problem := _problem(setting, readings):
         left_out.append(f"{setting.name} is left out: {problem}")
         return {}
@@ -194,7 +194,7 @@ def _levels(
 
 
 def _problem(setting: HostSetting, readings: Mapping[str, HostReading]) -> str:
-    """Return why a setting cannot be judged between these hosts; empty where it can."""
+    """Return why a setting cannot be judged between these hosts; empty if it can."""
     if not any(path.endswith(_MTU) for path in setting.patterns):
         return ""
     if len(readings) == 1:
@@ -224,10 +224,8 @@ def _reading(host: str, interface: str, patterns: Iterable[str], replies: Mappin
         own = {path: " ".join(texts[path].split()) for path in _paths(texts, pattern, interface)}
         values |= {path: value for path, value in own.items() if value}
         writable |= {path for path in own if path in modes and int(modes[path]["mode"], 8) & _OWNER_WRITES}
-    governors = [
-        frozenset(text.split())
-        for text in answers.checked(replies.get(_GOVERNORS, {}), host, dict[str, str]).values()
-    ]
+    cpus = answers.checked(replies.get(_GOVERNORS, {}), host, dict[str, str])
+    governors = [frozenset(text.split()) for text in cpus.values()]
     return HostReading(
         interface,
         answers.checked(values, f"{host}: what its kernel is set to", State),
@@ -239,16 +237,10 @@ def _reading(host: str, interface: str, patterns: Iterable[str], replies: Mappin
 
 
 def _mtu(host: str, interface: str, reply: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the fewest and the most bytes of a packet that an interface takes; 0 where it does not say."""
+    """Return the smallest and largest MTU of an interface; 0 if unknown."""
     links = answers.load(reply.get("out") or "[]", f"{host}: ip link", list[_Link])
-    return next(
-        (
-            (link.get("min_mtu", 0), link.get("max_mtu", 0))
-            for link in links
-            if link.get("ifname") == interface
-        ),
-        (0, 0),
-    )
+    own: dict[str, int] = next((link for link in links if link.get("ifname") == interface), {})
+    return own.get("min_mtu", 0), own.get("max_mtu", 0)
 
 
 def _everywhere(pattern: str) -> str:

@@ -1,7 +1,7 @@
-"""What the kernels of hosts are set to: changed at run time, and put back as it was.
+"""Kernel settings of hosts: changed at run time, and restored.
 
-A state is what files of the kernel hold, by their path. What each host had before the first change stands in
-a file of the search's folder until it is put back, so that a command which was killed can be undone.
+A state is the content of kernel files, by path. Each host's state before the first change stays in a file of
+the search's folder until it is restored, so that a killed command can be undone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MTU = "/mtu"
 # ICMP and IP headers of a ping.
 _HEADERS, _HEADERS_V6 = 28, 48
 _FILE_MODE = 0o600
-# A path and a value go into a playbook, where braces would be a template.
+# Paths and values go into a playbook, where braces would be templates.
 KernelFile = Annotated[
     str,
     StringConstraints(
@@ -41,11 +41,11 @@ State = dict[KernelFile, KernelValue]
 
 
 class RefusedError(CheckError):
-    """Hosts do not take a setting, or the way between them does not."""
+    """Hosts, or the network between them, refuse a setting."""
 
 
 class HostsBefore(BaseModel):
-    """What the hosts of a lab had before the first change."""
+    """The state of a lab's hosts before the first change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,7 +55,7 @@ class HostsBefore(BaseModel):
 
 @dataclass
 class HostStates:
-    """The hosts of a search. ``before`` is what each had, ``now`` what it has; None: not known."""
+    """The hosts of a search: each one's state ``before`` and ``now`` (None: unknown)."""
 
     lab: Lab
     before: Mapping[str, State]
@@ -65,9 +65,9 @@ class HostStates:
         self.now = self.before
 
     def apply(self, changes: Mapping[str, State]) -> None:
-        """Give each host what it had before, but for its ``changes``.
+        """Give each host its former state with its ``changes``.
 
-        Raises RefusedError where a host, or the way between two, does not take it; UnreachableError.
+        Raises RefusedError if a host, or the network between two, refuses it; UnreachableError.
         """
         asked = {host: {**state, **changes.get(host, {})} for host, state in self.before.items()}
         if asked == self.now:
@@ -89,72 +89,69 @@ class HostStates:
             if not any(changes.values()):
                 raise
             raise RefusedError(str(error), remedy=error.remedy) from error
-        sizes = {
-            int(value) for state in changes.values() for path, value in state.items() if path.endswith(_MTU)
-        }
-        for size in sizes:
+        written = (item for state in changes.values() for item in state.items())
+        for size in {int(value) for path, value in written if path.endswith(_MTU)}:
             _check_way(self.lab, size)
         self.now = asked
 
     @contextmanager
     def preserve(self, folder: Path, note: Callable[[str], None]) -> Iterator[None]:
-        """Keep what the hosts had in a file of the folder, and put it back at the end, whatever that is.
+        """Save the hosts' state in a file of the folder, and restore it at the end in any case.
 
-        Raises CheckError where an earlier search left such a file there.
+        Raises CheckError if an earlier search left such a file there.
         """
         file = folder / BEFORE
         if file.exists():
             raise CheckError(
-                f"what {file} says is not put back yet", remedy="run `hvlab tune --restore` first"
+                f"the settings in {file} are not restored yet", remedy="run `hvlab tune --restore` first"
             )
         content = HostsBefore(lab=self.lab.name, hosts=dict(self.before)).model_dump()
         write_file(file, json.dumps(content, indent=1), mode=_FILE_MODE)
-        note(f"what the hosts have now stands in {file}; after a kill, `hvlab tune --restore` puts it back")
+        note(f"the hosts' settings are saved in {file}; after a kill, `hvlab tune --restore` puts them back")
+        ended_well = False
         try:
             yield
-        except BaseException:
+            ended_well = True
+        finally:
+            note("putting the hosts' settings back")
             try:
-                self._restore(file, note)
+                restore(self.lab, file)
             except HvlabError as error:
+                if ended_well:
+                    raise
                 note(f"{error}\n  what to do: {error.remedy}")
-            raise
-        self._restore(file, note)
-
-    def _restore(self, file: Path, note: Callable[[str], None]) -> None:
-        note("putting the hosts' settings back")
-        restore(self.lab, file)
 
 
 def left_behind(results: Path, lab: str) -> list[Path]:
-    """Return the files of searches of this lab that were killed before they put its hosts back."""
+    """Return the files of killed searches whose hosts of this lab were not restored."""
     return [file for file in sorted((results / "tune").glob(f"*/{BEFORE}")) if _read(file).lab == lab]
 
 
 def restore(lab: Lab, file: Path) -> list[str]:
-    """Put back what a file says, on every host it names, and remove it; return their names.
+    """Restore the state in a file on every host it names, and remove it; return their names.
 
-    Raises CheckError where a host refuses, or is not in the inventory; UnreachableError. The file stays then.
+    Raises CheckError if a host refuses, or is not in the inventory; UnreachableError. The file stays then.
     """
     states = _read(file).hosts
     if missing := sorted(states.keys() - {host.name for host in lab.hosts}):
         raise CheckError(
             f"{some(missing)}: settings were changed there ({file}), and the inventory no longer has it",
-            remedy="give the inventory that has it, or put back by hand what the file says, and remove it",
+            remedy="use the inventory that has it, or restore the settings in the file by hand and remove it",
         )
     try:
         write(lab, states, reset=any(path.endswith(_MTU) for state in states.values() for path in state))
     except HvlabError as error:
-        error.remedy = f"`hvlab tune --restore` tries again; {file} says what each host had"
+        error.remedy = f"`hvlab tune --restore` tries again; {file} has each host's former settings"
         raise
     file.unlink()
     return sorted(states)
 
 
 def write(lab: Lab, states: Mapping[str, State], *, reset: bool = False) -> None:
-    """Write values to files of the hosts' kernels. Raises CheckError with what was refused.
+    """Write values to kernel files of the hosts. Raises CheckError with the refusal.
 
-    A connection sends packets as large as its ends took when it began, and stalls where one takes less later:
-    with ``reset``, the connections to the hosts are closed, and the next command opens others.
+    A connection keeps the packet size of its start, and stalls if one end later takes less: with ``reset``,
+    the connections to the hosts are closed, and the next command opens new ones.
     """
     writes = {host: _commands(state) for host, state in states.items() if state}
     if not writes:
@@ -173,7 +170,7 @@ def write(lab: Lab, states: Mapping[str, State], *, reset: bool = False) -> None
 
 
 def _commands(state: State) -> list[dict[str, Any]]:
-    """Return the commands that write a state: files that get the same value have one, and MTUs come last."""
+    """Return the commands that write a state: one for each value, MTUs last."""
     paths: dict[str, list[str]] = {}
     links: list[dict[str, Any]] = []
     for path, value in state.items():
@@ -187,7 +184,7 @@ def _commands(state: State) -> list[dict[str, Any]]:
 
 
 def _check_way(lab: Lab, size: int) -> None:
-    """Raise RefusedError where packets of this size do not pass whole between all hosts."""
+    """Raise RefusedError unless packets of this size pass whole between all hosts."""
     questions: dict[str, dict[str, Any]] = {}
     for host in lab.hosts:
         address = lab.rank_address(host)
@@ -214,5 +211,5 @@ def _read(file: Path) -> HostsBefore:
     try:
         return HostsBefore.model_validate(answers.read(file, str(file), HostsBefore))
     except AnswerError as error:
-        remedy = "a search left it: compare what it says with the hosts, then remove it"
+        remedy = "a search left it: compare its settings with the hosts, then remove it"
         raise CheckError(str(error), remedy=remedy) from error

@@ -1,4 +1,4 @@
-"""How a search ended, for people (Markdown) and for machines (JSON), and which setting mattered. Pure."""
+"""The result of a search, for people (Markdown) and machines (JSON), and the settings' importance. Pure."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from hvlab.statistics.interval import Interval
 # With fewer settings, a share says nothing.
 FEWEST = 12
 _DRAWS = 40
-# The best of what was tried: its settings are held against all.
+# The best share of the trials, which is compared with all.
 _BEST = 0.2
 
 
 def importance(space: Space, board: Board, *, seed: int = 0) -> dict[str, Interval]:
-    """Return for each parameter its share in what sets the best apart, the largest first.
+    """Return each parameter's share in what distinguishes the best settings, the largest first.
 
-    The interval is that of the middle 95 % of bootstrap samples of the settings. Empty where too few were
-    tried, or none differ.
+    The interval is the middle 95 % of bootstrap samples. Empty if too few settings were tried, or none
+    differ.
     """
     values = {one: board.mean(one) for one in board.values if one not in board.failed}
     if len(values) < FEWEST or len(set(values.values())) == 1:
@@ -44,11 +44,11 @@ def importance(space: Space, board: Board, *, seed: int = 0) -> dict[str, Interv
         chosen = draw.choices(names, k=len(names))
         for name, share in _shares(space, chosen, values).items():
             shares[name].append(share)
-    middle = {
-        name: Interval(_at(drawn, 0.025), statistics.median(drawn), _at(drawn, 0.975))
-        for name, drawn in shares.items()
-        if drawn
-    }
+    middle = {}
+    for name, drawn in shares.items():
+        if drawn:
+            low, high = (sorted(drawn)[round(share * (len(drawn) - 1))] for share in (0.025, 0.975))
+            middle[name] = Interval(low, statistics.median(drawn), high)
     return dict(sorted(middle.items(), key=lambda item: -item[1].mid))
 
 
@@ -63,20 +63,15 @@ def _shares(space: Space, chosen: list[Candidate], values: Mapping[Candidate, fl
         return {}
 
 
-def _at(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[round(share * (len(ordered) - 1))]
-
-
 _SHOWN = 10
-UNCHECKED = "The loss was not checked: hvlab does not know that of a command."
+UNCHECKED = "The loss was not checked: hvlab cannot read the loss of a command."
 
 
 @dataclass(frozen=True)
 class TuneResult:
-    """A search, which took ``seconds``, with its proof; None where there was nothing to prove.
+    """A search, which took ``seconds``, with its proof, if anything was to be proved.
 
-    ``autotuned`` is what Horovod's autotune chose, where it ran.
+    ``autotuned`` is the choice of Horovod's autotune, if it ran.
     """
 
     space: Space
@@ -88,12 +83,12 @@ class TuneResult:
 
     @property
     def proved(self) -> bool:
-        """Return whether something better than today's settings was found, and holds."""
+        """Something better than today's settings was found, and holds."""
         return self.proof is not None and self.proof.holds
 
     @property
     def answer(self) -> str:
-        """Return the answer in a sentence or two."""
+        """The answer in a sentence or two."""
         best, proof = self.search.best, self.proof
         if best is None or proof is None:
             return f"{self._today} as good as anything tried: {self._tried}."
@@ -103,7 +98,7 @@ class TuneResult:
         if proof.cut_off:
             return (
                 f"Open: time ended before there were enough repeats to prove {words}{run}; the same command "
-                "again goes on with it."
+                "continues."
             )
         if proof.against:
             return f"Not accepted: {words}: {proof.reason}{run}."
@@ -114,7 +109,7 @@ class TuneResult:
 
     @property
     def kind(self) -> str:
-        """Return which answer it is: better, open, not_accepted or as_good."""
+        """Kind of answer: better, open, not_accepted or as_good."""
         if self.proof is None:
             return "as_good"
         if self.proof.holds or self.proof.cut_off:
@@ -123,7 +118,7 @@ class TuneResult:
 
     @property
     def gains(self) -> str:
-        """Return the gain of the new settings, for each comparison of the proof."""
+        """Gain of the new settings, for each comparison of the proof."""
         parts = []
         for each, turned in self._ratios():
             size = each.a.get("size_bytes")
@@ -144,7 +139,7 @@ class TuneResult:
 
     @property
     def _beside(self) -> str:
-        """Return the notes on proved settings."""
+        """Notes on proved settings."""
         return UNCHECKED if self.proof is not None and self.proof.loss_checked is False else ""
 
     @property
@@ -155,7 +150,7 @@ class TuneResult:
         return f"{tried} settings in {board.launches} launches, {how}"
 
     def markdown(self) -> str:
-        """Return the section of a report: the answer, what was tried, what mattered."""
+        """Return the section of a report: the answer, the trials, the importance."""
         board = self.search.board
         order = sorted(board.values.keys() - board.failed, key=lambda one: (board.mean(one), one))
         lines = ["# Tuning", "", self.answer, ""]
@@ -170,7 +165,7 @@ class TuneResult:
         if len(order) > _SHOWN:
             lines.append(f"| {len(order) - _SHOWN} more, up to | {_percent(board.mean(order[-1]))} | |")
         lines += [f"| {self.space.words(one)} | failed | |" for one in sorted(board.failed)]
-        lines += ["", "These figures chose the settings; only those of the proof say what they bring.", ""]
+        lines += ["", "These figures chose the settings; only the proof shows their gain.", ""]
         if self.shares:
             lines += ["| setting | share of the differences | 95 % |", "|---|--:|--:|"]
             lines += [
@@ -179,14 +174,14 @@ class TuneResult:
             ]
             lines += [
                 "",
-                "Shares in what sets the best fifth apart (Optuna's PED-ANOVA), with bootstrap intervals.",
+                "Shares in what distinguishes the best fifth (Optuna's PED-ANOVA, bootstrap intervals).",
             ]
         else:
             lines.append(f"Too few settings ran to say which one mattered: it takes {FEWEST}.")
         return "\n".join(lines) + "\n"
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, JSON-ready."""
+        """Return the complete result, JSON-ready."""
         board = self.search.board
         return {
             "proved": self.proved,

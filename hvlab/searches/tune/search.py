@@ -1,8 +1,8 @@
 """The search: settings are proposed, and raced against today's in rounds. Pure.
 
-Two ways propose: Optuna's TPE, and coordinate descent. A round measures each setting that is still in the
-race once, in turn with today's; what counts is the ratio to today's of the same round. A setting that is
-clearly worse than the best leaves the race.
+Two ways propose: Optuna's TPE, and coordinate descent. A round measures each setting still in the race once,
+in turn with today's; the ratio to today's of the same round counts. A setting that is clearly worse than the
+best leaves the race.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ _RANDOM, _ASKED = 8, 30
 
 
 class Tpe:
-    """The tree-structured Parzen estimator of Optuna.
-
-    Told are logarithms: how much longer a candidate took than today's settings.
-    """
+    """Optuna's tree-structured Parzen estimator; its values are logarithms of times over today's."""
 
     def __init__(self, space: Space, *, seed: int) -> None:
         self.distributions = distributions(space)
@@ -60,7 +57,7 @@ class Tpe:
         return list(self.asked)
 
     def tell(self, results: Mapping[Candidate, float]) -> None:
-        """Take results, also of what others proposed."""
+        """Take results, including those proposed by others."""
         for candidate, value in results.items():
             self.known[candidate] = value
             if trial := self.asked.pop(candidate, None):
@@ -75,7 +72,6 @@ class Coordinate:
     def __init__(self, space: Space, *, seed: int) -> None:
         self.space = space
         self.order = list(range(len(space.parameters)))
-        # Which comes first is arbitrary.
         self.next = seed % len(self.order)
         self.best, self.value = space.start, 0.0
         self.known: dict[Candidate, float] = {space.start: 0.0}
@@ -83,7 +79,7 @@ class Coordinate:
         self.asked: list[Candidate] = []
 
     def ask(self, most: int) -> list[Candidate]:
-        """Return the values of the next parameter that were not tried; none where no parameter helps."""
+        """Return the untried values of the next parameter; none if no parameter helps."""
         while self.unchanged < len(self.order):
             place = self.order[self.next]
             values = range(len(self.space.parameters[place].values))
@@ -96,7 +92,7 @@ class Coordinate:
         return []
 
     def tell(self, results: Mapping[Candidate, float]) -> None:
-        """Take the results of what was asked; the best of them is where the next parameter starts."""
+        """Take the results; the best of them is where the next parameter starts."""
         self.known |= results
         better = min(results, key=lambda candidate: results[candidate], default=self.best)
         if results and results[better] < self.value:
@@ -118,7 +114,7 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 
 
 def frozen(candidate: Candidate, value: float, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
-    """Return a candidate with its value as Optuna keeps it."""
+    """Return a candidate with its value in Optuna's form."""
     params = dict(zip(known, candidate, strict=True))
     return optuna.trial.create_trial(params=params, distributions=dict(known), value=value)
 
@@ -128,23 +124,23 @@ _SETTINGS, _ROUNDS = 6, 3
 _LAST, _LAST_ROUNDS = 3, 3
 # A setting leaves the race when it is this many standard errors worse than the best.
 _WORSE = 2.5
-# What a single measurement spreads, as a logarithm, until repeats show it, and at least.
+# The first guess of a measurement's spread, as a logarithm, and its minimum.
 _SPREAD, _LEAST_SPREAD = 0.1, 0.01
-# Half as many degrees of freedom does that first guess count.
+# Weight of that first guess, in degrees of freedom.
 _GUESSED = 3
-# What failed counts as so much worse, as a logarithm: a hundred times as long.
+# Failures count as a hundred times as long.
 _FAILED = math.log(100)
 
-# Measures each once, in turn; returns the logarithm of each one's time, None where it failed.
+# Measures each once, in turn; returns the logarithm of each time, None for failures.
 Measure = Callable[[Sequence[Candidate]], Sequence[float | None]]
 Left = Callable[[], bool]
-# Asked with a number of launches: is there time for them, and for the proof afterwards?
+# Whether there is time for a number of launches and the proof afterwards.
 Fits = Callable[[int], bool]
 
 
 @dataclass
 class Board:
-    """What was measured of each candidate: logarithms of its time over today's, one for each round."""
+    """Measurements of each candidate: logarithms of its time over today's, one for each round."""
 
     values: dict[Candidate, list[float]] = field(default_factory=dict)
     failed: set[Candidate] = field(default_factory=set)
@@ -157,7 +153,7 @@ class Board:
 
     @property
     def spread(self) -> float:
-        """Return the standard deviation of a single value, from all repeats and a first guess."""
+        """Standard deviation of a single value, from all repeats and a first guess."""
         squares = _GUESSED * _SPREAD**2
         freedom = float(_GUESSED)
         for values in self.values.values():
@@ -176,7 +172,7 @@ class Board:
         return min((one for one in ran if one not in self.failed), key=self.mean, default=None)
 
     def worse(self, candidate: Candidate, best: Candidate) -> bool:
-        """Return whether a candidate is clearly worse than the best."""
+        """Whether a candidate is clearly worse than the best."""
         if candidate in self.failed:
             return True
         gap = self.mean(candidate) - self.mean(best)
@@ -185,7 +181,7 @@ class Board:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """How a search ended. ``best`` is None where nothing was better than today's settings by its figures."""
+    """The end of a search. ``best`` is None if nothing was better than today's settings."""
 
     best: Candidate | None
     board: Board
@@ -205,9 +201,9 @@ def search(
 ) -> SearchResult:
     """Return the best candidate, after rounds for as long as ``left`` allows.
 
-    The first race has the candidates of ``first`` in it. The last race has as many rounds as ``fits`` allows;
-    where that is none, the figures of the other races choose. Raises CheckError where today's settings
-    fail in the first round, or twice.
+    The candidates of ``first`` join the first race. The last race has as many rounds as ``fits`` allows; if
+    none, the figures of the other races choose. Raises CheckError if today's settings fail in the first
+    round, or twice.
     """
     board = Board()
     proposals = SEARCHES[kind](space, seed=seed)
@@ -219,7 +215,7 @@ def search(
         if not asked:
             exhausted = True
             break
-        # Against themselves, today's settings win by noise alone, and no proof is possible.
+        # Against themselves, today's settings would win by noise, unprovably.
         same = dict.fromkeys((one for one in asked if space.as_today(one)), 0.0)
         asked = [one for one in asked if one not in same]
         if asked:
@@ -230,7 +226,7 @@ def search(
     last = sorted(
         (one for one in board.values if one not in board.failed and board.mean(one) < 0), key=board.mean
     )
-    # The best of many noisy figures is too good: these meet once more, in figures of their own.
+    # The best of many noisy figures is too good: these are measured once more.
     again = Board(rounds=board.rounds, launches=board.launches)
     meet = last[:_LAST]
     for rounds in range(_LAST_ROUNDS, 0, -1):
@@ -271,8 +267,8 @@ def _measured(
 ) -> tuple[float, Sequence[float | None]]:
     """Read the results of a round: today's settings, the first of the batch, and the others.
 
-    Where today's fail after they have run, the round counts for nothing and is measured once more. Raises
-    CheckError where they fail again, or in the first round.
+    If today's fail after they have run, the round is measured once more. Raises CheckError if they fail
+    again, or in the first round.
     """
     for _ in range(2 if board.rounds else 1):
         today, *values = measure(batch)
@@ -282,8 +278,8 @@ def _measured(
             return today, values
     raise CheckError(
         "today's settings fail, so nothing can be compared with them",
-        remedy="see the failed cases above; `hvlab bench` with the same options shows why. Once it is "
-        "mended, --restart begins a new search",
+        remedy="See the failed cases above; `hvlab bench` with the same options shows why. When it is "
+        "repaired, --restart begins a new search.",
     )
 
 

@@ -29,9 +29,9 @@ from hvlab.workloads import launchers
 from hvlab.workloads.parameters import OPTIONAL, TUNING
 
 REPORT = "tuning.md"
-# So much of the budget is for training with Horovod's autotune.
+# Share of the budget for training with Horovod's autotune.
 _AUTOTUNE = 1 / 6
-_FITTING = "leave that out of the file, or choose the backend and launcher that it is for"
+_FITTING = "leave that out of the file, or choose its backend and launcher"
 Note = Callable[[str], None]
 # Measures the best settings again beside today's, for this many seconds.
 Prove = Callable[[Candidate, int], Confirmation]
@@ -39,7 +39,7 @@ Prove = Callable[[Candidate, int], Confirmation]
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """What is asked: a configuration, what may be changed, how long to search, in seconds."""
+    """The request: a configuration, the space of changes, the time to search, in seconds."""
 
     spec: Spec
     lab: Lab
@@ -49,27 +49,27 @@ class TuneRequest:
     budget: int
 
     def key(self) -> str:
-        """Return a hash of all that makes this search another one; more time does not."""
+        """Return a hash that identifies this search, whatever its budget."""
         parameters = [item.model_dump() for item in self.space.parameters]
         asked = [self.spec.key(self.lab), parameters, self.space.today.model_dump(), self.kind, self.seed]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def check(request: TuneRequest) -> None:
-    """Raise UsageError where what is asked is not one configuration that settings can be changed of."""
+    """Raise UsageError unless the request is one configuration whose settings can be changed."""
     check_one(request.spec, request.lab, "tune finds the settings of one configuration")
     own = {item.name for item in (*TUNING, *OPTIONAL)}
     if given := sorted(own & {name for block in request.spec.blocks for name in block.axes}):
         raise UsageError(
             f"--set {given[0]}: settings that are searched or kept stand in a file",
-            remedy="write them to a settings file, and name it with --settings",
+            remedy="write them to a settings file, and give it with --settings",
         )
     if reason := misfit(request.spec, request.space.today, request.lab):
         raise UsageError(f"--settings does not fit what is measured: {reason}", remedy=_FITTING)
 
 
 def check_space(request: TuneRequest) -> None:
-    """Raise UsageError where a parameter of a space of one's own cannot change what is measured."""
+    """Raise UsageError if a parameter of a user's space cannot change the measured case."""
     space = request.space
     for place, (item, now) in enumerate(zip(space.parameters, space.start, strict=True)):
         others = [value for value in range(len(item.values)) if value != now]
@@ -91,7 +91,7 @@ def begun(request: TuneRequest, store: Store, folder: Path) -> Iterator[Launches
 def searched(
     request: TuneRequest, trials: Trials, *, first: Sequence[Candidate] = (), note: Note
 ) -> SearchResult:
-    """Search by trials, those of ``first`` at first."""
+    """Search by trials, beginning with those of ``first``."""
     return search(
         *(trials.space, trials, trials.has_time),
         kind=request.kind,
@@ -103,11 +103,11 @@ def searched(
 
 
 def proved(trials: Trials, best: Candidate | None, prove: Prove, *, note: Note) -> Confirmation | None:
-    """Prove the best of a search; None where it has none."""
+    """Prove the best of a search, if any."""
     if best is None:
         return None
     note(_to_prove(trials, best))
-    # The rest of the budget, and long enough where that is spent.
+    # The rest of the budget, or the minimum once that is spent.
     return prove(best, math.ceil(max(trials.proof_s, trials.rest_s)))
 
 
@@ -128,7 +128,7 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> Tun
 
         first = [] if autotuned is None else [autotuned]
         outcome = searched(request, trials, first=first, note=note)
-        # It takes seconds. Whoever is interrupted between the proof and its result has it measured again.
+        # Before the proof: it takes seconds, and an interruption after the proof would repeat the proof.
         shares = importance(space, outcome.board, seed=request.seed)
         proof = proved(trials, outcome.best, prove, note=note)
         result = TuneResult(space, outcome, shares, proof, launches.spent, autotuned)
@@ -139,13 +139,13 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> Tun
 def write(result: TuneResult, folder: Path) -> None:
     """Write the result of a search into its folder."""
     write_file(folder / REPORT, result.markdown())
-    if result.proof and result.proof.cut_off:  # without a result, the same command goes on
+    if result.proof and result.proof.cut_off:  # without a result, the same command continues
         return
     write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
 
 
 def written(request: TuneRequest, result: TuneResult, output: Path) -> str:
-    """Write the settings file where the best settings are proved; return what to say of the file there."""
+    """Write the settings file if the best settings are proved; return a line about the file."""
     if not result.proved or result.search.best is None:
         return f"settings: {output} is of an earlier search, and stays as it is" if output.exists() else ""
     best = result.space.settings(result.search.best)
@@ -155,7 +155,7 @@ def written(request: TuneRequest, result: TuneResult, output: Path) -> str:
 
 
 def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
-    """Return the lines for a shell that start a job of one's own as tune measured it with ``settings``."""
+    """Return the shell lines that start a user's own job as tune measured it with ``settings``."""
     [block] = request.spec.blocks
     [case], _ = expand(replace(request.spec, blocks=(with_settings(block, settings),)), request.lab)
     return launchers.recipe(case, request.lab)
@@ -169,7 +169,7 @@ def _to_prove(trials: Trials, best: Candidate) -> str:
 
 
 def lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:
-    """Return the cases of each trial, a training for long enough, and the result of one launch."""
+    """Return the spec of trials, with a training that is long enough, and the result of one launch."""
     [block] = request.spec.blocks
     if not trains(block):
         return request.spec, None

@@ -1,4 +1,4 @@
-"""The space of a search: which settings each of its candidates stands for. Pure."""
+"""The space of a search: the settings of each of its candidates. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hvlab.bench.settings import SettingsFile
 from hvlab.searches.tune.space_file import SpaceParameter, Word
 from hvlab.workloads.parameters import BY_VARIABLE, COMMON
 
-# From so few ranks on Open MPI's rules hold.
+# Smallest number of ranks for Open MPI's rules.
 _RANKS = 2
-# For each parameter of a space, which of its values.
+# The index of the value of each parameter.
 Candidate = tuple[int, ...]
 _DEFAULTS: Mapping[str, Word] = {
     name: item.default for name, item in BY_VARIABLE.items() if not isinstance(item.default, tuple)
@@ -22,9 +22,9 @@ _DEFAULTS: Mapping[str, Word] = {
 
 @dataclass(frozen=True)
 class Space:
-    """The parameters of a search, and the settings that it starts from.
+    """The parameters of a search, and today's settings, from which it starts.
 
-    ``today`` is what is set without a search; what no parameter of the space sets stays in every candidate.
+    Parts of ``today`` that no parameter sets stay in every candidate.
     """
 
     parameters: tuple[SpaceParameter, ...]
@@ -32,7 +32,7 @@ class Space:
 
     @property
     def start(self) -> Candidate:
-        """Return the candidate that stands for today's settings."""
+        """Candidate of today's settings."""
         algorithms = _algorithms(self.today.rules, self.parameters)
         return tuple(_index(item, self.today, algorithms) for item in self.parameters)
 
@@ -55,17 +55,17 @@ class Space:
         )
 
     def as_today(self, candidate: Candidate) -> bool:
-        """Return whether a candidate sets what today's settings set, if in other words."""
+        """Whether a candidate equals today's settings, perhaps in other words."""
         if any(self.parameters[place].to == "host" for place in self._changed(candidate)):
             return False
         return _read(self.settings(candidate)) == _read(self.today)
 
     def words(self, candidate: Candidate) -> str:
-        """Return the differences between a candidate and today's settings."""
+        """Describe the differences between a candidate and today's settings."""
         return ", ".join(f"{name}={value}" for name, value in self.changes(candidate).items()) or "as today"
 
     def changes(self, candidate: Candidate) -> dict[str, Word]:
-        """Return the values of a candidate that today's settings lack."""
+        """Return the values in which a candidate differs from today's settings."""
         chosen = self._chosen(candidate)
         return {item.name: value for item, value in (chosen[place] for place in self._changed(candidate))}
 
@@ -103,9 +103,9 @@ class Space:
 def space(
     parameters: Sequence[SpaceParameter], today: SettingsFile, *, rank_env: Mapping[str, Word] | None = None
 ) -> Space:
-    """Return a space with today's values among those of its parameters. Raises UsageError.
+    """Return a space that includes today's values. Raises UsageError.
 
-    ``rank_env`` is the inventory's environment of all ranks: there, its values are the defaults.
+    ``rank_env``, the inventory's environment of all ranks, overrides the defaults.
     """
     parameters = [_on_lab(item, rank_env or {}) for item in parameters]
     if today.rules and any(item.to == "rules" for item in parameters):
@@ -120,19 +120,19 @@ def space(
 
 
 def including(space: Space, settings: SettingsFile) -> tuple[Space, Candidate]:
-    """Return a space that has the values of these settings, too, and the candidate that stands for them."""
+    """Return a space that includes these settings, and their candidate."""
     wider = Space(tuple(_with_today(item, settings) for item in space.parameters), space.today)
     return wider, replace(wider, today=settings).start
 
 
 def _on_lab(item: SpaceParameter, rank_env: Mapping[str, Word]) -> SpaceParameter:
-    """Return a parameter with the default that it really has, where the inventory or hvlab sets it."""
+    """Return a parameter with its real default, if the inventory or hvlab sets it."""
     known = {**_DEFAULTS, **rank_env}
     if item.to != "env" or item.variable not in known:
         return item
     default = known[item.variable]
     default = item.default if item.same(item.default, default) else item.read(default)
-    # Nothing unsets such a variable.
+    # Such a variable cannot be unset.
     values = [value for value in item.values if value != ""]
     return _with(item.model_copy(update={"values": values, "default": default}), default)
 
@@ -168,7 +168,7 @@ def _index(item: SpaceParameter, today: SettingsFile, algorithms: Mapping[str, s
 
 
 def _algorithms(text: str, parameters: Sequence[SpaceParameter]) -> dict[str, str]:
-    """Return the algorithm that a rules file gives each parameter, where it has one number of ranks."""
+    """Return the algorithm of each parameter in a rules file, if it has one number of ranks."""
     numbers = list(map(int, text.split()))
     if not numbers:
         return {}

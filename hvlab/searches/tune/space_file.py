@@ -1,4 +1,4 @@
-"""The parameters of a search as data: what each may set, and which act on what is measured. Pure."""
+"""The parameters of a search as data: their values, and which act on a benchmark. Pure."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _REMEDY = (
 
 
 class SpaceParameter(BaseModel):
-    """A setting. An empty value leaves it unset. ``to`` is where it goes.
+    """A setting and where it goes (``to``); an empty value leaves it unset.
 
     ``collective`` is Open MPI's number of the collective whose algorithm it is (COLLTYPE in
-    coll_base_functions.h), from messages of ``from_bytes`` on; there a value is an algorithm's number, and
-    after a colon the bytes of its segments, if it has any.
+    coll_base_functions.h), for messages from ``from_bytes`` on; there a value is an algorithm's number, with
+    a colon and the bytes of its segments, if any.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -68,16 +68,16 @@ class SpaceParameter(BaseModel):
 
     @property
     def ordered(self) -> bool:
-        """Return whether values near one another act alike."""
+        """Neighbouring values act alike."""
         return all(isinstance(value, int | float) for value in self.values)
 
     @property
     def target(self) -> tuple[str, str, int | None, int]:
-        """Return the setting's target: a variable, mpirun's options, or the rule from a size on."""
+        """The setting's target: a variable, mpirun's options, or the rule from a size on."""
         return self.to, self.variable, self.collective, self.from_bytes
 
     def read(self, value: Word) -> Word:
-        """Return a value as its variable's reader or, for any other variable, a number's reads it."""
+        """Parse a value as its variable's reader or, for any other variable, a number's does."""
         if known := BY_VARIABLE.get(self.variable):
             with suppress(UsageError):
                 read = known.read(value)
@@ -85,16 +85,16 @@ class SpaceParameter(BaseModel):
         return _number(value)
 
     def same(self, one: Word, other: Word) -> bool:
-        """Return whether two values are the same, however they are written: 1 and 1.0, 64M and 67108864."""
+        """Whether two values are equal, however written: 1 and 1.0, 64M and 67108864."""
         texts = isinstance(one, str) and isinstance(other, str) and self.variable not in BY_VARIABLE
         return str(one) == str(other) or (not texts and self.read(one) == self.read(other))
 
     def has(self, value: Word) -> bool:
-        """Return whether a value is one of its values."""
+        """Whether a value is one of its values."""
         return any(self.same(each, value) for each in self.values)
 
     def place(self, value: Word) -> int:
-        """Return the place of a value among its values. Raises ValueError for another."""
+        """Return the index of a value. Raises ValueError for an unknown one."""
         return [self.same(each, value) for each in self.values].index(True)
 
 
@@ -147,14 +147,14 @@ def _check(item: SpaceParameter, path: Path) -> None:
             raise UsageError(f"the space {path}: {item.name}: {error}", remedy=error.remedy) from error
 
 
-# Open MPI's rules for this one go by the bytes of each rank, not of all.
+# Open MPI's rules for it count the bytes of each rank, not of all.
 _ALLGATHERV = 1
 
 
 def of_block(block: Block, launcher: str) -> tuple[SpaceParameter, ...]:
     """Return the settings that can be tuned in a block of one configuration, started by ``launcher``.
 
-    That is what acts on its collective; a training sends by allreduce.
+    They act on its collective; a training sends by allreduce.
     """
     backend = BACKENDS[block.backends[0]]
     collective = WORKLOADS[block.workload].collective
@@ -175,16 +175,11 @@ def of_block(block: Block, launcher: str) -> tuple[SpaceParameter, ...]:
 
 
 def _acts(item: SpaceParameter, parameters: Sequence[SpaceParameter], block: Block) -> bool:
-    """Return whether one of the block's sizes is among those that a rule is for.
-
-    Of a few bytes are also the messages by which Horovod's ranks agree on what to send.
-    """
+    """Whether a rule applies to one of the block's sizes; small ones include Horovod's own messages."""
     [sizes] = block.axes.get("sizes", ((),))
     if item.collective is None or not item.from_bytes or not isinstance(sizes, tuple) or not sizes:
         return True
-    parts = 1
-    if item.collective == _ALLGATHERV:
-        parts = block.slots[0] * int(block.hosts[0])
+    parts = block.slots[0] * int(block.hosts[0]) if item.collective == _ALLGATHERV else 1
     later = [other.from_bytes for other in parameters if other.collective == item.collective]
     end = min((start for start in later if start > item.from_bytes), default=math.inf)
     return any(item.from_bytes <= size // parts < end for size in sizes)

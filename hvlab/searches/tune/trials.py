@@ -1,7 +1,7 @@
-"""Trials on the hosts: settings measured in turn, each round a run in a store of the search's own.
+"""Trials on the hosts: settings measured in turn, each round a run in the search's own store.
 
-A search draws the same settings from the same figures, so one that was interrupted goes on by being run
-again: what its store has is not measured a second time.
+A search draws the same settings from the same figures, so repeating an interrupted one continues it: figures
+in its store are not measured again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hvlab.analysis.compare.matching import primary
+from hvlab.analysis.compare.comparison import primary
 from hvlab.base.files import write_file
 from hvlab.bench.matrix import Spec
 from hvlab.bench.measure import measure
@@ -26,17 +26,17 @@ from hvlab.results.store import Record, Store
 from hvlab.searches.tune.space import Candidate, Space
 from hvlab.workloads.metrics import METRICS
 
-# What the last race takes, and the proof: six repeats of each side, and a quarter more, since times vary.
+# Launches of the last race, and of the proof: six repeats of each side, and a quarter more, since times vary.
 _LAST_LAUNCHES, PROOF_LAUNCHES = 12, 15
-# A setting may take this many times as long as a launch of the first round, and at least this many seconds.
+# A trial's time limit as a multiple of the first round's launches, and its minimum in seconds.
 _LONGER, _LEAST_S = 6, 60
 
 
 @dataclass
 class Launches:
-    """Runs in the search's own store. One that ended there before is not measured again, but its time counts.
+    """Runs in the search's own store. A finished one is not measured again, but its time counts.
 
-    ``seconds`` holds the time that each run took, by the key of its specification.
+    ``seconds`` holds the time of each run, by the key of its specification.
     """
 
     lab: Lab
@@ -51,16 +51,18 @@ class Launches:
             self.seconds = json.loads(self._file.read_text("utf-8"))
 
     def measure(self, spec: Spec, ready: Callable[[], None] = lambda: None) -> str:
-        """Return the run of ``spec``, measured now where it was not before; ``ready`` is called before."""
+        """Return the run of ``spec``, measured now unless it exists; ``ready`` is called before."""
         schedule = Schedule.of(spec, self.lab)
         key = schedule.spec.key(self.lab)
         run_id = self.store.finished(key)
         if run_id is None:
-            before = self._done(key)
+            begun_before = self.store.unfinished(key)
+            records = self.store.records(begun_before.run_id) if begun_before else []
+            before = len({record.case_id for record in records})
             begun = time.monotonic()
             ready()
             run_id = measure(schedule, self.store)
-            # What an interrupted run had measured before counts as the rest of it.
+            # Cases that an interrupted run had measured count like the rest.
             whole = len(schedule.cases) / max(1, len(schedule.cases) - before)
             self.seconds[key] = (time.monotonic() - begun) * whole
             write_file(self._file, json.dumps(self.seconds, indent=1))
@@ -72,14 +74,10 @@ class Launches:
         """Return the folders with the files of a run's cases."""
         return sorted({self.store.folder / record.raw_path for record in self.store.records(run_id)})
 
-    def _done(self, key: str) -> int:
-        run = self.store.unfinished(key)
-        return len({record.case_id for record in self.store.records(run.run_id)}) if run else 0
-
 
 @dataclass
 class Trials:
-    """Measures candidates of a space. ``spec`` asks for one configuration; ``budget`` is in seconds."""
+    """Measures candidates of a space. ``spec`` is one configuration; ``budget`` is in seconds."""
 
     spec: Spec
     launches: Launches
@@ -99,30 +97,30 @@ class Trials:
         return costs
 
     def has_time(self) -> bool:
-        """Return whether there is time for another round, the last race and the proof."""
+        """Whether there is time for another round, the last race and the proof."""
         return not self.count or self._after(self.spent / self.rounds + _LAST_LAUNCHES * self.launch_s) > 0
 
     def fits(self, launches: int) -> bool:
-        """Return whether there is time for this many launches, and the proof."""
+        """Whether there is time for this many launches, and the proof."""
         return self._after(launches * self.launch_s) >= 0
 
     @property
     def launch_s(self) -> float:
-        """Return the duration of a launch, in seconds."""
+        """Duration of a launch, in seconds."""
         return self.spent / self.count if self.count else 0.0
 
     @property
     def proof_s(self) -> float:
-        """Return the minimum duration of the proof, in seconds."""
+        """Minimum duration of the proof, in seconds."""
         return PROOF_LAUNCHES * self.launch_s
 
     @property
     def rest_s(self) -> float:
-        """Return the rest of the budget, in seconds; negative if overspent."""
+        """Rest of the budget, in seconds; negative if overspent."""
         return self.budget - self.launches.spent
 
     def timed(self, text: str) -> str:
-        """Return a line of progress with how much of the budget is spent."""
+        """Return a line of progress with the spent part of the budget."""
         return f"{text} ({self.launches.spent / 60:.1f} of {self.budget / 60:g} min)"
 
     def _after(self, seconds: float) -> float:
@@ -152,9 +150,9 @@ class Trials:
 
 
 def figures(records: Sequence[Record]) -> Mapping[str, float]:
-    """Return the logarithm of the time of each candidate of a run that succeeded, by its number.
+    """Return the logarithm of the time of each successful candidate of a run, by its number.
 
-    Of several sizes, it is the mean of the logarithms; a throughput counts as its reciprocal.
+    Several sizes count by the mean of their logarithms, a throughput as its reciprocal.
     """
     values: dict[str, list[float]] = {}
     failed = set()

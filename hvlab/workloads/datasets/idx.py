@@ -1,10 +1,9 @@
 """Four IDX files, MNIST's format: hvlab's handwritten digits, or a folder of the user's.
 
 An IDX file is a big-endian header, then one byte a pixel or a label. digits.xz holds the values of the four
-files of digits, one after another. Their source: E. Alpaydin and C. Kaynak, Optical Recognition of
-Handwritten Digits, UCI Machine Learning Repository, doi:10.24432/C50P49, CC BY 4.0; its test part of 1797
-images of 8x8 pixels, with values 0 to 16 scaled to 255. Both parts hold the ten digits in the same
-proportion.
+files of digits. Their source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI
+Machine Learning Repository, doi:10.24432/C50P49, CC BY 4.0; its test part of 1797 images of 8x8 pixels, with
+values 0 to 16 scaled to 255. Both parts hold the ten digits in the same proportion.
 """
 
 from __future__ import annotations
@@ -28,18 +27,14 @@ FILES = (
 CLASSES = 10
 # Two zero bytes, the type (8: unsigned byte), the number of dimensions.
 _MAGIC = {"idx3": 0x00000803, "idx1": 0x00000801}
-_BLOCK = 1 << 20
 
 
 class FormatError(ValueError):
-    """A file is not what its name says; the text names it and what is wrong."""
+    """A file does not match its name; the text names it and the mistake."""
 
 
 def shape(path: Path) -> tuple[int, ...]:
-    """Return the dimensions of an IDX file: (images, rows, columns) or (labels,).
-
-    Raises FormatError where the header or the length is wrong.
-    """
+    """Return (images, rows, columns) or (labels,). Raises FormatError for a wrong header or length."""
     kind = next(kind for kind in _MAGIC if kind in path.name)
     count = _MAGIC[kind] & 0xFF
     with path.open("rb") as file:
@@ -65,19 +60,13 @@ def check(folder: Path) -> None:
             raise FormatError(f"{images} holds {number} images, {labels} {labelled} labels")
         if not number * rows * columns:
             raise FormatError(f"{images}: it holds no image")
-        highest = _highest(folder / labels)
+        highest = max((folder / labels).read_bytes()[8:])
         if highest >= CLASSES:
             raise FormatError(f"{labels}: it holds a label {highest}; labels are 0 to {CLASSES - 1}")
         pictures[images] = f"{rows}x{columns}"
     if len(set(pictures.values())) > 1:
         sizes = ", ".join(f"{name} {size}" for name, size in pictures.items())
         raise FormatError(f"the images differ in size: {sizes}")
-
-
-def _highest(labels: Path) -> int:
-    with labels.open("rb") as file:
-        file.seek(8)
-        return max(max(block) for block in iter(lambda: file.read(_BLOCK), b""))
 
 
 def write(path: Path, dimensions: tuple[int, ...], values: bytes) -> None:
@@ -106,10 +95,7 @@ _NAMES = (
 
 
 def copy_files(source: Path, folder: Path) -> None:
-    """Copy the four files of ``source`` to ``folder``, unpacked and under their usual names.
-
-    Raises UsageError that names the file that is missing, unreadable or not an IDX file.
-    """
+    """Copy the four files of ``source``, unpacked and renamed. Raises UsageError naming a wrong one."""
     files = {name: _find(source, name) for name in FILES}
     missing = [name for name, path in files.items() if path is None]
     if missing:

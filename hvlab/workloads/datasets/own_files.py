@@ -1,7 +1,7 @@
 """The files of a user's own training, as one archive that goes to the hosts like a data set.
 
-``chosen`` says which files those are, in a line that a run keeps: the key of their content, the folder they
-are in, and their names. ``packed`` makes the archive from that line.
+``chosen`` describes them in a line that a run keeps: the key of their content, their folder, and their names.
+``pack`` makes the archive from that line.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from hvlab.workloads.datasets.shelf import Shelf, key_of
 # The only file of the set; programs/command.py unpacks it.
 ARCHIVE = "files.tar"
 LIMIT = 256 * 2**20
-# So many archives are kept, here and on the hosts (modules/hvlab_data.py): each edit makes another one.
+# Archives kept here and on the hosts (modules/hvlab_data.py): each edit makes another one.
 KEPT = 5
-# A word with spaces is more likely a line of a shell: bash -c "cd src && python train.py".
+# Without spaces, which a shell's line has: bash -c "cd src && python train.py".
 _SCRIPT = re.compile(r"\S+\.(py|sh)")
-# What is never part of a program.
+# Never part of a program.
 _SKIPPED = (".git", ".hg", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 # A folder with such files holds hvlab's results.
 _RESULTS = ("hvlab.db", "runs/*/store.jsonl")
 
 
 def chosen(words: Sequence[str], paths: Sequence[str], folder: Path) -> str:
-    """Return the line for a command: the files in ``folder`` that it names, and ``paths``.
+    """Return the line for a command: the files in ``folder`` that it names, and ``paths``; empty without any.
 
-    It is empty where there are none. Raises UsageError for what is not there, is elsewhere, or is too large.
+    Raises UsageError for files that are missing, elsewhere, or too large.
     """
     folder = folder.absolute()
     names = dict.fromkeys(_inside(path, folder) for path in paths)
@@ -55,10 +55,10 @@ def chosen(words: Sequence[str], paths: Sequence[str], folder: Path) -> str:
 
 
 def pack(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
-    """Return the key and the folder of the archive of ``line``, made unless the cache has it.
+    """Return the key and the folder of the archive of ``line``, made unless cached.
 
-    Raises UsageError where the files are not what they were when ``line`` was written, CheckError where the
-    cache cannot be written.
+    Raises UsageError if the files have changed since ``line`` was written, CheckError if the cache cannot be
+    written.
     """
     key, folder, *names = shlex.split(line)
     shelf = Shelf(cache or cache_dir())
@@ -74,7 +74,7 @@ def pack(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
         _forget(shelf, place)
     if content != key:
         raise UsageError(
-            f"the files in {folder} are no longer what this run was started with",
+            f"the files in {folder} have changed since this run was started",
             remedy="start a new run: the figures of two programs do not belong together",
         )
     return key, place
@@ -89,7 +89,7 @@ def _forget(shelf: Shelf, newest: Path) -> None:
 
 
 class _Digest(io.RawIOBase):
-    """A file that keeps only the sha256 of what is written to it."""
+    """A file that keeps only the sha256 of its content."""
 
     def __init__(self) -> None:
         self.sum = hashlib.sha256()
@@ -115,7 +115,7 @@ def _key(folder: Path, names: Sequence[str] | dict[str, None]) -> str:
 
 
 def _write(file: IO[bytes], folder: Path, names: Sequence[str]) -> None:
-    """Write an archive that depends on the files' names, content and right to be run alone."""
+    """Write an archive that depends on the files' names, content and executable bits alone."""
     total = 0
     with tarfile.open(fileobj=file, mode="w|") as tar:
         for path in sorted({path for name in names for path in _files(folder / name)}):
@@ -133,7 +133,7 @@ def _write(file: IO[bytes], folder: Path, names: Sequence[str]) -> None:
 
 
 def _files(path: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
-    """Yield the files of a folder; a link to one of the folders ``above`` (device, inode) ends there."""
+    """Yield the files of a folder, without links to folders ``above`` (device, inode)."""
     if path.is_file():
         yield path
     elif path.is_dir() and path.name not in _SKIPPED and not any(any(path.glob(each)) for each in _RESULTS):
@@ -145,7 +145,7 @@ def _files(path: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Itera
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether there is such a file; the text of a program, too long for a name, is none."""
+    """Whether such a file exists; the text of a program, too long for a name, is none."""
     try:
         return path.is_file()
     except OSError:

@@ -1,7 +1,7 @@
 """A dynamic rules file of Open MPI's coll_tuned, which goes to the hosts like a data set.
 
-It says which algorithm a collective takes, by the number of ranks and the size of a message. Its numbers may
-stand on one line: Open MPI reads them one by one (ompi/mca/coll/tuned/coll_tuned_dynamic_file.c).
+It chooses each collective's algorithm by the number of ranks and the message size. Its numbers may be on one
+line: Open MPI reads them one by one (ompi/mca/coll/tuned/coll_tuned_dynamic_file.c).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST = 10_000
 
 
 def read(text: str) -> str:
-    """Return the numbers of a rules file, separated by spaces. Raises UsageError where it is none."""
+    """Return the numbers of a rules file, separated by spaces. Raises UsageError for any other text."""
     words = [word for line in text.splitlines() for word in line.partition("#")[0].split()]
     wrong = [word for word in words if not (word.isascii() and word.isdigit() and len(word) < 16)]  # noqa: PLR2004
     if wrong or not words or len(words) > _MOST:
@@ -42,7 +42,7 @@ _REMEDY = (
 
 
 def _check(numbers: Iterator[int]) -> None:
-    """Go through a table of rules. Raises StopIteration where it ends too early."""
+    """Consume a table of rules. Raises StopIteration if it ends too early."""
     for _ in range(next(numbers)):
         next(numbers)
         for _ in range(next(numbers)):
@@ -53,12 +53,12 @@ def _check(numbers: Iterator[int]) -> None:
 
 
 def key(text: str) -> str:
-    """Return the key of the file with these rules. Raises UsageError where they are none."""
+    """Return the key of the file with these rules. Raises UsageError for any other text."""
     return key_of({FILE: hashlib.sha256(_content(text)).hexdigest()})
 
 
 def placed(text: str, *, cache: Path | None = None) -> tuple[str, Path]:
-    """Return the key and the folder of the file. Raises CheckError where the cache cannot be written."""
+    """Return the key and the folder of the file. Raises CheckError if the cache cannot be written."""
     shelf = Shelf(cache or cache_dir())
     with shelf.writing(), shelf.locked("rules"), shelf.new_folder("rules") as new:
         (new / FILE).write_bytes(_content(text))

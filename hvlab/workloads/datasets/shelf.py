@@ -1,4 +1,4 @@
-"""The controller's cache of data sets: each in a folder named after its key, whole or not there."""
+"""The controller's cache of data sets: each complete, in a folder named after its key."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ _DIGITS = 16
 
 
 def key_of(sums: Mapping[str, str]) -> str:
-    """Return 16 hex digits that stand for files' names and content; ``sums`` is their sha256 by name.
-
-    It is the sha256 of what sha256sum prints for them, sorted by name.
-    """
+    """Return 16 hex digits of the sha256 of sha256sum's sorted output for files; ``sums`` are by name."""
     text = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 def key_in(folder: Path) -> str | None:
-    """Return the key of the files in ``folder``; None where there is no such folder."""
+    """Return the key of the files in ``folder``, if it exists."""
     try:
         return key_of({path.name: file_sha256(path) for path in folder.iterdir()})
     except FileNotFoundError:
@@ -41,7 +38,7 @@ class Shelf:
         self.folder = parent / "datasets"
 
     def find(self, key: str) -> Path | None:
-        """Return the folder of a set; None where it is not there, or is damaged."""
+        """Return the folder of a set; None if it is missing or damaged."""
         folder = self.folder / key
         if key_in(folder) != key:
             return None
@@ -50,7 +47,7 @@ class Shelf:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Raise CheckError where the cache cannot be written."""
+        """Raise CheckError if the cache cannot be written."""
         try:
             yield
         except OSError as error:
@@ -61,9 +58,9 @@ class Shelf:
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Hold ``name`` against every other process; wait for one that has it.
+        """Hold ``name`` against every other process, after waiting for its holder.
 
-        On a file system without locks nobody holds it: the key tells whether a set is whole.
+        On a file system without locks nobody holds it: the key tells whether a set is complete.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f".{name}.lock").open("w") as lock:
@@ -76,7 +73,7 @@ class Shelf:
 
     @contextmanager
     def new_folder(self, name: str) -> Iterator[Path]:
-        """Give whoever holds ``name`` an empty folder to make a set in; it is gone afterwards."""
+        """Give the holder of ``name`` an empty folder for a new set; it is removed afterwards."""
         new = self.folder / f".new-{name}"
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
@@ -86,7 +83,7 @@ class Shelf:
             shutil.rmtree(new, ignore_errors=True)
 
     def take(self, new: Path) -> tuple[Path, str]:
-        """Put the files of ``new`` in their place; return where that is, and their key."""
+        """Move the files of ``new`` to their place; return it and their key."""
         key = key_of({path.name: file_sha256(path) for path in new.iterdir()})
         folder = self.folder / key
         with self.locked(key):
@@ -97,10 +94,7 @@ class Shelf:
 
 
 def archive(folder: Path) -> Path:
-    """Return one compressed file with the files of a set, made beside it unless it is there.
-
-    Raises CheckError where the folder, named by its key, no longer holds what it was named for.
-    """
+    """Return a set as one compressed file, made unless it exists. Raises CheckError for a changed set."""
     packed = folder.with_name(f"{folder.name}.tar.gz")
     with Shelf(folder.parent.parent).locked(folder.name):
         if not packed.is_file():
