@@ -34,21 +34,38 @@ def run(
     Raises HvlabError with ``remedy`` where it cannot be started, TimeLimitError with ``hung`` as its remedy
     after ``seconds``.
     """
+    return finish(begin(argv, env=env, remedy=remedy), seconds=seconds, given=given, hung=hung)
+
+
+def begin(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    env: Mapping[str, str] | None = None,
+    remedy: str | None = None,
+) -> subprocess.Popen[str]:
+    """Start a program that `finish` waits for."""
     words = [os.fspath(word) for word in argv]
     pipe = subprocess.PIPE
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", env=env
         )
     except OSError as error:
         raise HvlabError(f"cannot run {words[0]}: {error.strerror}", remedy=remedy) from error
+
+
+def finish(
+    process: subprocess.Popen[str], *, seconds: float, given: str = "", hung: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Wait for a program that `begin` started, as `run` does."""
+    words: list[str] = list(process.args)  # type: ignore[arg-type]
     try:
         out, err = process.communicate(given, timeout=seconds)
     except subprocess.TimeoutExpired:
-        _abandon(process)
+        abandon(process)
         raise TimeLimitError(f"`{shlex.join(words)}` {late(seconds)}", remedy=hung) from None
     except BaseException:
-        _abandon(process)
+        abandon(process)
         raise
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
@@ -79,7 +96,8 @@ def kill(process: subprocess.Popen[str]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _abandon(process: subprocess.Popen[str]) -> None:
+def abandon(process: subprocess.Popen[str]) -> None:
+    """End a program that nobody waits for any more."""
     kill(process)
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:

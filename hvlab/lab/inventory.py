@@ -6,8 +6,10 @@ import ipaddress
 import json
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ _SECONDS = 180.0
 # Maximum characters of an inventory shown in a message.
 _UNWRITABLE = re.compile(r"Unable to create local directories ([^\n]+)")
 _LONGEST = 300
+# Readers that `begun` started.
+_begun: dict[tuple[Path, str | None], subprocess.Popen[str]] = {}
 
 
 @dataclass(frozen=True)
@@ -173,11 +177,21 @@ def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
     return InventoryError(f"the inventory {source} cannot be used:\n{report(short, indent='  ')}")
 
 
-def _listing(source: Path, limit: str | None) -> dict[str, Any]:
-    """Have Ansible read the inventory, in a process of its own: its settings are per process."""
-    # If it is missing, this says so.
-    import ansible  # noqa: F401, PLC0415
+@contextmanager
+def begun(path: Path, *, limit: str | None = None) -> Iterator[None]:
+    """Have Ansible start for a ``load`` of this in the block, while slow modules are imported."""
+    key = (path.absolute(), limit)
+    if path.exists():
+        _begun[key] = _reader(*key)
+    try:
+        yield
+    finally:
+        if unused := _begun.pop(key, None):
+            process.abandon(unused)
 
+
+def _reader(source: Path, limit: str | None) -> subprocess.Popen[str]:
+    """Have Ansible read the inventory, in a process of its own: its settings are per process."""
     command = [sys.executable, "-m", "hvlab.lab.inventory_reader", "-i", str(source), "--list"]
     command += [f"--playbook-dir={project_dir()}", *([f"--limit={limit}"] if limit else [])]
     python_path = os.pathsep.join(filter(None, [str(project_dir()), os.environ.get("PYTHONPATH")]))
@@ -188,8 +202,16 @@ def _listing(source: Path, limit: str | None) -> dict[str, Any]:
         "ANSIBLE_NOCOLOR": "1",
         "PYTHONPATH": python_path,
     }
+    return process.begin(process.bound(command), env=environment)
+
+
+def _listing(source: Path, limit: str | None) -> dict[str, Any]:
+    # If it is missing, this says so.
+    import ansible  # noqa: F401, PLC0415
+
     try:
-        done = process.run(process.bound(command), seconds=_SECONDS, env=environment)
+        reader = _begun.pop((source, limit), None) or _reader(source, limit)
+        done = process.finish(reader, seconds=_SECONDS)
     except process.TimeLimitError:
         raise InventoryError(
             f"Ansible did not read the inventory {source} within {_SECONDS:g} s",

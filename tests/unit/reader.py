@@ -31,7 +31,16 @@ class Served:
     TimeLimitError = process.TimeLimitError
 
     @staticmethod
-    def run(argv, *, seconds, env):
+    def begin(argv, *, env):
+        return argv, env
+
+    @staticmethod
+    def abandon(_begun):
+        pass
+
+    @staticmethod
+    def finish(begun, *, seconds):
+        argv, env = begun
         server, settings = _server()
         usual = process.run is ORIGINAL and seconds == SECONDS and _settings(env) == settings
         source = Path(argv[argv.index("-i") + 1])

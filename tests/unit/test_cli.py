@@ -6,9 +6,11 @@ import io
 import json
 import os
 import shlex
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -20,6 +22,7 @@ from hvlab.cli import cli, options, run
 from hvlab.lab.inventory import load
 from hvlab.results.store import FIELDS, Store
 from hvlab.workloads import WORKLOADS, parameters
+from tests.contract.tree import ROOT
 from tests.unit.labs import spec
 from tests.unit.test_results import RECORD
 
@@ -46,6 +49,29 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr("hvlab.cli.bench.load", known)
     monkeypatch.setenv("HVLAB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("HVLAB_DATA", str(tmp_path / "data"))
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        (["--dry-run"], ("inventory/lab", None)),
+        (["--sizes", "1K", "-i", "x", "--limit=n1", "--", "./a", "-i", "y"], ("x", "n1")),
+        (["-l", "n[1:2]", "--inventory=x", "./a", "--help-me"], ("x", "n[1:2]")),
+        (["--here", "-i", "x"], None),
+        (["-i", "x", "--help"], None),
+        (["-i"], None),
+    ],
+)
+def test_ansible_starts_to_read_before_the_modules_of_bench_are_loaded(words, read, monkeypatch):
+    begun = []
+    monkeypatch.setattr(
+        "hvlab.lab.inventory.begun", lambda path, *, limit: nullcontext(begun.append((str(path), limit)))
+    )
+    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
+    context = cli.make_context("hvlab", ["bench", *words])
+    monkeypatch.setattr("hvlab.cli.importlib.import_module", lambda _: SimpleNamespace(command=len(begun)))
+    assert cli.resolve_command(context, ["bench", *words])[1] == len(begun) == (read is not None)
+    assert [(path.removeprefix(f"{ROOT}/"), limit) for path, limit in begun] == [read] * len(begun)
 
 
 def test_a_dry_run_prints_lines_and_touches_nothing(inventory, tmp_path, capsys):

@@ -7,9 +7,11 @@ import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
 
 from hvlab.ansible.action.hvlab_driver import as_request
+from hvlab.base import process
 from hvlab.base.errors import InventoryError
 from hvlab.base.paths import project_dir
-from hvlab.lab.inventory import load, problems
+from hvlab.lab import inventory
+from hvlab.lab.inventory import begun, load, problems
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_reader import READ, Inventory
 from hvlab.lab.inventory_rules import argument_problems, role_options, valid_name
@@ -229,6 +231,23 @@ def test_load_with_a_limit(lab):
     with pytest.raises(InventoryError, match="matches --limit") as caught:
         load(lab, limit="zz*")
     assert "n10, n9, n2" in str(caught.value.remedy)
+
+
+def test_a_reading_begun_before_is_the_one_that_counts(lab, monkeypatch):
+    started, begin = [], process.begin
+    monkeypatch.setattr(inventory, "process", process)
+    monkeypatch.setattr(
+        process, "begin", lambda *words, **named: started.append(begin(*words, **named)) or started[-1]
+    )
+    with begun(lab, limit="n2"):
+        assert [host.name for host in load(lab, limit="n2").hosts] == ["n2"]
+        assert len(started) == 1
+        assert len(load(lab).hosts) == 3
+    with begun(lab):
+        pass
+    assert [reader.returncode for reader in started] == [0, 0, -9]
+    with begun(lab / "nowhere"):
+        assert len(started) == 3
 
 
 def test_ansible_evaluates_what_hvlab_reads(lab, monkeypatch):
