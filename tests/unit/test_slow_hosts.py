@@ -232,6 +232,15 @@ def test_a_program_in_the_middle_changes_nothing_and_learns_no_secret():
         assert guest.value(line) == "go"
 
 
+@pytest.mark.parametrize(("sent", "arrives"), [(4096, True), (0, False)], ids=["a lost packet", "nothing"])
+def test_a_sender_that_waits_for_a_lost_packet_is_slow_and_not_still(sent, arrives):
+    """One in ten packets lost: TCP waits 0.2 s and longer before it repeats one, as long as a transfer."""
+    sender, receiver = socket.socketpair()
+    with sender:
+        sender.sendall(bytes(sent))
+        assert (transfers.drain(receiver, 0.1) > 1) == arrives
+
+
 @pytest.mark.parametrize("unreached", [None, [3], ["n1"], [[]], {}, 5])
 def test_a_host_that_reports_nonsense_is_lost_and_named(unreached, dropping):
     printed, _ = led(planned(), [], unreached, address=dropping)

@@ -423,14 +423,14 @@ def pour(connection: socket.socket | None, seconds: float) -> None:
 
 
 def drain(connection: socket.socket | None, seconds: float) -> float:
-    """Return the bytes per second that arrive after the warm-up."""
+    """Return the bytes per second that arrive after the warm-up; where none do, those of all the time."""
     if connection is None:
         return 0.0
     buffer = bytearray(4 * CHUNK)
     start = time.monotonic()
     warm, end = start + WARM_UP * seconds, start + seconds
     first = last = 0.0
-    total = 0
+    total = early = 0
     with contextlib.suppress(OSError):
         while time.monotonic() < end:
             connection.settimeout(max(0.001, end - time.monotonic()))
@@ -439,12 +439,15 @@ def drain(connection: socket.socket | None, seconds: float) -> float:
                 break
             last = time.monotonic()
             if last < warm:
-                continue
-            if first:
+                early += size
+            elif first:
                 total += size
             else:
-                first = last
+                first, early = last, early + size
     connection.close()
+    # Where packets are lost, a sender may wait longer than a transfer lasts: that is slow, not still.
+    if not total:
+        return early / seconds
     # Between arrivals where they fill the time, else over all of it.
     filled = last - first > (end - warm) / 2
     return total / (last - first) if filled else total / (end - warm)
