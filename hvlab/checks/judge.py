@@ -12,6 +12,7 @@ from junitparser import TestCase
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
 from hvlab.checks.ask import Answered
 from hvlab.checks.node import machine, subjects
+from hvlab.checks.outliers import outliers
 from hvlab.lab.inventory import Host, Lab
 from hvlab.remote.verify import CheckOutcome
 from hvlab.results.formats import junit
@@ -51,12 +52,13 @@ def judge(
     Assumes that the inventory's type names passed :func:`expected.check_names`.
     """
     checks = []
+    shared = outliers(answered.readings)
     for host in lab.hosts:
         if host.name not in answered.readings:
             checks.append(_unanswered(host.name, answered))
             continue
         readings = answered.readings[host.name]
-        should = expectations(host, lab, answered)
+        should = expectations(host, lab, answered) | shared.get(host.name, {})
         if types is not None:
             should |= machine.expected(types, readings, host.text("lab_machine_type"))
         findings = subjects.findings(chosen, readings, should)

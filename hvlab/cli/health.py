@@ -44,6 +44,11 @@ _COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
     help="Also measure with nccl-tests and nvbandwidth; takes a minute and needs idle GPUs.",
 )
 @click.option(
+    "--burn",
+    is_flag=True,
+    help="Also load all GPUs, or the CPUs, for two minutes: wrong bits, weak devices; needs idle hosts.",
+)
+@click.option(
     "--diagnostics",
     type=click.IntRange(2, 3),
     help="Level of DCGM's diagnostics, else 1; needs idle GPUs. 2 takes minutes, 3 half an hour.",
@@ -58,6 +63,7 @@ def command(
     junit: Path | None,
     teacher: str | None,
     bandwidth: bool,
+    burn: bool,
     diagnostics: int | None,
     force: bool,
     listed: bool,
@@ -65,6 +71,7 @@ def command(
     """\b
     hvlab health
     hvlab health --bandwidth                    # GPUs, a minute
+    hvlab health --burn                         # weak GPUs or hosts, two minutes
     hvlab health --learn n1                     # take n1 as the model
     hvlab health --list                         # every check there is
 
@@ -78,7 +85,8 @@ def command(
         return
     lab = inventories.load(inventory, limit=limit)
     requested = [f"diagnostics {diagnostics}"] if diagnostics else []
-    chosen = subjects.chosen([*requested, *(["bandwidth"] if bandwidth else [])])
+    requested += [name for name, is_asked in (("bandwidth", bandwidth), ("burn", burn)) if is_asked]
+    chosen = subjects.chosen(requested)
     if teacher:
         click.echo(f"written: {_learn(inventory, lab, teacher, chosen, force=force)}")
         return

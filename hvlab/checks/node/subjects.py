@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from hvlab.checks.node import (
     bandwidth,
+    burn,
     clock,
     cpu,
     dcgm,
@@ -45,6 +46,7 @@ SLOW: Tuple[ModuleType, ...] = (dcgm,)
 # By name: only when asked for.
 ON_REQUEST: Dict[str, ModuleType] = {
     "bandwidth": bandwidth,
+    "burn": burn,
     "diagnostics 2": dcgm_medium,
     "diagnostics 3": dcgm_long,
 }
