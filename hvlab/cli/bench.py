@@ -54,7 +54,7 @@ class _Bench(GroupedCommand):
     groups = {
         "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
         "What": ("suite", "workload", "backend", "library", "sets", "no_cuda", "ab", "against", "resume"),
-        "Your own training": ("copy", "pattern", "unit"),
+        "Your own training": ("copy", "pattern", "unit", "explain"),
         "Parameters": ("settings", *SHORT),
         "How": (
             *("repeats", "time_limit", "timeout", "launcher", "queue_limit"),
@@ -185,6 +185,11 @@ def _shorts(command: F) -> F:
     help="The line of rank 0's output with the throughput, with a group (?P<value>...). The last one counts.",
 )
 @click.option("--unit", metavar="UNIT", help="Unit of that throughput. Default: samples/s.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Say where the time of a step goes: compute, communication, waiting, data, the host.",
+)
 @click.option("--no-cuda", is_flag=True, help="Do not use GPUs: short for --set device=cpu.")
 @click.option(
     "--repeats",
@@ -284,7 +289,7 @@ def command(
     hvlab bench --workload mnist,rnn --backend mpi,gloo --repeats 5
     hvlab bench --here --suite quick            # in a Slurm job
     hvlab bench --ab fusion_threshold=1M fusion_threshold=64M
-    hvlab bench -- python train.py              # a training of your own
+    hvlab bench --explain -- python train.py    # a training of your own, and where its time goes
 
     Run benchmarks on the hosts; print and store the results. The same command resumes an interrupted run.
     COMMAND is a training of your own, which every rank runs.

@@ -1,4 +1,4 @@
-"""Are collectives as fast as their links allow? Printed below the tables of a run."""
+"""Below the tables of a run: are collectives as fast as their links allow; where does a step's time go?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from hvlab.analysis import ceiling
+from hvlab.analysis import ceiling, step_parts
 from hvlab.analysis.ceiling import Ceiling, JudgedCollective
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
@@ -45,6 +45,8 @@ def show(store: Store, run_id: str, records: Sequence[Record]) -> None:
     known = {one: each.busbw for one, each in limits.items() if isinstance(each, Ceiling)}
     for section in sections(records, known):
         click.echo(tables.render(section.rows, section.columns, "table"))
+    for explained in step_parts.explain(gather(records)):
+        click.echo(f"step: {explained.sentence}")
     judgements = ceiling.judge(gather(records), limits)
     for judgement in judgements[:_MOST]:
         click.echo(f"ceiling: {_sentence(judgement)}")
