@@ -17,7 +17,7 @@ from hvlab.checks import expected, judge, learn, registry
 from hvlab.checks.ask import ask
 from hvlab.checks.judge import HealthCheck
 from hvlab.checks.node import subjects
-from hvlab.cli import candidates, checks, options
+from hvlab.cli import candidates, checks, options, textfile
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
 from hvlab.results.tables import render
@@ -31,6 +31,7 @@ _COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
 @options.limit
 @options.output_format
 @options.junit
+@textfile.option
 @click.option(
     "--learn",
     "teacher",
@@ -61,6 +62,7 @@ def command(
     limit: str | None,
     output_format: str,
     junit: Path | None,
+    metrics: Path | None,
     teacher: str | None,
     bandwidth: bool,
     burn: bool,
@@ -100,6 +102,7 @@ def command(
         checks.rows(outcomes, _COLUMNS, output_format)
     if junit:
         files.write_file(junit, judge.as_junit(outcomes, lab.name))
+    textfile.write(metrics, "health", lab.name, judge.as_gauges(outcomes))
     error = judge.verdict(outcomes)
     if error:
         raise error
