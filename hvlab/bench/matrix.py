@@ -20,6 +20,7 @@ from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab
 from hvlab.workloads import WORKLOADS, limits, parameters, sizes
 from hvlab.workloads.case import Case, InfeasibleCase
+from hvlab.workloads.command import EXPLAIN
 from hvlab.workloads.launchers import mpirun, srun
 from hvlab.workloads.parameters import DEVICE, MPIRUN, OPTIONAL, RULES, STACK, Parameter, Value, inherited
 
@@ -213,8 +214,8 @@ def _case(
     params: dict[str, Any] = {
         item.name: values.get(item.name, everywhere.get(item.name, item.read(item.default))) for item in known
     }
-    for item in OPTIONAL:
-        if not params[item.name]:
+    for item in (*OPTIONAL, EXPLAIN):
+        if not params.get(item.name, True):
             del params[item.name]
     if block.side:
         params["side"] = block.side

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ class BenchRequest:
 
     ``workload``, ``backend`` and ``library`` are names separated by commas, ``hosts`` and ``slots`` counts
     or words. ``short`` holds values by parameter, ``sets`` texts NAME=VALUE. ``ab`` is two texts of
-    settings, ``against`` a run. ``words``, ``copy``, ``pattern`` and ``unit`` are a training of the user's.
+    settings, ``against`` a run. ``words``, ``copy``, ``pattern``, ``unit``
+    and ``explain`` are a training of the user's.
     ``repeats`` is a number, or ``AUTO``. ``timeout`` limits a case, ``time_limit`` a run and ``queue_limit``
     the wait for Slurm, in seconds (0: no limit).
     """
@@ -53,6 +54,7 @@ class BenchRequest:
     copy: tuple[str, ...] = ()
     pattern: str | None = None
     unit: str | None = None
+    explain: bool = False
     repeats: int | None = None
     time_limit: int = 0
     timeout: int | None = None
@@ -135,7 +137,7 @@ def _spec(request: BenchRequest, lab: Lab) -> Spec:
     workloads = _names(request.workload, "--workload", WORKLOADS)
     if request.words and not workloads and not request.suite:
         workloads = (COMMAND.name,)
-    ours = _command(request.words, request.copy, request.pattern, request.unit, workloads)
+    ours = _command(request, workloads)
     overrides = suite.Overrides(
         workloads=workloads,
         backends=tuple(choose(named, lab)) if named else None,
@@ -229,18 +231,14 @@ def _backends(
     return tuple(dict.fromkeys([*chosen, *(name for name in named or () if name not in BACKENDS)]))
 
 
-def _command(
-    words: Sequence[str],
-    copy: Sequence[str],
-    pattern: str | None,
-    unit: str | None,
-    workloads: tuple[str, ...] | None,
-) -> dict[str, object]:
+def _command(request: BenchRequest, workloads: tuple[str, ...] | None) -> dict[str, object]:
     """Return the parameters of the user's own command. Raises UsageError."""
-    given = {name: value for name, value in (("pattern", pattern), ("unit", unit)) if value}
+    words, copy = request.words, request.copy
+    named = {"pattern": request.pattern, "unit": request.unit, "explain": request.explain}
+    given = {name: value for name, value in named.items() if value}
     if COMMAND.name not in (workloads or ()):
         if words or given or copy:
-            what = "a command" if words else "--copy, --pattern or --unit"
+            what = "a command" if words else "--copy, --pattern, --unit or --explain"
             raise UsageError(f"{what} belongs to --workload {COMMAND.name}", remedy=f"write {_WRITE}")
         return {}
     if not words:
@@ -248,6 +246,6 @@ def _command(
     # It loads slowly, and most benches need none of it.
     from hvlab.workloads.datasets import own_files  # noqa: PLC0415
 
-    check_pattern(pattern)
+    check_pattern(request.pattern)
     copied = own_files.chosen(words, copy, Path.cwd())
     return {"command": shlex.join(words), "copy": copied, **given}

@@ -12,9 +12,11 @@ from junitparser import TestCase
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
 from hvlab.checks.ask import Answered
 from hvlab.checks.node import machine, subjects
+from hvlab.checks.outliers import outliers
 from hvlab.lab.inventory import Host, Lab
 from hvlab.remote.verify import CheckOutcome
 from hvlab.results.formats import junit
+from hvlab.results.formats.plain import Families
 
 _LOOK = "look at its power and its network; `hvlab lab status` shows virtual hosts"
 _BECOME = "see that Ansible becomes root there, and has a Python from 3.8 on (ansible_python_interpreter)"
@@ -51,12 +53,13 @@ def judge(
     Assumes that the inventory's type names passed :func:`machine_types.check_names`.
     """
     checks = []
+    shared = outliers(answered.readings)
     for host in lab.hosts:
         if host.name not in answered.readings:
             checks.append(_unanswered(host.name, answered))
             continue
         readings = answered.readings[host.name]
-        should = expectations(host, lab, answered)
+        should = expectations(host, lab, answered) | shared.get(host.name, {})
         if types is not None:
             should |= machine.expected(types, readings, host.text("lab_machine_type"))
         findings = subjects.findings(chosen, readings, should)
@@ -89,6 +92,26 @@ def verdict(checks: Sequence[HealthCheck]) -> HvlabError | None:
             "; ".join(filter(None, [f"{unusable(silent, every)}: {some(silent)}", named])), remedy="see above"
         )
     return CheckError(named, remedy="see above; take them out of work until it is done") if unfit else None
+
+
+def as_gauges(checks: Sequence[HealthCheck]) -> Families:
+    """Return for each check of each host whether it is a hard or a soft fault; without skipped ones."""
+    faults: dict[str, dict[tuple[tuple[str, str], ...], float]] = {"hard": {}, "soft": {}}
+    silent = dict.fromkeys((("host", check.host),) for check in checks)
+    for check in checks:
+        if check.outcome in ("passed", "failed"):
+            labels = (("host", check.host), ("check", check.check))
+            for severity, values in faults.items():
+                values[labels] = max(values.get(labels, 0.0), float(check.severity == severity))
+    unanswered = {check.host for check in checks if check.outcome in ("unreachable", "error")}
+    return {
+        "hvlab_hard_fault": ("1 where work on the host would fail or be wrong.", faults["hard"]),
+        "hvlab_soft_fault": ("1 where work on the host is slow, or doubtful.", faults["soft"]),
+        "hvlab_no_answer": (
+            "1 where the host gave no answer.",
+            {labels: float(labels[0][1] in unanswered) for labels in silent},
+        ),
+    }
 
 
 def as_junit(checks: Sequence[HealthCheck], name: str) -> str:

@@ -20,11 +20,13 @@ from hvlab.bench.placement import most_slots
 from hvlab.bench.request import BenchRequest, specify
 from hvlab.bench.resume import resumed
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import bench_output, candidates, options
+from hvlab.cli import bench_output, candidates, options, textfile
 from hvlab.cli.options import GroupedCommand
 from hvlab.lab import slurm_job
 from hvlab.lab.backends import BACKENDS, LAUNCHERS, LIBRARIES
 from hvlab.lab.inventory import Lab, load
+from hvlab.results.formats import plain
+from hvlab.results.formats.launch import MeasuredRun
 from hvlab.results.store import Run, Store
 from hvlab.results.summary import failures
 from hvlab.vlab import limits
@@ -33,7 +35,7 @@ from hvlab.workloads import WORKLOADS
 # Each sets one parameter: `--set sizes=1M`.
 SHORT = ("sizes", "iterations", "dtype", "op", "batch", "compression", "data", "framework")
 # Options allowed with --resume: where the run is, and the output format.
-_ANYWAY = ("inventory", "limit", "here", "python", "store", "output_format", "dry_run", "verbose")
+_ANYWAY = ("inventory", "limit", "here", "python", "store", "metrics", "output_format", "dry_run", "verbose")
 _WITH_RESUME = (*_ANYWAY, "resume")
 # Options allowed with --against: what B changes, and how much is measured.
 _WITH_AGAINST = (
@@ -86,6 +88,7 @@ def command(
     export: str | None,
     output: Path,
     store: Store,
+    metrics: Path | None,
     restart: bool,
     output_format: str,
     **values: Any,
@@ -95,7 +98,7 @@ def command(
     hvlab bench --workload mnist,rnn --backend mpi,gloo --repeats 5
     hvlab bench --here --suite quick            # in a Slurm job
     hvlab bench --ab fusion_threshold=1M fusion_threshold=64M
-    hvlab bench -- python train.py              # a training of your own
+    hvlab bench --explain -- python train.py    # a training of your own, and where its time goes
 
     Run benchmarks on the hosts; print and store the results. The same command resumes an interrupted run.
     COMMAND is a training of your own, which every rank runs.
@@ -142,7 +145,7 @@ def command(
         _dry_run(schedule, store, output_format, verbose=verbose)
         return 0
     limits.keep_off(held.values())
-    return _measure(schedule, store, output_format, restart=restart, run=run)
+    return _measure(schedule, store, output_format, restart=restart, run=run, metrics=metrics)
 
 
 def _job(
@@ -223,7 +226,15 @@ def _advice(lab: Lab) -> str:
     return f"see the reasons above; this lab allows {most}"
 
 
-def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: bool, run: Run | None) -> int:
+def _measure(
+    schedule: Schedule,
+    store: Store,
+    output_format: str,
+    *,
+    restart: bool,
+    run: Run | None,
+    metrics: Path | None,
+) -> int:
     # These load slowly, and a dry run does not need them.
     from hvlab.bench.measure import measure  # noqa: PLC0415
     from hvlab.cli import compare  # noqa: PLC0415
@@ -246,5 +257,8 @@ def _measure(schedule: Schedule, store: Store, output_format: str, *, restart: b
         slower = bool(asked.against) and answer.count("faster") > 0
     if asked.against:
         compare.note_stack(store, asked.against, run_id)
+    textfile.write(
+        metrics, "bench", schedule.lab.name, plain.run_gauges(MeasuredRun(store.run(run_id), records))
+    )
     bench_output.ending(schedule, records, run_id, write_page(store, run_id))
     return 1 if failures(records) or slower else 0

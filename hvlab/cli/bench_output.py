@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from hvlab.analysis import ceiling
+from hvlab.analysis import ceiling, step_parts
 from hvlab.analysis.ceiling import Ceiling, JudgedCollective
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
@@ -251,6 +251,8 @@ def show_run(store: Store, run_id: str, records: Sequence[Record]) -> None:
     known = {one: each.busbw for one, each in limits.items() if isinstance(each, Ceiling)}
     for section in sections(records, known):
         click.echo(tables.render(section.rows, section.columns, "table"))
+    for explained in step_parts.explain(gather(records)):
+        click.echo(f"step: {explained.sentence}")
     judgements = ceiling.judge(gather(records), limits)
     for judgement in judgements[:_MOST]:
         click.echo(f"ceiling: {_sentence(judgement)}")

@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hvlab.base.errors import CheckError
-from hvlab.cli import options
+from hvlab.cli import options, textfile
 from hvlab.lab import inventory as inventories
 from hvlab.remote import probe
+from hvlab.results.formats.plain import Families
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
 from hvlab.searches.slow import advice
@@ -53,6 +54,7 @@ _WIDE = 10_000
     help=f"How long each transfer lasts. Default: {1000 * TRANSFER_S:g}ms.",
 )
 @options.results
+@options.metrics
 @click.option("--matrix", is_flag=True, help="Also print how slow each link is, from sender to receiver.")
 def command(
     *,
@@ -63,6 +65,7 @@ def command(
     alpha: float,
     transfer_time: float,
     store: Store,
+    metrics: Path | None,
     matrix: bool,
 ) -> None:
     """\b
@@ -101,9 +104,21 @@ def command(
         click.echo(json.dumps({**given, **advice.as_json(result, names, measure.shares)}, indent=1))
     else:
         _print(result, names, measure, placed, matrix=matrix)
+    described = [advice.describe(each, names).title for each in slow]
+    textfile.write(metrics, "find-slow", lab.name, _gauges(described, slow))
     if slow:
-        titles = "; ".join(advice.describe(each, names).title for each in slow)
+        titles = "; ".join(described)
         raise CheckError(titles, remedy="see above; run this again afterwards")
+
+
+def _gauges(titles: Sequence[str], slow: Sequence[Judgement]) -> Families:
+    ratios: dict[tuple[tuple[str, str], ...], float] = {
+        (("what", title),): each.slower.mid for title, each in zip(titles, slow, strict=True)
+    }
+    return {
+        "hvlab_slow_count": ("How many hosts and links are slow.", {(): float(len(slow))}),
+        "hvlab_slow_ratio": ("How many times as long as the others it takes.", ratios),
+    }
 
 
 def _print(

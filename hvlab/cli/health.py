@@ -17,7 +17,7 @@ from hvlab.checks import judge, machine_types, registry
 from hvlab.checks.ask import ask
 from hvlab.checks.judge import HealthCheck
 from hvlab.checks.node import subjects
-from hvlab.cli import candidates, checks, options
+from hvlab.cli import candidates, checks, options, textfile
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
 from hvlab.results.tables import render
@@ -31,6 +31,7 @@ _COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
 @options.limit
 @options.output_format
 @options.junit
+@options.metrics
 @click.option(
     "--learn",
     "teacher",
@@ -42,6 +43,11 @@ _COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
     "--bandwidth",
     is_flag=True,
     help="Also measure with nccl-tests and nvbandwidth; takes a minute and needs idle GPUs.",
+)
+@click.option(
+    "--burn",
+    is_flag=True,
+    help="Also load all GPUs, or the CPUs, for two minutes: wrong bits, weak devices; needs idle hosts.",
 )
 @click.option(
     "--diagnostics",
@@ -56,8 +62,10 @@ def command(
     limit: str | None,
     output_format: str,
     junit: Path | None,
+    metrics: Path | None,
     teacher: str | None,
     bandwidth: bool,
+    burn: bool,
     diagnostics: int | None,
     force: bool,
     listed: bool,
@@ -65,6 +73,7 @@ def command(
     """\b
     hvlab health
     hvlab health --bandwidth                    # GPUs, a minute
+    hvlab health --burn                         # weak GPUs or hosts, two minutes
     hvlab health --learn n1                     # take n1 as the model
     hvlab health --list                         # every check there is
 
@@ -78,7 +87,8 @@ def command(
         return
     lab = inventories.load(inventory, limit=limit)
     requested = [f"diagnostics {diagnostics}"] if diagnostics else []
-    chosen = subjects.chosen([*requested, *(["bandwidth"] if bandwidth else [])])
+    requested += [name for name, is_asked in (("bandwidth", bandwidth), ("burn", burn)) if is_asked]
+    chosen = subjects.chosen(requested)
     if teacher:
         click.echo(f"written: {_learn(inventory, lab, teacher, chosen, force=force)}")
         return
@@ -92,6 +102,7 @@ def command(
         checks.rows(outcomes, _COLUMNS, output_format)
     if junit:
         files.write_file(junit, judge.as_junit(outcomes, lab.name))
+    textfile.write(metrics, "health", lab.name, judge.as_gauges(outcomes))
     error = judge.verdict(outcomes)
     if error:
         raise error

@@ -169,6 +169,12 @@ def formats(*names: str) -> Callable[[F], F]:
 
 table_or_json = formats("table", "json")
 output_format = formats("table", "json", "csv")
+metrics = click.option(
+    "--metrics",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Also write hvlab_VERB.prom into this folder of node_exporter (--collector.textfile.directory).",
+)
 junit = click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
 )
@@ -235,6 +241,7 @@ _SHARED: Mapping[str, Callable[..., Any]] = {
     "inventory": inventory,
     "limit": limit,
     "store": results,
+    "metrics": metrics,
     "output_format": output_format,
     "table_or_json": table_or_json,
 }

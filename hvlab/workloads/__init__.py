@@ -45,9 +45,9 @@ def argv(case: Case, keys: Mapping[str, str] | None = None) -> tuple[str, ...]:
     words = [workload.program.replace(".py", f"{own}.py"), "--workload", case.workload]
     words += ["--world-size", str(case.world_size), "--hosts", str(len(case.hosts))]
     for parameter in workload.parameters:
-        value = case.params[parameter.name]
-        if parameter.kind == "note":
+        if parameter.kind == "note" or parameter.name not in case.params:
             continue
+        value = case.params[parameter.name]
         if parameter.kind == "files":
             value = f"{DATA_FOLDER}/{value.split()[0]}" if value else ""
         if parameter.kind == "data" and value != _SYNTHETIC:

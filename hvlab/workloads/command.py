@@ -11,15 +11,17 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
+from hvlab.base.answers.shapes import Count, HostAnswer, NotNegative
 from hvlab.base.errors import UsageError
 from hvlab.workloads import answered
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import METRICS, TABLES
-from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened, output, read_text
+from hvlab.workloads.outcome import STEP, Figure, Outcome, Workload, figure, opened, output, read_text
 from hvlab.workloads.parameters import from_table
 
 OUTPUT = "output.txt"
@@ -47,7 +49,23 @@ _CONSEQUENCE = re.compile(
 _MISSING_FILE = re.compile(r"No module named '|No such file or directory")
 _COPY = "; files of yours that the command line does not name need --copy"
 _LIMIT = 800
+# Launchers may write the rank before it.
+_STEP = re.compile(rf"\b{STEP}(\{{.*\}})$", re.MULTILINE)
+PARTS = ("compute", "exposed", "data", "host")
+_NO_STEPS = (
+    "--explain: no rank recorded a step; it takes torch 2.0 or later, and 11 calls of an optimizer's step() "
+    "in the process that trains"
+)
 _EXAMPLE = "write --pattern 'images/sec: (?P<value>[0-9.]+)'"
+
+
+class _StepParts(HostAnswer):
+    rank: Count
+    compute: NotNegative
+    exposed: NotNegative
+    data: NotNegative
+    host: NotNegative
+    overhead: NotNegative
 
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
@@ -69,6 +87,7 @@ def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
 def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any], folder: Path) -> Iterator[Figure]:
     yield figure("real", outcome.seconds)
     yield figure("training_time", result["command"]["seconds"])
+    yield from _steps(case, folder)
     text = read_text(folder / OUTPUT)
     pattern = str(case.params["pattern"])
     value = throughput(text, pattern)
@@ -76,6 +95,25 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any], folder: Pa
         yield Figure("throughput", value, str(case.params["unit"]) or METRICS["throughput"].unit)
     elif pattern:
         raise ValueError(f"rank 0 printed no line that matches the pattern {pattern} ({OUTPUT})")
+
+
+def _steps(case: Case, folder: Path) -> Iterator[Figure]:
+    """Return the parts of a step on each host, the means over its ranks."""
+    if EXPLAIN.name not in case.params:
+        return
+    by_host: dict[str, list[dict[str, float]]] = {}
+    for line in _STEP.findall(output(folder)):
+        try:
+            parts = answers.load(line, "a rank", _StepParts)
+            by_host.setdefault(case.hosts[int(parts["rank"]) // case.slots], []).append(parts)
+        except (AnswerError, IndexError):
+            continue
+    if not by_host:
+        raise ValueError(_NO_STEPS)
+    for host, ranks in by_host.items():
+        for part in PARTS:
+            yield figure(f"step_{part}", fmean(rank[part] for rank in ranks), host=host)
+    yield figure("recorded_step", max(rank["overhead"] for ranks in by_host.values() for rank in ranks))
 
 
 def removed(folder: Path) -> tuple[str, ...]:
@@ -133,4 +171,5 @@ def _failure(folder: Path) -> str | None:
     return first[:_LIMIT] + (_COPY if _MISSING_FILE.search(first) else "")
 
 
-COMMAND = Workload("command", "command.py", from_table(TABLES["command"]), parse, "real")
+*_, EXPLAIN = _PARAMETERS = from_table(TABLES["command"])
+COMMAND = Workload("command", "command.py", _PARAMETERS, parse, "real")

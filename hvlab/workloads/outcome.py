@@ -24,6 +24,7 @@ _LIMIT = 500
 _RANK = re.compile(r"^(?:\[\d+\]<std(?:err|out)>:)?(?:\[rank\d+\]: )?")
 # command.py's line for each rank that ended well.
 CORES = "hvlab: cores: "
+STEP = "hvlab: step: "
 # Lines of launchers and tracebacks around the informative one.
 _FRAME = re.compile(
     r"[-=*~^\s]*$|File \"|Traceback |Process name: |Exit code: |Terminated$"
@@ -311,7 +312,7 @@ def last_words(folder: Path, status: object = None) -> str:
 def _last_lines(folder: Path) -> list[str]:
     text = _ADVICE.sub("", output(folder))
     lines = [_RANK.sub("", line).strip() for line in text.splitlines()]
-    return [line for line in lines if not _FRAME.match(line) and not line.startswith(CORES)]
+    return [line for line in lines if not _FRAME.match(line) and not line.startswith((CORES, STEP))]
 
 
 def _telling(lines: Sequence[str]) -> str:

@@ -225,3 +225,23 @@ def test_a_host_that_is_down_is_named(lab):
         assert "t3" in told
     finally:
         lab.hvlab("lab up")
+
+
+@pytest.mark.parametrize(
+    ("fault", "largest"),
+    [("loader", "waiting for data"), ("host", "the host's own code"), ("slow", "waiting for t2")],
+)
+def test_where_the_time_of_a_step_goes(lab, fault, largest):
+    words = ("--hosts", "2", "--slots", "1", "--backend", "mpi,ddp-gloo", "--explain")
+    printed = lab.hvlab("bench", "--restart", *words, "--", "python", "tests/vlab/steps_training.py", fault)
+    lines = [line for line in printed.stdout.splitlines() if line.startswith("step: ")]
+    parts = [line.split(" ms, ")[1].split(" (recording")[0] for line in lines]
+    assert [text.startswith(largest) for text in parts] == [True, True], lines
+
+
+def test_a_narrow_link_is_communication(lab):
+    lab.on("t2", "tc qdisc add dev host0 root tbf rate 50mbit burst 32k latency 400ms")
+    try:
+        test_where_the_time_of_a_step_goes(lab, "", "communication")
+    finally:
+        lab.on("t2", "tc qdisc del dev host0 root")

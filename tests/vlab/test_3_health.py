@@ -1,11 +1,15 @@
 """`hvlab health` and the node's own check: right machines are fit, faults put into t2 are told of t2."""
 
+import base64
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
+
+from hvlab.checks.node import on_all_devices
 
 pytestmark = pytest.mark.site
 
@@ -30,9 +34,9 @@ CHECK = "/opt/hvlab/bin/hvlab-node-health --prolog"
 TYPES = "/opt/hvlab/health/machine-types.json"
 
 
-def health(lab, expect):
+def health(lab, expect, *words):
     """Return host -> check -> passed, skipped, unreachable, hard or soft; and what was said at the end."""
-    done = lab.hvlab("health", "--format", "json", expect=expect)
+    done = lab.hvlab("health", "--format", "json", *words, expect=expect)
     checks = {}
     for row in json.loads(done.stdout):
         checks.setdefault(row["host"], {})[row["check"]] = row["severity"] or row["outcome"]
@@ -99,3 +103,34 @@ def test_a_check_that_cannot_run_drains_no_node(lab, broken):
     said = lab.on("t2", f"{words}; journalctl -t hvlab-node-health --no-pager -n 5")
     assert said.startswith("code 0\n")
     assert "could not run" in said
+
+
+FLIP = """
+import sys, torch
+multiply, calls = torch.Tensor.__matmul__, iter(range(1_000_000))
+def flipped(a, b):
+    out = multiply(a, b)
+    if next(calls) == 9:
+        out.view({4: torch.int32, 2: torch.int16}[out.element_size()])[3, 5] ^= 1
+    return out
+torch.Tensor.__matmul__ = flipped
+sys.argv = ["-c", "6", ""]
+"""
+
+
+def test_one_flipped_bit_is_counted(lab):
+    program = base64.b64encode((FLIP + Path(on_all_devices.__file__).read_text()).encode()).decode()
+    command = f"echo {program} | base64 -d | /opt/hvlab/python/bin/python -"
+    burned = json.loads(lab.on("t2", command))
+    assert sum(burned["devices"]["CPUs"]["wrong"].values()) == 1
+
+
+def test_a_host_with_half_its_cpus_is_the_slow_one(lab):
+    busy = "timeout 160 sh -c 'for cpu in $(seq $(nproc)); do yes > /dev/null & done; wait'"
+    lab.on("t2", f"systemd-run --quiet --unit hvlab-busy {busy}")
+    try:
+        checks, _ = health(lab, 0, "--burn", "-l", "t1,t2")
+    finally:
+        lab.on("t2", "systemctl stop hvlab-busy")
+    assert [host for host in checks if checks[host]["burn speed"] == "soft"] == ["t2"]
+    assert {checks[host]["burn results"] for host in checks} == {"passed"}

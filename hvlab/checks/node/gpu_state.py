@@ -91,7 +91,7 @@ def running(gpus: List[Mapping[str, Any]], expected: Mapping[str, Any]) -> List[
     """Return the outcome of every check of how the GPUs run."""
     return [
         *judge("gpu recovery", gpus, _recovery),
-        *judge("gpu slowdown", gpus, _slowdown),
+        *judge("gpu slowdown", gpus, slowdown),
         *judge("gpu temperature", gpus, _temperature, ["temperature_slowdown_c", "margin_slowdown_c"]),
         *judge("gpu power limit", gpus, lambda gpu: _power(gpu, expected), ["power_limit_w"]),
         *judge("gpu clocks", gpus, lambda gpu: _clocks(gpu, expected), ["clock_max_mhz"]),
@@ -122,7 +122,7 @@ def _recovery(gpu: Mapping[str, Any]) -> Optional[Fault]:
     return None
 
 
-def _slowdown(gpu: Mapping[str, Any]) -> Optional[Fault]:
+def slowdown(gpu: Mapping[str, Any]) -> Optional[Fault]:
     for reason, text, remedy in _REASONS:
         if reason in gpu["clock_reasons"]:
             return Fault("soft", text, remedy)

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from hvlab.checks.node import (
     bandwidth,
+    burn,
     clock,
     cpu,
     dcgm,
@@ -33,6 +34,7 @@ SLOW: Tuple[ModuleType, ...] = (dcgm,)
 # By name: only when asked for.
 ON_REQUEST: Dict[str, ModuleType] = {
     "bandwidth": bandwidth,
+    "burn": burn,
     # Two minutes, and half an hour.
     "diagnostics 2": dcgm.longer(2, 900),
     "diagnostics 3": dcgm.longer(3, 3600),

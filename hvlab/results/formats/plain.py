@@ -103,9 +103,21 @@ _UNITS: Mapping[str, tuple[str, float]] = {
     "1": ("", 1.0),
 }
 _Labels = tuple[tuple[str, str], ...]
+# The gauges by name: what each means, and its values by labels.
+Families = Mapping[str, tuple[str, Mapping[_Labels, float]]]
 
 
 def as_prometheus(measured: MeasuredRun) -> str:
+    """Return the gauges of a run in Prometheus' text format."""
+    return render_gauges(run_gauges(measured))
+
+
+def render_gauges(families: Families) -> str:
+    """Return gauges in Prometheus' text format."""
+    return generate_latest(_Gauges(families)).decode()
+
+
+def run_gauges(measured: MeasuredRun) -> Families:
     """Return a gauge for each metric, and hvlab_case_failed and hvlab_case_skipped for each case."""
     families: dict[str, tuple[str, dict[_Labels, float]]] = {}
 
@@ -123,13 +135,13 @@ def as_prometheus(measured: MeasuredRun) -> str:
             if record.metric is not None and record.value is not None:
                 name, text, factor = _family(record)
                 add(name, text, labels + _param_labels(record, labels), record.value * factor)
-    return generate_latest(_Gauges(families)).decode()
+    return families
 
 
 class _Gauges(Collector):
     """The families as the library collects them: each with its text, and a value by labels."""
 
-    def __init__(self, families: Mapping[str, tuple[str, Mapping[_Labels, float]]]) -> None:
+    def __init__(self, families: Families) -> None:
         self.families = families
 
     def collect(self) -> Iterator[Metric]:

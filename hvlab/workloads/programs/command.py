@@ -3,8 +3,8 @@
 Runs as every rank under any launcher, or alone with --serial. `python` is the one of the variant. Standard
 output and error of the command pass through; rank 0 also keeps them in output.txt, and writes one JSON file
 with what proves which backend carried the data, see observer.py. Every rank prints one line on standard
-error: what was taken of its cores, or, where the command failed, rank and host; then this fails too. Needs
-Python 3.8+ and no package.
+error: what was taken of its cores, or, where the command failed, rank and host; then this fails too. With
+--explain another line has the parts of a step, see step_parts.py. Needs Python 3.8+ and no package.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--hosts", type=int, required=True, help="how many hosts the ranks must be on")
     parser.add_argument("--command", required=True, help="as one line of a shell")
     parser.add_argument("--copy", type=os.path.expanduser, default="", help="the folder with the archive")
+    parser.add_argument("--explain", default="false", help="true: record where the time of a step goes")
     parser.add_argument("--serial", action="store_true", help="one process, which need not use Horovod")
     parser.add_argument("--ddp", default="", help="the process group that torch.distributed must have")
     parser.add_argument("--output", type=os.path.expanduser, required=True)
@@ -78,6 +79,7 @@ def main(options: argparse.Namespace) -> int:
             complain(rank, status, lines)
             return status
         account(rank, local_rank, stolen.since(counted))
+        explain(rank, noted)
         if rank == 0:
             result = judged(options, read(noted), os.path.join(folder, TIMELINE))
             result["command"] = {
@@ -125,6 +127,7 @@ def prepared(options: argparse.Namespace, work: str) -> str:
     os.makedirs(hook)
     os.makedirs(place)
     shutil.copyfile(os.path.join(HERE, "observer.py"), os.path.join(hook, "sitecustomize.py"))
+    shutil.copy(os.path.join(HERE, "step_parts.py"), hook)
     if options.copy:
         unpack(os.path.join(options.copy, ARCHIVE), place)
     return place
@@ -154,6 +157,8 @@ def environment(options: argparse.Namespace, work: str, ranks: tuple[int, int, i
     env["PYTHONUNBUFFERED"] = "1"
     env["HVLAB_EVIDENCE"] = os.path.join(work, "evidence")
     env["HVLAB_TIMELINE"] = os.path.join(os.path.dirname(options.output), TIMELINE)
+    if options.explain == "true":
+        env["HVLAB_EXPLAIN"] = "1"
     if options.ddp:
         env.update(zip(("RANK", "WORLD_SIZE", "LOCAL_RANK"), map(str, ranks)))
         env["HVLAB_DDP_BACKEND"] = options.ddp
@@ -231,6 +236,17 @@ def account(rank: int, local_rank: int, counted: dict[str, Any]) -> None:
     line = json.dumps({"rank": rank, "node": platform.node(), **counted})
     sys.stderr.write("hvlab: cores: {}\n".format(line))
     sys.stderr.flush()
+
+
+def explain(rank: int, folder: str) -> None:
+    """Print the parts of a step of this rank's training, if they were recorded."""
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".step"):
+            with open(os.path.join(folder, name)) as file:
+                line = json.dumps({"rank": rank, **json.load(file)})
+            sys.stderr.write("hvlab: step: {}\n".format(line))
+            sys.stderr.flush()
+            return
 
 
 def read(folder: str) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 command.py puts this file under the name sitecustomize.py on PYTHONPATH. Where a process imports Horovod, or
 torch.distributed, what that says of itself once it is initialised goes into a file in $HVLAB_EVIDENCE. Rank 0
-of Horovod also writes its timeline to $HVLAB_TIMELINE, until there is enough of it. Nothing else changes.
+of Horovod also writes its timeline to $HVLAB_TIMELINE, until there is enough of it. With $HVLAB_EXPLAIN,
+steps of torch's optimizers are recorded, see step_parts.py. Nothing else changes.
 Needs Python 3.8+ and no package.
 """
 
@@ -110,6 +111,29 @@ WATCHED: dict[str, Callable[[Any], None]] = {
     "horovod.common.basics": horovod,
     "torch.distributed.distributed_c10d": distributed,
 }
+
+
+def optimizer(module: Any) -> None:
+    """Record the steps of this process."""
+    import step_parts  # noqa: PLC0415 - beside this file
+
+    def report(parts: dict[str, Any]) -> None:
+        path = os.path.join(os.environ["HVLAB_EVIDENCE"], "{}.step".format(os.getpid()))
+        with open(path, "w") as file:
+            json.dump(parts, file)
+
+    step_parts.watch(module, report)
+
+
+def waiting(module: Any) -> None:
+    """Record how long Horovod's collectives are waited for."""
+    import step_parts  # noqa: PLC0415 - beside this file
+
+    module.synchronize = step_parts.waited(module.synchronize)
+
+
+if os.environ.get("HVLAB_EXPLAIN"):
+    WATCHED.update({"torch.optim.optimizer": optimizer, "horovod.torch.mpi_ops": waiting})
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,100 @@
+"""Where the time of a step of somebody's training goes, and which host the others wait for. Pure.
+
+A collective ends on all ranks at about the same time, so the rank that comes last waits least in it: what it
+waits is the transfer, and what the others wait beyond that is the wait for it. No clocks are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from hvlab.results.configurations import Configuration, Repeats
+from hvlab.workloads.command import PARTS
+
+# A smaller share of a step is not worth a word.
+_SHOWN = 0.005
+# Others wait for a host whose own time is so many times theirs.
+_SLOWER = 1.1
+_WORDS = {
+    "compute": "compute",
+    "communication": "communication",
+    "waiting": "waiting for {slowest}",
+    "data": "waiting for data",
+    "host": "the host's own code",
+}
+_OWN = ("compute", "data", "host")
+
+
+@dataclass(frozen=True)
+class ExplainedStep:
+    """The parts of a step in seconds, as the host that waits most for the others has them.
+
+    ``slowest`` is the host that others wait for, if any, and ``reason`` the part in which it takes longer.
+    ``overhead`` is how many times as long a step takes while it is recorded.
+    """
+
+    configuration: Configuration
+    host: str
+    parts: Mapping[str, float]
+    slowest: str
+    reason: str
+    overhead: float
+
+    @property
+    def seconds(self) -> float:
+        """Return the length of a step in seconds."""
+        return sum(self.parts.values())
+
+    @property
+    def largest(self) -> str:
+        """Return the name of the largest part."""
+        return max(self.parts, key=lambda part: self.parts[part])
+
+    @property
+    def sentence(self) -> str:
+        """Return all of it in a line."""
+        one = self.configuration
+        shares = sorted(self.parts.items(), key=lambda item: -item[1])
+        words = ", ".join(
+            f"{_WORDS[part].format(slowest=self.slowest or 'other ranks')} {value / self.seconds:.0%}"
+            for part, value in shares
+            if value / self.seconds >= _SHOWN
+        )
+        slow = f"; {self.slowest} takes longer in {_WORDS[self.reason]}" if self.slowest else ""
+        overhead = f"recording made a step {self.overhead:.2f} times as long"
+        where = f"over {one.backend} on {len(one.hosts)}x{one.slots}, {self.host}"
+        return f"{where}: of {1000 * self.seconds:.3g} ms, {words}{slow} ({overhead})"
+
+
+def explain(gathered: Mapping[Configuration, Repeats]) -> Iterator[ExplainedStep]:
+    """Yield the explanation of each configuration whose steps were recorded."""
+    for configuration, repeats in gathered.items():
+        hosts = {
+            host: {part: median(metrics[f"step_{part}"].values()) for part in PARTS}
+            for host, metrics in repeats.hosts.items()
+            if "step_exposed" in metrics
+        }
+        if hosts:
+            overhead = median(repeats.of("recorded_step") or (1.0,))
+            yield _explained(configuration, hosts, overhead)
+
+
+def _explained(
+    configuration: Configuration, hosts: Mapping[str, Mapping[str, float]], overhead: float
+) -> ExplainedStep:
+    last = min(hosts, key=lambda host: hosts[host]["exposed"])
+    waits = max(hosts, key=lambda host: hosts[host]["exposed"])
+    transfer = hosts[last]["exposed"]
+    parts = {
+        "compute": hosts[waits]["compute"],
+        "communication": transfer,
+        "waiting": hosts[waits]["exposed"] - transfer,
+        "data": hosts[waits]["data"],
+        "host": hosts[waits]["host"],
+    }
+    more = {part: hosts[last][part] - hosts[waits][part] for part in _OWN}
+    is_slow = sum(hosts[last][part] for part in _OWN) > _SLOWER * sum(hosts[waits][part] for part in _OWN)
+    reason = max(more, key=lambda part: more[part]) if is_slow else ""
+    return ExplainedStep(configuration, waits, parts, last if is_slow else "", reason, overhead)

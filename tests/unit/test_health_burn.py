@@ -1,0 +1,156 @@
+"""Burn-in: the program's results -> readings -> findings, and devices that stand out among equal ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hvlab.checks.ask import Answered
+from hvlab.checks.judge import HealthCheck, judge
+from hvlab.checks.node import burn, on_all_devices
+from hvlab.checks.outliers import outliers
+from tests.unit import labs
+from tests.unit.health_answers import DATA
+
+KINDS = ("fp32", "bf16", "memory")
+
+
+def device(draw: np.random.Generator, *, speed: float = 1.0, noise: float = 0.03) -> dict[str, Any]:
+    rates = {kind: list(speed * (1 + noise * draw.standard_normal(on_all_devices.ROUNDS))) for kind in KINDS}
+    return {
+        "model": "NVIDIA H100",
+        "group": "NVIDIA H100",
+        "rates": rates,
+        "wrong": dict.fromkeys(KINDS, 0),
+        "bits": {"fp32": 7, "bf16": 8},
+        "left_out": {},
+    }
+
+
+def printed(*devices: dict[str, Any], **other: Any) -> dict[str, Any]:
+    names = {f"GPU {index}": own for index, own in enumerate(devices)}
+    cpu = {"steal": 0.0, "quota": 0.0, "thermal": 0.0}
+    return {"torch": "2.13.0", "cuda": "13.0", "cpu": cpu, "smi": [], "devices": names, **other}
+
+
+def read(result: object, rc: int = 0, err: str = "") -> dict[str, Any]:
+    out = result if isinstance(result, str) else json.dumps(result)
+    values = burn.readings({"burn": {"rc": rc, "out": out, "err": err}})
+    assert json.loads(json.dumps(values)) == values
+    return values
+
+
+def burned(
+    hosts: int, per_host: int = 1, *, seed: int = 0, spread: float = 0.02
+) -> dict[str, dict[str, Any]]:
+    draw = np.random.default_rng(seed)
+    return {
+        f"n{host + 1}": read(
+            printed(*(device(draw, speed=1 + spread * draw.standard_normal()) for _ in range(per_host)))
+        )
+        for host in range(hosts)
+    }
+
+
+def judged(readings: dict[str, dict[str, Any]]) -> dict[tuple[str, str], HealthCheck]:
+    answered = Answered(readings, {}, {}, (0.0, 1.0))
+    lab = labs.lab(8)
+    hosts = tuple(host for host in lab.hosts if host.name in readings)
+    checks = judge(replace(lab, hosts=hosts), answered, (burn,), None)
+    return {(check.host, check.check): check for check in checks}
+
+
+@pytest.mark.parametrize(("hosts", "per_host"), [(2, 1), (3, 1), (4, 8)])
+def test_of_200_healthy_labs_at_most_one_percent_have_a_slow_device(hosts, per_host):
+    healthy = [outliers(burned(hosts, per_host, seed=seed)) for seed in range(200)]
+    assert sum(any(own["burn_slow"] for own in each.values()) for each in healthy) <= 2
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 8])
+def test_a_device_with_half_the_speed_is_named_on_its_host_alone(hosts):
+    readings = burned(hosts)
+    slow = readings["n1"]["burn"]["devices"]["GPU 0"]
+    slow["rates"]["bf16"] = [rate / 2 for rate in slow["rates"]["bf16"]]
+    checks = judged(readings)
+    assert checks["n1", "burn speed"].severity == "soft"
+    assert checks["n1", "burn speed"].observed.startswith("GPU 0: bf16 takes ")
+    assert [host for host, check in checks if checks[host, check].wrong] == ["n1"]
+
+
+def test_a_wrong_bit_is_hard():
+    result = printed(device(np.random.default_rng(0)))
+    result["devices"]["GPU 0"]["wrong"]["bf16"] = 1
+    (finding,) = (one for one in burn.findings(read(result), {}) if one.check == "burn results")
+    assert (finding.severity, finding.observed) == ("hard", "GPU 0: 1 wrong values in bf16")
+
+
+def test_a_device_that_is_always_wrong_differs_from_the_majority():
+    readings = burned(3)
+    readings["n2"]["burn"]["devices"]["GPU 0"]["bits"]["fp32"] += 1
+    checks = judged(readings)
+    assert checks["n2", "burn results"].severity == "hard"
+    assert not checks["n1", "burn results"].wrong
+    pair = {host: readings[host] for host in ("n1", "n2")}
+    assert not any(check.wrong for check in judged(pair).values()), "of two nobody knows which is wrong"
+
+
+def test_devices_of_another_kind_are_not_compared():
+    readings = burned(3)
+    own = readings["n2"]["burn"]["devices"]["GPU 0"]
+    own.update(group="Tesla T4", rates={kind: [0.1] * 12 for kind in KINDS})
+    checks = judged(readings)
+    assert checks["n2", "burn speed"].outcome == "skipped"
+    assert not any(check.wrong for check in checks.values())
+
+
+def test_a_thermal_slowdown_under_load_is_told_of_its_gpu():
+    cool = (DATA / "gpu/h100-1-driver-580.xml").read_text("utf-8")
+    reason = "<clocks_event_reason_hw_thermal_slowdown>{}</clocks_event_reason_hw_thermal_slowdown>"
+    text = cool.replace(reason.format("Not Active"), reason.format("Active"))
+    assert text != cool
+    found = burn.findings(read(printed(device(np.random.default_rng(0)), smi=[text])), {})
+    clocks = [one for one in found if one.check == "burn clocks"]
+    assert [one.severity for one in clocks] == ["soft"]
+    assert "temperature" in clocks[0].observed
+
+
+def test_a_quota_and_a_busy_hypervisor_are_told():
+    result = printed(device(np.random.default_rng(0)), cpu={"steal": 0.31, "quota": 0.98, "thermal": 0.0})
+    (clocks,) = (one for one in burn.findings(read(result), {}) if one.check == "burn clocks")
+    assert "98% of the periods" in clocks.observed
+    assert "31%" in clocks.observed
+
+
+def test_what_a_machine_type_asks_for_is_compared():
+    result = printed(device(np.random.default_rng(0)))
+    (speed,) = (
+        one for one in burn.findings(read(result), {"burn_bf16_tflops": 700}) if one.check == "burn speed"
+    )
+    assert "this machine type should reach 700" in speed.observed
+
+
+@pytest.mark.parametrize(
+    ("result", "rc", "err", "observed"),
+    [
+        (
+            "",
+            1,
+            "Warning\nGPU 3: CUDA error: an illegal memory access\n",
+            "GPU 3: CUDA error: an illegal memory access",
+        ),
+        ("", -9, "", "it ended with -9"),
+        ('{"devices": {"x": 3}}', 0, "", "it ended with 0"),
+        ("", 124, "", "it did not end within 300 s"),
+    ],
+)
+def test_a_program_that_fails_is_hard_with_its_last_words(result, rc, err, observed):
+    (finding,) = burn.findings(read(result, rc, err), {})
+    assert (finding.check, finding.severity, finding.observed) == ("burn ends", "hard", observed)
+
+
+def test_without_torch_everything_is_skipped():
+    assert {one.outcome for one in burn.findings(read("", on_all_devices.NOTHING_TO_RUN), {})} == {"skipped"}
