@@ -9,16 +9,7 @@ from typing import Any
 
 from hvlab.checks import horovod_ranks as ranks
 from hvlab.checks.horovod_ranks import having, neighbour, prefix, variants
-from hvlab.checks.provisioned import (
-    ROOT,
-    NotApplicable,
-    Question,
-    Role,
-    RoleHost,
-    is_virtual,
-    run,
-    unfound,
-)
+from hvlab.checks.provisioned import ROOT, NotApplicable, Question, Role, RoleHost, is_virtual, run, unfound
 
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
 # The start of a rank, up to loading its NCCL.

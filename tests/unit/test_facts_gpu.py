@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils import (
-    hvlab_cuda,
     hvlab_gpu,
     hvlab_kernel,
     hvlab_network,
@@ -457,23 +456,23 @@ def test_a_host_without_rdma(tmp_path):
     ],
 )
 def test_the_version_of_cuda(tmp_path, files, version):
-    assert hvlab_cuda.cuda(put(tmp_path, files)) == version
+    assert hvlab_gpu.cuda(put(tmp_path, files)) == version
 
 
 def test_no_cuda():
-    assert hvlab_cuda.cuda(None) is None
+    assert hvlab_gpu.cuda(None) is None
 
 
 def test_libraries_by_their_headers(tmp_path):
     cudnn = "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 1\n#define CUDNN_PATCHLEVEL 0\n"
     nccl = '#define NCCL_MAJOR 2\n#define NCCL_MINOR 21\n#define NCCL_PATCH 5\n#define NCCL_SUFFIX ""\n'
     root = put(tmp_path, {"usr/include/x86_64-linux-gnu/cudnn_version.h": cudnn, "usr/include/nccl.h": nccl})
-    assert (hvlab_cuda.cudnn(None, root), hvlab_cuda.nccl(None, root)) == ("9.1.0", "2.21.5")
+    assert (hvlab_gpu.cudnn(None, root), hvlab_gpu.nccl(None, root)) == ("9.1.0", "2.21.5")
 
 
 def test_nccl_by_its_library(tmp_path):
-    assert hvlab_cuda.nccl(None, put(tmp_path, {"usr/lib64/libnccl.so.2.28.3": ""})) == "2.28.3"
-    assert hvlab_cuda.nccl(None, str(tmp_path / "nothing")) is None
+    assert hvlab_gpu.nccl(None, put(tmp_path, {"usr/lib64/libnccl.so.2.28.3": ""})) == "2.28.3"
+    assert hvlab_gpu.nccl(None, str(tmp_path / "nothing")) is None
 
 
 @pytest.mark.parametrize(

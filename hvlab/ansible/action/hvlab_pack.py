@@ -122,8 +122,7 @@ class ActionModule(HvlabAction):
             elif place != self.args["path"]:
                 remedy = f"let root of one host write to {self.args['shared']}, name that host with --limit,"
             raise AnsibleActionFail(
-                f"{self.host}: {step} {place}: {problem}.\nWhat to do: {remedy} and run again.",
-                result=result,
+                f"{self.host}: {step} {place}: {problem}.\nWhat to do: {remedy} and run again.", result=result
             )
         return result
 

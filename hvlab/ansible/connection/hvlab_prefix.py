@@ -42,10 +42,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]
         return self
 
     def exec_command(
-        self,
-        cmd: str,
-        in_data: bytes | None = None,
-        sudoable: bool = True,
+        self, cmd: str, in_data: bytes | None = None, sudoable: bool = True
     ) -> tuple[int, bytes, bytes]:
         """Return the exit status of a shell's command line, and what it printed."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)

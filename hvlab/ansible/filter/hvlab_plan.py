@@ -7,7 +7,17 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from hvlab.stack.provision import containers, gpu_roles, horovod, openmpi, programs, python_env, wiring
+from hvlab.stack.provision import (
+    containers,
+    gpu_roles,
+    horovod,
+    libraries,
+    openmpi,
+    programs,
+    python_env,
+    toolkit,
+    wiring,
+)
 
 DOCUMENTATION = """
 name: hvlab_plan
@@ -24,12 +34,14 @@ author: [the hvlab authors]
 PLANNERS: Mapping[str, Callable[..., Any]] = {
     "container_runtime": containers.plan,
     "container_settings": containers.settings,
+    "cuda": lambda **request: toolkit.plan(toolkit.CudaToolkit(**request)),
     "dcgm": gpu_roles.dcgm,
     "gpudirect": gpu_roles.gpudirect,
     "gpu_type": wiring.gpu_type,
     "horovod": horovod.plan,
     "horovod_absent": horovod.absent,
     "horovod_patches": horovod.patches,
+    "library": lambda **request: libraries.plan(libraries.Library(**request)),
     "nccl_tests": gpu_roles.nccl_tests,
     "node_health": programs.node_health,
     "nvidia_repository": gpu_roles.nvidia_repository,

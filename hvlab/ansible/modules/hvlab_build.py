@@ -23,10 +23,7 @@ from ansible.module_utils.hvlab_packed import MARKER, read_marker
 
 REMEDIES = (
     ("No space left on device", "free space on the file system of {path}"),
-    (
-        "belongs to UID|everybody may",
-        "name a folder that only root can write to",
-    ),
+    ("belongs to UID|everybody may", "name a folder that only root can write to"),
     (
         "Killed|out of memory|virtual memory exhausted|Cannot allocate memory",
         "give the host more memory, or build with fewer jobs at a time",

@@ -18,10 +18,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes
 from ansible.module_utils.hvlab_folders import acting_as, writer
 from ansible.module_utils.hvlab_managed import alternative, record, replaced, target
-from ansible.module_utils.hvlab_packages import held_own
 from ansible.module_utils.hvlab_probe import read
 from ansible.module_utils.hvlab_processes import above, owner, processes
-from ansible.module_utils.hvlab_users import entries
+from ansible.module_utils.hvlab_system import entries, held_own
 
 FACTS = "/etc/ansible/facts.d"
 SLURM = ("slurmrestd", "slurmctld", "slurmd", "slurmdbd")
