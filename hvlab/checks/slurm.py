@@ -9,7 +9,7 @@ from typing import Any
 from hvlab.checks.provisioned import FACTS, NotApplicable, Question, Role, RoleHost, run, stat
 
 AGAIN = "run role slurm"
-# Asks slurmrestd over its socket, as its own user: the only one that it answers.
+# Asks slurmrestd over its socket as its own user, the only one it answers.
 PING = f"""
 import json, socket
 rest = json.load(open("{FACTS}/hvlab_slurm.fact"))["rest"]
@@ -32,7 +32,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
             for unit in ("munge", "slurmd", "slurmctld")
         },
         "munge -n": run(["munge", "-n"]),
-        # It asks slurmctld, which takes the question only from who has the same key.
+        # It asks slurmctld, which answers only hosts with the same key.
         "sinfo": run(["sinfo", "--noheader", "--Node", nodes, "--format=%T|%R|%E"]),
         "scontrol show config": run(["scontrol", "show", "config"]),
         "id of the lab user": run(["id", "-u", node.user]),

@@ -69,7 +69,7 @@ class ActionModule(HvlabAction):
         """Note the requested pack, and all keys that go into its own."""
         self.inputs = {**self.args["inputs"], "needs": needs}
         if self.args["shared"] and needs:
-            # Linkers write down where the links to those packs lead.
+            # Linkers record the targets of the links to those packs.
             self.inputs["shared"] = self.args["shared"]
         self.key = pack_key(self.args["name"], self.inputs)
         self.archive = Archive(self.args["name"], self.key)
@@ -222,7 +222,7 @@ class ActionModule(HvlabAction):
         return brought
 
     def _bring(self, *, trusted: bool) -> dict[str, Any]:
-        """Get the archive to the host and unpack it there; return where it came from."""
+        """Bring the archive to the host and unpack it there; return its source."""
         self.warnings: list[str] = []
         many = len(self.vars["ansible_play_batch"]) >= FORWARDING_HOSTS
         large = self.archive.path.stat().st_size >= FORWARDING_BYTES

@@ -48,7 +48,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         prefix = self.get_option("prefix")
         pipe = subprocess.PIPE
-        # Whoever gave the command limits its time, as with ssh.
+        # The caller limits its time, as with ssh.
         argv = [*prefix, "/bin/sh", "-c", cmd]
         try:
             with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process:

@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Root writes nothing where another person decides what a path leads to."""
+"""Root writes nothing where another person controls the path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINKS = 40
 
 
 def above(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield each folder and link on the way to ``path`` that exists, and those where the links lead."""
+    """Yield each existing folder and link on the way to ``path``, including the targets of links."""
     pending, links = [os.path.dirname(os.path.abspath(path))], 0
     while pending:
         names = pending.pop().strip("/").split("/")
@@ -82,7 +82,7 @@ def acting_as(uid: int, gid: int) -> Iterator[None]:
 
 
 def make_private(path: str) -> None:
-    """Make a folder for root's own work, and what it lacks above. A new one is closed to everybody else.
+    """Make a folder for root's own work, and missing parents. A new one is closed to everybody else.
 
     Raises PermissionError as ``writer`` does, and for a folder in which everybody may make files.
     """

@@ -40,9 +40,10 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _GPU = re.compile(r"GPU\d+$")
 _LINK = re.compile(r"NV\d+$")
 _LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*$")
-# From near to far; SOC is what old drivers call SYS.
+# From near to far; old drivers write SOC for SYS.
 _PCIE = ("PIX", "PXB", "PHB", "NODE")
 _SOCKETS = ("SYS", "SOC")
+_BETWEEN = (*_PCIE, *_SOCKETS, "X")
 
 
 def nvidia(root: str = "") -> dict[str, Any]:
@@ -75,7 +76,7 @@ def in_slices() -> list[str | None]:
 
 
 def ask_driver() -> tuple[list[dict[str, Any]], str | None]:
-    """Return the GPUs that the driver shows, and what nvidia-smi complained of."""
+    """Return the GPUs that the driver shows, and the complaints of nvidia-smi."""
     rows: list[dict[str, Any]] = []
     error = None
     # Drivers before 510 have no compute_cap.
@@ -96,7 +97,7 @@ def _smi(*options: str) -> tuple[int | None, str]:
 
 
 def parse_query(text: str, fields: tuple[str, ...] = FIELDS) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the GPUs of nvidia-smi's CSV, and the lines that are none as one text (None without any)."""
+    """Return the GPUs of nvidia-smi's CSV, and all other lines as one text (None without any)."""
     rows, other = [], []
     for line in filter(None, map(str.strip, text.splitlines())):
         cells = [cell.strip() for cell in line.split(",")]
@@ -118,7 +119,7 @@ def parse_query(text: str, fields: tuple[str, ...] = FIELDS) -> tuple[list[dict[
 
 
 def value(cell: str) -> str | None:
-    """Return a cell's text; None for what nvidia-smi prints in place of a value."""
+    """Return a cell's text; None for nvidia-smi's placeholders."""
     plain = cell.strip("[] ")
     return None if plain.lower() in _NOTHING else plain
 
@@ -190,7 +191,7 @@ def parse_topology(text: str) -> dict[str, Any] | None:
     for line in lines[head + 1 :]:
         name, *cells = line.split() or [""]
         if name in columns:
-            links = [cell if _is_link(cell) else None for cell in cells]
+            links = [cell if _LINK.match(cell) or cell in _BETWEEN else None for cell in cells]
             rows[name] = dict(zip(columns, links))  # noqa: B905
     gpus = [name for name in columns if _GPU.match(name)]
     if not set(gpus) <= set(rows):
@@ -222,15 +223,11 @@ def _link_words(matrix: dict[str, dict[str, str | None]]) -> str | None:
     return " and ".join("{} ({})".format(name, ", ".join(kinds)) for name, kinds in parts if kinds)
 
 
-def _is_link(cell: str) -> bool:
-    return cell == "X" or cell in _PCIE or cell in _SOCKETS or bool(_LINK.match(cell))
-
-
 _CUDA_LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 
 
 def cuda_home() -> str | None:
-    """Return the folder of the CUDA toolkit or of its headers, None when there is none."""
+    """Return the folder of the CUDA toolkit or of its headers; None without one."""
     candidates = [os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
     candidates += [*sorted(glob.glob("/usr/local/cuda-*"), reverse=True), "/usr/lib/cuda", "/usr"]
     for path in candidates:
@@ -240,7 +237,7 @@ def cuda_home() -> str | None:
 
 
 def cuda(home: str | None) -> str | None:
-    """Return the toolkit's version: its own record, else its header, else what nvcc says."""
+    """Return the toolkit's version: from its own record, else its header, else nvcc."""
     if home is None:
         return None
     record = read(home + "/version.json")

@@ -81,7 +81,7 @@ def container(root: str = "") -> bool:
 
 
 def cgroup(root: str = "") -> int | None:
-    """Return the version of control groups whose controllers the host has; None where there are none.
+    """Return the version of the host's control groups with controllers; None without any.
 
     In /proc/1/cgroup the hierarchies of version 1 name their controllers; that of version 2 is ``0::``
     (cgroups(7)).

@@ -32,7 +32,7 @@ def target(path: str) -> str:
 
 
 def alternative(path: str) -> str:
-    """Return the name under which update-alternatives keeps a link; empty where it does not."""
+    """Return a link's name in update-alternatives; empty if it is not one of its links."""
     first = os.readlink(path) if os.path.islink(path) else ""
     return first[len(ALTERNATIVES) :] if first.startswith(ALTERNATIVES) else ""
 
@@ -71,7 +71,7 @@ def file_state(path: str, with_text: bool) -> dict[str, Any]:
 
 
 def owner(uid: int, gid: int) -> str:
-    """Return the name of the user whose ids these are; empty where they are not one user's."""
+    """Return the user with these ids; empty if they are not one user's."""
     with suppress(KeyError):
         user = pwd.getpwuid(uid)
         return user.pw_name if user.pw_gid == gid else ""

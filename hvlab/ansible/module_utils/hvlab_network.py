@@ -38,7 +38,7 @@ def interfaces() -> dict[str, Any]:
 
 
 def default_ipv4() -> dict[str, Any]:
-    """Return address, gateway and interface of the default route; an empty dict when there is none."""
+    """Return address, gateway and interface of the default route; empty without one."""
     routes = json.loads(run("ip", "-j", "-4", "route", "get", "192.0.2.1"))
     if not routes:
         return {}
@@ -47,7 +47,7 @@ def default_ipv4() -> dict[str, Any]:
 
 
 def hosts_template() -> str:
-    """Return the template from which cloud-init writes /etc/hosts at each boot; empty where it does not."""
+    """Return the template from which cloud-init writes /etc/hosts at each boot; empty if it does not."""
     if os.path.exists(CLOUD + "/cloud-init.disabled"):
         return ""
     files = [CLOUD + "/cloud.cfg", *sorted(glob.glob(CLOUD + "/cloud.cfg.d/*.cfg")), CLOUD_DATA]
@@ -61,7 +61,7 @@ def hosts_template() -> str:
 
 
 def resolves(names: list[str]) -> dict[str, Any]:
-    """Return ``{name: [IPv4 addresses]}``: empty when unknown, None when nothing answered in time."""
+    """Return ``{name: [IPv4 addresses]}``: empty if unknown, None if nothing answered in time."""
     answers: dict[str, Any] = dict.fromkeys(names)
 
     def ask(name: str) -> None:

@@ -59,7 +59,7 @@ def held() -> list[str]:
 
 
 def held_own() -> list[str]:
-    """Return the names of those held packages that hvlab itself holds, as hvlab_packages recorded them."""
+    """Return the packages held by hvlab itself, as recorded by hvlab_packages."""
     return sorted(set(json.loads(read(HELD_OWN) or "[]")) & set(held()))
 
 
@@ -83,7 +83,7 @@ def module_streams() -> dict[str, str]:
 
 
 def gcc() -> str:
-    """Return the version of the C compiler; raise FileNotFoundError when there is none."""
+    """Return the version of the C compiler; raise FileNotFoundError without one."""
     return str(run("gcc", "-dumpfullversion", "-dumpversion")).strip()
 
 
@@ -112,7 +112,7 @@ def users() -> dict[str, Any]:
 
 
 def entries(path: str, fields: int) -> Iterator[list[str]]:
-    """Yield the lines of a file of accounts, without those that stand for what NIS or LDAP has (+, -)."""
+    """Yield the lines of a file of accounts, without those that refer to NIS or LDAP (+, -)."""
     for line in (read(path) or "").splitlines():
         parts = line.split(":")
         if len(parts) == fields and not line.startswith(("+", "-")):

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Run the stages of a long build so that it can be interrupted at any point and goes on from there."""
+"""Run the stages of a long build, which resumes after any interruption."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def remedy(text: str, path: str) -> str:
 
 
 def read(path: str) -> str:
-    """Return the text of a file, empty when there is no such file."""
+    """Return the text of a file; empty if it is missing."""
     try:
         with open(path) as file:
             return file.read()

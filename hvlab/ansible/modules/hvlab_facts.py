@@ -102,7 +102,7 @@ def standard_facts(module: AnsibleModule) -> dict[str, Any]:
         gather_subset=["all"],
     )
     facts = dict(collector.collect(module=module))
-    # Ansible no longer knows yum, which is what CentOS 7 and Amazon Linux 2 have.
+    # Ansible no longer knows yum, the manager of CentOS 7 and Amazon Linux 2.
     if facts.get("ansible_pkg_mgr") == "unknown" and os.path.exists("/usr/bin/yum"):
         facts["ansible_pkg_mgr"] = "yum"
     return facts

@@ -51,7 +51,7 @@ def with_block(text: str, block: str, drop: str | None) -> str:
 
 
 def current(path: str) -> tuple[Any, str, Any, Any, Any]:
-    """Return ``(kind, text or target, mode, uid, gid)`` of what is there; kind None for nothing."""
+    """Return the present ``(kind, text or target, mode, uid, gid)``; kind None for nothing."""
     try:
         info = os.lstat(path)
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def older(path: str, than: str) -> bool:
 
 
 class Change:
-    """One desired state against what is there."""
+    """One desired state compared with the present one."""
 
     def __init__(self, module: AnsibleModule, item: dict[str, Any]) -> None:
         self.module, self.item, self.path = module, item, item["path"]
@@ -262,7 +262,7 @@ def add_to_record(path: str, more: dict[str, Any]) -> None:
 
 
 def replaced(record: str, changes: list[Change]) -> dict[str, Any]:
-    """Return the content by others that is about to be replaced, by path, for C(hvlab_remove)."""
+    """Return foreign content that is about to be replaced, by path, for C(hvlab_remove)."""
     known = read_record(record)
     return {
         change.path: change.before

@@ -40,13 +40,13 @@ SOURCES = (
     "/etc/yum.repos.d/nvidia-cuda.repo",
     "/etc/pki/rpm-gpg/RPM-GPG-KEY-nvidia-cuda",
 )
-# What reads the files of a folder when it starts, and the command that has it read them again.
+# Folders, and the command that makes their reader reload the files.
 READERS = (
     ("/etc/systemd/system/", ["systemctl", "daemon-reload"]),
     ("/etc/ld.so.conf.d/", ["ldconfig"]),
     ("/etc/munge/", ["systemctl", "try-restart", "munge"]),
 )
-# Folders that go where nothing is in them; the last two are Ansible's for its modules.
+# Folders removed if empty; the last two are Ansible's for its modules.
 EMPTY = (FACTS, "/etc/ansible", "~/.hvlab/tmp", "~/.hvlab")
 LOGIN = ("sshd", "sshd-session", "systemd")
 SSHD = ("/etc/ssh/sshd_config", "/etc/ssh/ssh_host_")
@@ -85,7 +85,7 @@ def running(user: str, folders: list[str]) -> list[str]:
             continue
         below = any(program.startswith(folder + "/") for folder in folders)
         name = os.path.basename(program)
-        # What is left of logins ends with the user.
+        # Remaining logins end with the user.
         own_program = owner(pid) in uids and name not in LOGIN
         if pid not in own and (own_program or below or name == "slurmstepd"):
             running_here.append("{} ({})".format(pid, program))
@@ -110,7 +110,7 @@ class Removal:
         paths = {path for path in record(self.record) if not path.startswith(NOT_OURS)}
         if fact("nvidia_repository"):
             paths.update(path for pattern in SOURCES for path in glob.glob(pattern))
-        # Those inside first, so that a folder is empty when its turn comes.
+        # Contents first, so that a folder is empty when its turn comes.
         self.files = [
             path
             for path in sorted(paths, reverse=True)
@@ -188,7 +188,7 @@ class Removal:
                 os.rmdir(os.path.expanduser(path))
 
     def _end_logins(self) -> None:
-        """End what is left of the user's logins; userdel refuses a user with processes."""
+        """End the user's remaining logins; userdel refuses a user with processes."""
         until = time.monotonic() + LOGIN_SECONDS
         while time.monotonic() < until:
             pids = [pid for pid in processes() if owner(pid) == self.uid]
@@ -230,7 +230,7 @@ class Removal:
             os.rmdir(path)
 
     def _left(self, path: str) -> dict[str, Any] | None:
-        """Return the rest of a file that hvlab shares with others; None for a file of its own."""
+        """Return the other lines of a file with a block of hvlab's; None for hvlab's own file."""
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             info = os.fstat(file.fileno())
             text = file.read().decode("utf-8", "surrogateescape")
