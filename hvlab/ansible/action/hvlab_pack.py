@@ -78,9 +78,9 @@ class ActionModule(HvlabAction):
     def _needs(self, keys: dict[str, str | None]) -> list[str]:
         absent = sorted(path for path, key in keys.items() if key is None)
         if absent and not self._task.check_mode:
-            raise AnsibleActionFail(
-                f"{self.host}: {self.args['name']} is built on {', '.join(absent)}, which is not there.\n"
-                "What to do: run the whole of site.yml, without --tags."
+            raise self._failure(
+                f"{self.args['name']} is built on {', '.join(absent)}, which is not there",
+                "run the whole of site.yml, without --tags",
             )
         return [keys[path] or "absent" for path in self.args["needs"]]
 
@@ -190,17 +190,17 @@ class ActionModule(HvlabAction):
             return {"changed": linked, "status": "missing"}
         if check:
             return {"changed": True, "status": "unpacked"}
-        raise AnsibleActionFail(
-            f"{self.host}: there is no pack of {self.args['name']}, because {builder} failed to build it.\n"
-            f"What to do: correct the error of {builder} above, and run again."
+        raise self._failure(
+            f"there is no pack of {self.args['name']}, because {builder} failed to build it",
+            f"correct the error of {builder} above, and run again",
         )
 
     def _room(self, free: int, unpacked: int) -> None:
         need = unpacked + self.archive.path.stat().st_size
         if free < need:
-            raise AnsibleActionFail(
-                f"{self.host}: {self.place} needs {need // MIB} MiB, its file system has "
-                f"{free // MIB} MiB free.\nWhat to do: free space there and run again."
+            raise self._failure(
+                f"{self.place} needs {need // MIB} MiB, its file system has {free // MIB} MiB free",
+                "free space there and run again",
             )
 
     def _linked(self) -> bool:
@@ -215,9 +215,9 @@ class ActionModule(HvlabAction):
                 self._room(free, unpacked)
                 brought = self._bring(trusted=False)
         if not self._linked():
-            raise AnsibleActionFail(
-                f"{self.host}: {self.place}, which another host unpacked, is not there.\n"
-                f"What to do: see that {shared} is the same folder on all hosts (lab_shared_packs)."
+            raise self._failure(
+                f"{self.place}, which another host unpacked, is not there",
+                f"see that {shared} is the same folder on all hosts (lab_shared_packs)",
             )
         return brought
 
@@ -293,9 +293,9 @@ class ActionModule(HvlabAction):
         with self._copied() as copy:
             received, result = self._receive(archive=copy, user=self.peer["user"])
         if not received:
-            raise AnsibleActionFail(
-                f"{self.host}: the pack {self.archive.path.name} did not come from the controller: "
-                f"{result.get('msg')}.\nWhat to do: check the space on its disks, and run again.",
+            raise self._failure(
+                f"the pack {self.archive.path.name} did not come from the controller: {result.get('msg')}",
+                "check the space on its disks, and run again",
                 result=result,
             )
         return received
@@ -326,9 +326,9 @@ class ActionModule(HvlabAction):
             try:
                 self._transfer_file(str(self.archive.path), place)
             except AnsibleError as error:
-                raise AnsibleActionFail(
-                    f"{self.host}: could not copy {self.archive.path} to {place}: {error}.\n"
-                    f"What to do: check the space on the file system of {remote}, and run again."
+                raise self._failure(
+                    f"could not copy {self.archive.path} to {place}: {error}",
+                    f"check the space on the file system of {remote}, and run again",
                 ) from error
             self._fixup_perms2((remote, place))
             yield place
@@ -363,10 +363,9 @@ class ActionModule(HvlabAction):
                 raise AnsibleActionFail(f"{error}.\nWhat to do: {error.remedy}, and run again.") from error
             arrived = file_sha256(file)
             if arrived != sha256:
-                raise AnsibleActionFail(
-                    f"{self.host}: {archive} arrived damaged on the controller "
-                    f"(sha256 {arrived}, there {sha256}).\n"
-                    f"What to do: check the space in {file.parent}, and run again."
+                raise self._failure(
+                    f"{archive} arrived damaged on the controller (sha256 {arrived}, there {sha256})",
+                    f"check the space in {file.parent}, and run again",
                 )
             self.archive.take(file, arrived)
         cache.keep_limit(self._display.display)
