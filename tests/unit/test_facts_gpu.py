@@ -8,7 +8,6 @@ from ansible.module_utils import (
     hvlab_gpu,
     hvlab_kernel,
     hvlab_network,
-    hvlab_pci,
     hvlab_probe,
     hvlab_rdma,
 )
@@ -259,7 +258,7 @@ def test_the_driver_on_disk(tmp_path):
 
 def test_names_of_devices():
     wanted = {("10de", "20b2"), ("15b3", "101b"), ("10de", "ffff")}
-    assert hvlab_pci.parse_names(PCI_IDS, wanted) == {
+    assert hvlab_kernel.parse_names(PCI_IDS, wanted) == {
         ("10de", "20b2"): "GA100 [A100 SXM4 80GB]",
         ("15b3", "101b"): "MT28908 Family [ConnectX-6]",
     }
@@ -287,7 +286,7 @@ def config(*capabilities: tuple[int, int]) -> bytes:
     ],
 )
 def test_acs_that_redirects(space, answer):
-    assert hvlab_pci.redirects(space) is answer
+    assert hvlab_kernel.redirects(space) is answer
 
 
 def test_bridges_above_a_gpu(tmp_path):
@@ -297,7 +296,7 @@ def test_bridges_above_a_gpu(tmp_path):
     for path in (real, real.parent):
         (tmp_path / "sys/bus/pci/devices" / path.name).symlink_to(path)
     (real.parent / "config").write_bytes(config((0x0D, 0x1D)))
-    assert hvlab_pci.redirecting(["0000:01:00.0"], str(tmp_path)) == ["0000:00:01.0"]
+    assert hvlab_kernel.redirecting(["0000:01:00.0"], str(tmp_path)) == ["0000:00:01.0"]
 
 
 def test_network_cards(tmp_path):

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any
 
-from ansible.module_utils import hvlab_pci
+from ansible.module_utils import hvlab_kernel
 from ansible.module_utils.hvlab_probe import read, run, said
 
 # Without persistence mode it initialises each GPU first: 25 to 30 s for eight A100.
@@ -49,7 +49,9 @@ _BETWEEN = (*_PCIE, *_SOCKETS, "X")
 def nvidia(root: str = "") -> dict[str, Any]:
     """Return ``{gpus, driver_error, topology}``; without a working driver the GPUs of the bus."""
     cards = [
-        row for row in hvlab_pci.devices(root, hvlab_pci.NVIDIA) if row["class"].startswith(hvlab_pci.DISPLAY)
+        row
+        for row in hvlab_kernel.devices(root, hvlab_kernel.NVIDIA)
+        if row["class"].startswith(hvlab_kernel.DISPLAY)
     ]
     try:
         gpus, error = ask_driver()
@@ -61,10 +63,10 @@ def nvidia(root: str = "") -> dict[str, Any]:
         gpus = [dict(gpu, pci_device=ids.get(gpu["pci"]), mig=gpu["pci"] in cut) for gpu in gpus]
         topology = parse_topology(_smi("topo", "-m")[1])
     else:
-        known = hvlab_pci.names([(row["vendor"], row["device"]) for row in cards], root)
+        known = hvlab_kernel.names([(row["vendor"], row["device"]) for row in cards], root)
         gpus = [on_bus(row, known.get((row["vendor"], row["device"]))) for row in cards]
         topology = None
-    gpus = [dict(gpu, pcie=hvlab_pci.link(gpu["pci"], root)) for gpu in gpus]
+    gpus = [dict(gpu, pcie=hvlab_kernel.link(gpu["pci"], root)) for gpu in gpus]
     return {"gpus": gpus, "driver_error": error, "topology": topology}
 
 
@@ -172,7 +174,10 @@ def driver_installed(root: str = "") -> str | None:
 
 def nvswitches(root: str = "") -> int:
     """Return the number of NVSwitches on the PCI bus."""
-    return sum(row["class"].startswith(hvlab_pci.BRIDGE) for row in hvlab_pci.devices(root, hvlab_pci.NVIDIA))
+    return sum(
+        row["class"].startswith(hvlab_kernel.BRIDGE)
+        for row in hvlab_kernel.devices(root, hvlab_kernel.NVIDIA)
+    )
 
 
 def parse_topology(text: str) -> dict[str, Any] | None:

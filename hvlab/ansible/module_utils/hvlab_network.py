@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any
 
-from ansible.module_utils import hvlab_pci
+from ansible.module_utils import hvlab_kernel
 from ansible.module_utils.hvlab_probe import read, run
 
 RESOLVE_SECONDS = 1.5
@@ -103,7 +103,9 @@ def nics(root: str = "") -> list[dict[str, Any]]:
             }
         )
     on_bus = (
-        {row["address"]: (row["vendor"], row["device"]) for row in hvlab_pci.devices(root)} if cards else {}
+        {row["address"]: (row["vendor"], row["device"]) for row in hvlab_kernel.devices(root)}
+        if cards
+        else {}
     )
-    models = hvlab_pci.names([on_bus[nic["pci"]] for nic in cards if nic["pci"] in on_bus], root)
+    models = hvlab_kernel.names([on_bus[nic["pci"]] for nic in cards if nic["pci"] in on_bus], root)
     return [dict(nic, model=models.get(on_bus.get(nic["pci"], ("", "")))) for nic in cards]

@@ -12,7 +12,7 @@ import platform
 import re
 from typing import Any
 
-from ansible.module_utils import hvlab_gpu, hvlab_kernel, hvlab_pci
+from ansible.module_utils import hvlab_gpu, hvlab_kernel
 from ansible.module_utils.hvlab_probe import read
 
 MODULES = ("nvidia_peermem", "nv_peer_mem")
@@ -39,7 +39,7 @@ def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
     paths = {
         "peer_api": _PEER_API in (read(root + "/proc/kallsyms") or ""),
         "iommu": None if direct else iommu([gpu["pci"] for gpu in gpus], root),
-        "acs": [] if direct else hvlab_pci.redirecting(addresses, root),
+        "acs": [] if direct else hvlab_kernel.redirecting(addresses, root),
     }
     present = dict(present, **paths)
     why = reason(gpus, cards, hvlab_gpu.driver(root), present)
@@ -108,7 +108,7 @@ def manages_switches(path: str) -> bool:
 
 def data_direct(root: str = "") -> bool:
     """Whether adapters reach the GPUs through functions of their own (Data Direct)."""
-    return any((each["vendor"], each["device"]) == _DATA_DIRECT for each in hvlab_pci.devices(root))
+    return any((each["vendor"], each["device"]) == _DATA_DIRECT for each in hvlab_kernel.devices(root))
 
 
 def passthrough() -> str:

@@ -18,8 +18,9 @@ from contextlib import suppress
 from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hvlab_folders import make_private
+from ansible.module_utils.hvlab_managed import make_private
 from ansible.module_utils.hvlab_packed import MARKER, read_marker
+from ansible.module_utils.hvlab_probe import read
 
 REMEDIES = (
     ("No space left on device", "free space on the file system of {path}"),
@@ -61,15 +62,6 @@ def remedy(text: str, path: str) -> str:
         if re.search(pattern, text):
             return advice.format(path=path)
     return ""
-
-
-def read(path: str) -> str:
-    """Return the text of a file; empty if it is missing."""
-    try:
-        with open(path) as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
 
 
 class Build:

@@ -21,7 +21,7 @@ from typing import Any, Iterator
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_archive import folder_of, received
 from ansible.module_utils.hvlab_disk import free_bytes
-from ansible.module_utils.hvlab_folders import writer
+from ansible.module_utils.hvlab_managed import writer
 from ansible.module_utils.hvlab_packed import (
     MARKER,
     contents,

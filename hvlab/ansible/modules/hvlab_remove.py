@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import json
 import os
 import re
 import shutil
@@ -16,8 +15,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible.module_utils.hvlab_folders import acting_as, writer
-from ansible.module_utils.hvlab_managed import alternative, record, replaced, target
+from ansible.module_utils.hvlab_managed import acting_as, alternative, record, replaced, target, writer
 from ansible.module_utils.hvlab_probe import read
 from ansible.module_utils.hvlab_processes import above, owner, processes
 from ansible.module_utils.hvlab_system import entries, held_own
@@ -54,12 +52,7 @@ SSHD = ("/etc/ssh/sshd_config", "/etc/ssh/ssh_host_")
 
 def fact(role: str) -> dict[str, Any]:
     """Return a role's record; an empty one without a record."""
-    try:
-        with open("{}/hvlab_{}.fact".format(FACTS, role)) as file:
-            value = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return dict(record("{}/hvlab_{}.fact".format(FACTS, role)))
 
 
 def shared(path: str) -> str:
