@@ -130,7 +130,7 @@ def address_of(target: str | None) -> str | None:
 
 
 def _alias(name: str, claim: str) -> bool:
-    """Whether a host may go by a claim everywhere: a name with a domain must begin as the inventory's does.
+    """Whether a claim may be a host's alias: a name with a domain must begin like the inventory's.
 
     Otherwise a host could go by the name of a mirror, or of any other machine outside the lab.
     """

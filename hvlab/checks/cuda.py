@@ -99,8 +99,7 @@ def _compiler(name: str, replies: HostReplies) -> Iterator[HostFault]:
 
 def _ranks(name: str, replies: HostReplies) -> Iterator[HostFault]:
     """Ranks of one run on one GPU, while others of its GPUs have none of them."""
-    document = replies.document(_RANKS, list[GpuRank]) or []
-    ranks = [GpuRank.model_validate(each) for each in document]
+    ranks: list[GpuRank] = replies.shown(_RANKS, list[GpuRank]) or []
     gpus = len(re.findall(r"^\d{1,3}, ", replies.output(_CAPABILITIES), re.MULTILINE))
     for job in dict.fromkeys(rank.job for rank in ranks):
         own = [rank for rank in ranks if rank.job == job]

@@ -32,7 +32,7 @@ _ROLES = {
 
 
 class Printed(HostAnswer):
-    """How an import ended, and what it printed."""
+    """The outcome of an import, and its output."""
 
     rc: int
     out: str
@@ -76,8 +76,7 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 def environments(replies: HostReplies) -> dict[str, Environment]:
     """Return a host's environments by path."""
-    document = replies.document(_ENVIRONMENTS, dict[str, Environment]) or {}
-    return {path: Environment.model_validate(each) for path, each in document.items()}
+    return replies.shown(_ENVIRONMENTS, dict[str, Environment]) or {}
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
@@ -85,7 +84,9 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     for name, replies in every.items():
         for path, environment in environments(replies).items():
             role = "horovod" if path.startswith(f"{site.horovod}/") else "python_env"
-            yield from _looked(name, path, environment, role)
+            if environment.looked not in _NO_ANSWER:
+                words = " ".join(environment.said.split())[-200:]
+                yield HostFault("environment-broken", name, f"{path}/bin/python: {words}", role)
             for framework, printed in environment.imports.items():
                 yield from _import(name, path, framework, printed)
             if environment.build not in ("", "cpu") and environment.torch_cuda == "":
@@ -94,18 +95,11 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
                 yield HostFault("torch-without-cuda", name, observed, "python_env")
 
 
-def _looked(name: str, path: str, environment: Environment, role: str) -> Iterator[HostFault]:
-    """The interpreter itself has to start."""
-    if environment.looked not in _NO_ANSWER:
-        words = " ".join(environment.said.split())[-200:]
-        yield HostFault("environment-broken", name, f"{path}/bin/python: {words}", role)
-
-
 def _import(name: str, path: str, framework: str, printed: Printed) -> Iterator[HostFault]:
     what = f"{path}: import horovod.{framework}"
     text = f"{printed.err}\n{printed.out}".splitlines()
     if printed.rc == 0:
-        # Horovod only warns of another release of the framework where its extension still loads.
+        # Horovod only warns of another release of the framework if its extension still loads.
         for warned in reading.diagnose(text, _WARNED).causes:
             id_ = warned.cause.id
             yield HostFault(id_, name, f"{what}: {warned.lines[0][1][:200]}", _ROLES[id_])

@@ -9,16 +9,7 @@ from typing import Any
 
 from hvlab.checks import horovod_ranks as ranks
 from hvlab.checks.horovod_ranks import having, neighbour, prefix, variants
-from hvlab.checks.provisioned import (
-    ROOT,
-    NotApplicable,
-    Question,
-    Role,
-    RoleHost,
-    is_virtual,
-    run,
-    unfound,
-)
+from hvlab.checks.provisioned import ROOT, NotApplicable, Question, Role, RoleHost, is_virtual, run, unfound
 
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
 # The start of a rank, up to loading its NCCL.
@@ -104,7 +95,7 @@ def launches(node: RoleHost, nodes: Mapping[str, RoleHost]) -> tuple[dict[str, Q
 
 
 def mute_of(pair: Iterable[str], nodes: Mapping[str, RoleHost]) -> list[str]:
-    """The hosts of a pair whose logins run no command: a launcher would wait for them until it times out."""
+    """The hosts of a pair whose logins run no command: a launcher would wait until it times out."""
     return [name for name in pair if name in nodes and nodes[name].mute]
 
 
@@ -199,7 +190,7 @@ def libraries_are_found(node: RoleHost) -> None:
 
 @ROLE.check
 def ranks_load_the_same_nccl_on_all_hosts(node: RoleHost, nodes: dict[str, RoleHost]) -> None:
-    """The loaded one counts: torch brings its own, whatever Horovod was built with."""
+    """The loaded one counts: torch brings its own, independent of Horovod's build."""
     planned = node.stack.get("nccl_loaded") or {}
     for variant in variants(node):
         for framework in nccl_frameworks(node, variant):
@@ -239,7 +230,7 @@ def expect_sum(node: RoleHost, question: str, *, hosts: int) -> None:
 def expect_launches(
     node: RoleHost, nodes: Mapping[str, RoleHost], backend: str, where: str, *, hosts: int
 ) -> None:
-    """Ranks add up with those of the other hosts, or at least when this host was asked alone."""
+    """Expect right sums with the other hosts, or at least in a launch of this host alone."""
     if not having(node, backend):
         raise NotApplicable(f"no variant on {node.name} is to have {backend}")
     for variant in having(node, backend):

@@ -43,10 +43,7 @@ class HealthCheck(CheckOutcome):
 
 
 def judge(
-    lab: Lab,
-    answered: Answered,
-    chosen: Sequence[ModuleType],
-    types: Sequence[Mapping[str, Any]] | None,
+    lab: Lab, answered: Answered, chosen: Sequence[ModuleType], types: Sequence[Mapping[str, Any]] | None
 ) -> list[HealthCheck]:
     """Return every check of every host, in the lab's order; without ``types``, by the rules for any machine.
 

@@ -120,16 +120,13 @@ def libraries_are_found(node: RoleHost, fact: Mapping[str, Any]) -> None:
         )
 
 
-def asks_of_dcgm(node: RoleHost) -> dict[str, Question]:
-    return {
-        "dcgmi --version": run(["dcgmi", "--version"]),
-        "nvidia-dcgm active": run(["systemctl", "is-active", "nvidia-dcgm"]),
-        "nvidia-dcgm enabled": run(["systemctl", "is-enabled", "nvidia-dcgm"]),
-        **HELD,
-    }
-
-
-DCGM = Role("dcgm", asks_of_dcgm, without="this host has no DCGM")
+_DCGM = {
+    "dcgmi --version": run(["dcgmi", "--version"]),
+    "nvidia-dcgm active": run(["systemctl", "is-active", "nvidia-dcgm"]),
+    "nvidia-dcgm enabled": run(["systemctl", "is-enabled", "nvidia-dcgm"]),
+    **HELD,
+}
+DCGM = Role("dcgm", lambda _: _DCGM, without="this host has no DCGM")
 
 
 @DCGM.check
@@ -166,11 +163,11 @@ def dcgm_packages_are_held(node: RoleHost, fact: Mapping[str, Any]) -> None:
 CONFIG = "/etc/modules-load.d/hvlab-gpudirect.conf"
 
 
-def asks_of_gpudirect(node: RoleHost) -> dict[str, Question]:
-    return {"gpudirect modules": read("/proc/modules"), "gpudirect config": read(CONFIG)}
-
-
-GPUDIRECT = Role("gpudirect", asks_of_gpudirect, without="not a host of the group gpu")
+GPUDIRECT = Role(
+    "gpudirect",
+    lambda _: {"gpudirect modules": read("/proc/modules"), "gpudirect config": read(CONFIG)},
+    without="not a host of the group gpu",
+)
 
 
 @GPUDIRECT.check

@@ -25,7 +25,7 @@ _REFUSED = {"1": "Operation not permitted", "38": "Function not implemented"}
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {"clock": "", "user-id-differs": "", "cma-denied": "", "memlock": "common"}
 
 
@@ -88,7 +88,7 @@ def _numbers(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault
 
 
 def _siblings(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    """Ranks of one host copy from one another's memory; EPERM and ENOSYS are what Yama and seccomp answer."""
+    """Ranks of one host copy from each other's memory; Yama answers EPERM, seccomp ENOSYS."""
     for host in site.hosts:
         said = every[host.name].output(_SIBLING).strip() if host.name in every else ""
         if host.slots > 1 and said in _REFUSED:

@@ -111,7 +111,7 @@ def check_names(types: Iterable[Mapping[str, Any]], names: Iterable[str | None])
 
 _HEAD = """\
 # Machines of this type, as host {host} taught `hvlab health --learn {host}` on {day}.
-# Correct values that are not true of all of them; remove those that may differ. A host gets the type matching
+# Correct values that do not hold for all of them; remove those that may differ. A host gets the type matching
 # best; `lab_machine_type: {name}` in the inventory says it without a match.
 """
 _NO_MATCH = "# No GPUs distinguish these machines from others: set lab_machine_type, or write a match.\n"

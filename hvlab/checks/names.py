@@ -1,4 +1,4 @@
-"""Names: what they resolve to on each host, each host's own, and whether two hosts have one."""
+"""Names: their resolution on each host, each host's own, and duplicates."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Meeting(HostAnswer):
     listening: Listening
 
 
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {
     "name-not-resolved": "common",
     "name-wrong-address": "",
@@ -82,19 +82,16 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 def meeting(replies: HostReplies) -> Meeting | None:
     """Return the outcome of a host's meeting with the others; None without one."""
-    document = replies.document(_MEETING, Meeting)
-    return Meeting.model_validate(document) if document else None
-
-
-def _own_addresses(replies: HostReplies) -> set[str]:
-    return set(re.findall(r"\binet6? ([0-9a-f.:]+)[/ ]", replies.output(_ADDRESSES)))
+    shown: Meeting | None = replies.shown(_MEETING, Meeting)
+    return shown
 
 
 def faults(site: Site, replies: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    """Judge each host's own name, then what the others' names resolve to there."""
+    """Judge each host's own name, then its resolution of the others' names."""
     meetings = {name: each for name, own in replies.items() if (each := meeting(own))}
     yield from _own(site, meetings)
-    addresses = {name: _own_addresses(own) for name, own in replies.items()}
+    pattern = re.compile(r"\binet6? ([0-9a-f.:]+)[/ ]")
+    addresses = {name: set(pattern.findall(own.output(_ADDRESSES))) for name, own in replies.items()}
     for host in site.hosts:
         known = addresses.get(host.name)
         right = {*(known or ()), *host.addresses}
@@ -201,13 +198,13 @@ def own_name_is_no_loopback(node: RoleHost) -> None:
     )
 
 
-# What Debian's installer and cloud-init give a host's own name.
+# The address that Debian's installer and cloud-init give a host's own name.
 _OWN_NAME = "127.0.1.1"
 _RENAME = "give it a unique name of letters, digits and hyphens: hostnamectl set-hostname {}"
 
 
 def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
-    """Yield machines whose own name is not valid, or another machine's."""
+    """Yield machines whose own name is invalid, or used by another machine."""
     names: dict[str, list[str]] = {}
     for host in hosts:
         names.setdefault(str(host.facts.get("hostname", "")).lower(), []).append(host.name)
@@ -219,19 +216,19 @@ def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
             yield Problem(host.name, f"its own host name is {name!r}", remedy)
         elif short != name.split(".", maxsplit=1)[0].lower():
             yield Problem(host.name, f"its own host name is {name!r}, and {short!r} for short", remedy)
-        # A name that is another host's in the inventory is for check_claims.
+        # check_claims reports a name that the inventory gives to another host.
         elif others and short not in {host.name.split(".")[0].lower(), *(other.lower() for other in others)}:
             yield Problem(host.name, f"its own host name {name} is also that of {', '.join(others)}", remedy)
 
 
 def check_claims(hosts: list[PreflightHost], inventory: Mapping[str, str | None]) -> Iterator[Problem]:
-    """Yield hosts that go by the name or address of another one: they would get its certificate.
+    """Yield hosts that claim the name or address of another: they would get its certificate.
 
     ``inventory`` has what the inventory calls each host, and where it says that the host is reached.
     """
     owners = {called.lower(): name for name, target in inventory.items() for called in (name, target or name)}
     for host in hosts:
-        # Behind one address, ports tell hosts apart: that is the inventory's word.
+        # Behind one address, ports distinguish hosts, as the inventory says.
         for claim in sorted(host.claims - {host.address}):
             owner = owners.get(claim.lower(), host.name)
             if owner != host.name:
@@ -284,7 +281,7 @@ def check_resolution(
 
 
 def _own_lines(host: PreflightHost, name: str) -> set[str]:
-    """Return the addresses that hvlab's own lines of a host's /etc/hosts give a name."""
+    """Return the addresses of a name in hvlab's own lines of a host's /etc/hosts."""
     files = (host.facts.get("hvlab_managed") or {}).get("files") or {}
     text = str((files.get("/etc/hosts") or {}).get("text") or "")
     lines = [

@@ -18,7 +18,7 @@ _MTU = "network mtu"
 _TOGETHER_S = 3.0
 
 
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {"interface-missing": "", "mtu-differs": "", "mtu-black-hole": "", "tcp-firewall": ""}
 
 
@@ -96,7 +96,7 @@ def lab_interface_has_an_address(node: RoleHost) -> None:
 
 
 def check_interface(hosts: list[PreflightHost]) -> Iterator[Problem]:
-    """Yield hosts without the lab's interface, or where it does not carry the lab's network."""
+    """Yield hosts without the lab's interface, or without the lab's network on it."""
     shared = [{name for name in n.own.get("interfaces") or {} if n.on_network(name)} for n in hosts]
     common = sorted(set.intersection(*shared)) if shared else []
     choice = f"set lab_interface to {' or '.join(common)}, which all hosts have" if common else ""

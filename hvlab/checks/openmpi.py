@@ -15,7 +15,7 @@ from hvlab.stack.provision.openmpi import refused
 
 _MPI = "open mpi"
 _RECORD = "open mpi record"
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {
     "mpirun-not-found": "openmpi",
     "different-mpi": "openmpi",
@@ -29,7 +29,7 @@ FAULTS = {
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
-    """Ask for the mpirun of a login shell, and for what the role recorded."""
+    """Ask for the mpirun of a login shell, and for the role's record."""
     return {
         _MPI: {"run": ["bash", "-lc", source("open_mpi.sh")], "user": site.user},
         _RECORD: {"read": "/etc/ansible/facts.d/hvlab_openmpi.fact"},
@@ -88,7 +88,7 @@ def _one(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> I
 
 
 def _linked(name: str, table: Mapping[str, str], replies: HostReplies) -> Iterator[HostFault]:
-    """Where mpirun is hvlab's own, Horovod has to be linked with the library beside it."""
+    """With hvlab's own mpirun, Horovod has to be linked with the library beside it."""
     prefix, own = _prefix(replies), table.get("libmpi", "")
     if not prefix or not own.startswith(f"{prefix}/"):
         return
@@ -105,7 +105,7 @@ def _version(table: Mapping[str, str]) -> str:
 
 
 def _versions(tables: Mapping[str, Mapping[str, str]]) -> Iterator[HostFault]:
-    """Compare releases, and where these are the same, whose hwloc they have."""
+    """Compare releases, and the hwloc of equal ones."""
     versions = {name: version for name, table in tables.items() if (version := _version(table))}
     if len(set(versions.values())) > 1:
         listing = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -124,13 +124,13 @@ def _versions(tables: Mapping[str, Mapping[str, str]]) -> Iterator[HostFault]:
 def _daemons(
     tables: Mapping[str, Mapping[str, str]], every: Mapping[str, HostReplies]
 ) -> Iterator[HostFault]:
-    """A launcher starts the daemon beside its own mpirun, or one in the PATH that ssh gives."""
+    """A launcher starts the daemon beside its own mpirun, or the one in the PATH of ssh."""
     for name, (caller, observed) in ssh.reached(every).items():
         mine, own = tables.get(caller, {}), tables.get(name, {})
         if "path" not in mine or "asked" not in own or observed.get("orted"):
             continue
         beside = mine.get("daemon", "")
-        # hvlab's own lies at one place everywhere, with links where packages put it elsewhere.
+        # hvlab's own has the same path everywhere, if need be through links.
         recorded = bool(_prefix(every[name]) and _prefix(every[caller]))
         if beside and ("daemon" not in own if recorded else own.get("daemon") != beside):
             role = "openmpi" if _prefix(every[name]) else ""

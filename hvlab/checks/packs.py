@@ -21,7 +21,7 @@ def question(node: RoleHost, *words: str) -> Question:
 
 
 def shared_folder(node: RoleHost) -> str:
-    """The folder of packs that this host shares with others; empty where it has its own."""
+    """The folder of packs that this host shares with others; empty if it has its own."""
     return str(node.variables.get("lab_shared_packs") or "")
 
 

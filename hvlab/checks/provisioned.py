@@ -36,7 +36,7 @@ class UnreachableHostError(WrongNodeError):
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: the check is skipped
-    """The inventory does not ask this node for what is checked."""
+    """The inventory does not request what is checked here."""
 
 
 def run(
@@ -160,13 +160,13 @@ def is_virtual(node: RoleHost) -> bool:
 
 
 def logs_in(answer: Mapping[str, Any], user: str) -> bool:
-    """Whether a login ran ``id -un``. Before its answer may stand what ~/.bashrc prints at each login."""
+    """Whether a login ran ``id -un``; output of ~/.bashrc may precede the answer."""
     return bool(answer["rc"] == 0 and answer["out"].split()[-1:] == [user])
 
 
 @dataclass(frozen=True)
 class RoleCheck:
-    """One check of what a role installed; ``case`` is what it is called with besides the hosts."""
+    """One check of a role's installation; ``case`` is its argument besides the hosts."""
 
     role: Role
     judge: Callable[..., str | None]
@@ -179,7 +179,7 @@ class RoleCheck:
         return f"{name}[{self.case}]" if self.case else name
 
     def run(self, node: RoleHost, nodes: Mapping[str, RoleHost]) -> str:
-        """Judge a host and return what there is to say where it is right.
+        """Judge a host; return a remark if it is right.
 
         Raises WrongNodeError where it is not, and NotApplicable where it is not asked for.
         """
@@ -194,7 +194,7 @@ class RoleCheck:
 
 
 class Role:
-    """The checks of what one role installed, in their order.
+    """The checks of one role's installation, in order.
 
     ``asks`` are the questions to a host, put before its first check; ``asks_after`` what to ask once all
     hosts have answered, again and again. Where ``skip`` gives a reason, its checks are skipped. A role with
@@ -216,7 +216,7 @@ class Role:
         self.skip = (lambda node: "" if path in node["facts"] else without) if without else skip
 
     def check(self, judge: Callable[..., str | None]) -> Callable[..., str | None]:
-        """Add a check: a function of ``node``, and of ``fact`` (what the role recorded) and ``nodes``."""
+        """Add a check: a function of ``node``, ``fact`` (the role's record) and ``nodes``."""
         self.checks.append(RoleCheck(self, judge))
         return judge
 
@@ -228,6 +228,11 @@ class Role:
             return judge
 
         return add
+
+
+def unless(variable: str, reason: str) -> Callable[[RoleHost], str]:
+    """Return a ``skip`` for hosts where a variable of the inventory is false."""
+    return lambda node: "" if node.variables[variable] else reason
 
 
 def expect_request(node: RoleHost, fact: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ _GCC = "gcc"
 _SYSTEM = "system"
 
 
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {"nccl-mixed": "", "gcc-differs": ""}
 
 
@@ -54,7 +54,7 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
 
 
 def check_gcc(hosts: list[PreflightHost]) -> Iterator[Problem]:
-    """Yield hosts whose compiler differs in its major version from that of the most hosts."""
+    """Yield hosts whose compiler has another major version than most hosts'."""
     majors = {host.name: host.own["gcc"].split(".")[0] for host in hosts if host.own.get("gcc")}
     if len(set(majors.values())) > 1:
         usual = Counter(majors.values()).most_common(1)[0][0]
@@ -65,7 +65,7 @@ def check_gcc(hosts: list[PreflightHost]) -> Iterator[Problem]:
 
 
 def check_pythons(hosts: Sequence[PreflightHost]) -> Iterator[Problem]:
-    """Yield hosts whose Python is of another minor release than that of the most hosts."""
+    """Yield hosts whose Python has another minor release than most hosts'."""
     minors = {host.name: ".".join(str(host.facts.get("python_version")).split(".")[:2]) for host in hosts}
     if len(set(minors.values())) > 1:
         usual = Counter(minors.values()).most_common(1)[0][0]

@@ -38,7 +38,7 @@ SUBJECTS = (
     *(host, names, ssh, network, machine, folders, system, packs),
     *(openmpi, python, environments, horovod, own_programs, slurm, gpu, cuda, libraries),
 )
-# Those whose roles are subjects of their own in a list.
+# A list shows each role of these as its own subject.
 _SEVERAL = (system, own_programs, libraries)
 # By subject; those of verify run in this order.
 ROLES = tuple(value for subject in SUBJECTS for value in vars(subject).values() if isinstance(value, Role))

@@ -1,4 +1,4 @@
-"""Ask every host what the checks of roles need: all at the same time, and each in few round trips."""
+"""Asks all hosts the questions of the roles' checks, in parallel and in few round trips."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def ask(node: RoleHost, questions: dict[str, Question]) -> RoleHost:
     python = node.variables.get("ansible_python_interpreter", "/usr/bin/python3")
     try:
         completed = node.host.run("%s -c %s %s", python, PROBE, json.dumps(questions))
-        # What ~/.bashrc prints at each login stands before it.
+        # Output of ~/.bashrc may precede it.
         line = completed.stdout.strip().rpartition("\n")[2] if completed.rc == 0 else "{}"
         answers, silence = json.loads(line), completed.stderr.strip()
     except (RuntimeError, ValueError) as error:
@@ -103,7 +103,7 @@ def ask(node: RoleHost, questions: dict[str, Question]) -> RoleHost:
 
 
 def with_mute(nodes: Mapping[str, RoleHost]) -> dict[str, RoleHost]:
-    """Mark each host where a login of another one ended well, or not in time, and did not run its command."""
+    """Mark each host on which another's login ended well, or timed out, without running its command."""
     mute = {
         question.removeprefix("ssh ")
         for node in nodes.values()

@@ -1,4 +1,4 @@
-"""The hosts that are asked, what one of them answered, and a fault it shows."""
+"""The hosts of a lab, the answers of one, and a fault that they show."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 
 
 @dataclass(frozen=True)
 class Member:
-    """A host: ``addresses`` are those by which the inventory has it, the first is where ranks reach it."""
+    """A host: ``addresses`` are those of the inventory; ranks use the first."""
 
     name: str
     addresses: tuple[str, ...]
@@ -48,7 +50,7 @@ TRIED = 3
 
 @dataclass(frozen=True)
 class HostFault:
-    """An entry of what is known, the host that shows it, and what was seen there.
+    """A known cause by its id, the host that shows it, and the observation.
 
     ``role`` is the tag of the role whose run on this host mends it; empty where none does so safely.
     """
@@ -88,12 +90,13 @@ class HostReplies:
         """Return the paths that a question found."""
         return list(self._of(name))
 
-    def document(self, name: str, shape: Any) -> Any:
-        """Return the JSON that a command printed; None where there is none of this shape."""
+    def shown(self, name: str, shape: Any) -> Any:
+        """Return a command's JSON as this shape, with texts cleaned; None if it has another shape."""
         try:
-            return answers.load(self.output(name), name, shape)
+            document = answers.load(self.output(name), name, shape)
         except AnswerError:
             return None
+        return TypeAdapter(shape).validate_python(document)
 
     def table(self, name: str) -> dict[str, str]:
         """Return the lines ``key value`` that a command printed."""

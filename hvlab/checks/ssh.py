@@ -1,4 +1,4 @@
-"""Logins among the hosts, as a launcher does them, the keys they rest on, and whose keys those are."""
+"""Logins among the hosts as launchers make them, and the keys behind them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PeerLogin(HostAnswer):
     err: str
 
 
-# What hosts show together, and the role that mends it.
+# Faults that a comparison of hosts shows, and the role that mends each.
 FAULTS = {
     "user-missing": "lab_user",
     "silent-login": "",
@@ -70,8 +70,7 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 def logins(replies: HostReplies) -> dict[str, PeerLogin]:
     """Return the outcome of a host's login to each other host, by name."""
-    document = replies.document(_LOGINS, dict[str, PeerLogin]) or {}
-    return {name: PeerLogin.model_validate(each) for name, each in document.items()}
+    return replies.shown(_LOGINS, dict[str, PeerLogin]) or {}
 
 
 def reached(every: Mapping[str, HostReplies]) -> dict[str, tuple[str, dict[str, str]]]:
@@ -134,7 +133,7 @@ def targets(peers: Mapping[str, str], *, virtual: bool = False) -> dict[str, str
 
 
 def by_address(tried: Mapping[str, str]) -> dict[str, str]:
-    """Return the host that is tried by its address, too: the next one, so each host is tried by one."""
+    """Return the host that is also tried by address: the next one, so one host tries each."""
     return dict(list(tried.items())[:1])
 
 
@@ -153,7 +152,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
 
 
 def _alone(node: RoleHost) -> str:
-    """A lab that is this machine alone has nobody to trust, and the role leaves it out."""
+    """A lab of this machine only needs no trust, and the role skips it."""
     return "it is reached without ssh, and there is no other host" if node.alone else ""
 
 
@@ -260,7 +259,7 @@ def check_host_key(hosts: list[PreflightHost]) -> Iterator[Problem]:
 
 
 def check_shared_keys(hosts: list[PreflightHost]) -> Iterator[Problem]:
-    """Yield hosts that have one key together; `hvlab init` compares those that it was shown."""
+    """Yield hosts that share a key; `hvlab init` compares the keys it received."""
     holders: dict[str, list[str]] = {}
     for host in hosts:
         if key := host.own.get("ssh_host_key"):

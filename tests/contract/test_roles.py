@@ -123,7 +123,7 @@ def test_has_meta(role: str) -> None:
 @each_role
 def test_has_checks(role: str) -> None:
     written = any(each.checks for each in ROLES if each.name == role)
-    assert role in tree.CALLED or written, f"write hvlab/checks/{role}.py"
+    assert role in tree.CALLED or written, f"write the checks of {role} in hvlab/checks"
 
 
 @each_role

@@ -50,6 +50,7 @@ PLAY = """
   gather_facts: false
   tasks:
     - ansible.builtin.include_role: {name: dcgm, tasks_from: "{{ part }}"}
+      vars: {__dcgm_plan: "{{ __dcgm_request | hvlab_plan('dcgm') }}"}
 """
 
 
@@ -78,4 +79,4 @@ def test_another_dcgmi_is_refused(playbook, tmp_path):
 
 
 def test_nothing_is_done_unless_asked_for(playbook, tmp_path):
-    assert "changed=0 unreachable=0 failed=0 skipped=6" in play(playbook, tmp_path, {"part": "main"})
+    assert "changed=0 unreachable=0 failed=0 skipped=7" in play(playbook, tmp_path, {"part": "main"})

@@ -12,10 +12,9 @@ import pytest
 from ansible.module_utils import (
     hvlab_disk,
     hvlab_network,
-    hvlab_packages,
     hvlab_packed,
     hvlab_probe,
-    hvlab_users,
+    hvlab_system,
 )
 
 from hvlab.ansible.modules import hvlab_facts, hvlab_files
@@ -54,14 +53,14 @@ def test_interfaces(monkeypatch):
 
 def test_packages_are_those_installed(monkeypatch):
     listing = "installed adduser 3.134\nconfig-files hwloc 2.9.0-1\ninstalled gcc 4:12.2.0-3\n"
-    monkeypatch.setattr(hvlab_packages, "run", lambda *_: listing)
-    monkeypatch.setattr(hvlab_packages.os.path, "exists", lambda _: True)
-    assert hvlab_packages.packages() == {"adduser": "3.134", "gcc": "4:12.2.0-3"}
+    monkeypatch.setattr(hvlab_system, "run", lambda *_: listing)
+    monkeypatch.setattr(hvlab_system.os.path, "exists", lambda _: True)
+    assert hvlab_system.packages() == {"adduser": "3.134", "gcc": "4:12.2.0-3"}
 
 
 def test_users_that_can_log_in(monkeypatch):
-    monkeypatch.setattr(hvlab_users, "read", FILES.get)
-    users = hvlab_users.users()
+    monkeypatch.setattr(hvlab_system, "read", FILES.get)
+    users = hvlab_system.users()
     assert list(users) == ["root", "hvlab", "old"]
     assert users["hvlab"] == {
         "uid": 1000,

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils import (
-    hvlab_cuda,
     hvlab_gpu,
     hvlab_kernel,
     hvlab_network,
-    hvlab_pci,
     hvlab_probe,
     hvlab_rdma,
 )
@@ -260,7 +258,7 @@ def test_the_driver_on_disk(tmp_path):
 
 def test_names_of_devices():
     wanted = {("10de", "20b2"), ("15b3", "101b"), ("10de", "ffff")}
-    assert hvlab_pci.parse_names(PCI_IDS, wanted) == {
+    assert hvlab_kernel.parse_names(PCI_IDS, wanted) == {
         ("10de", "20b2"): "GA100 [A100 SXM4 80GB]",
         ("15b3", "101b"): "MT28908 Family [ConnectX-6]",
     }
@@ -288,7 +286,7 @@ def config(*capabilities: tuple[int, int]) -> bytes:
     ],
 )
 def test_acs_that_redirects(space, answer):
-    assert hvlab_pci.redirects(space) is answer
+    assert hvlab_kernel.redirects(space) is answer
 
 
 def test_bridges_above_a_gpu(tmp_path):
@@ -298,7 +296,7 @@ def test_bridges_above_a_gpu(tmp_path):
     for path in (real, real.parent):
         (tmp_path / "sys/bus/pci/devices" / path.name).symlink_to(path)
     (real.parent / "config").write_bytes(config((0x0D, 0x1D)))
-    assert hvlab_pci.redirecting(["0000:01:00.0"], str(tmp_path)) == ["0000:00:01.0"]
+    assert hvlab_kernel.redirecting(["0000:01:00.0"], str(tmp_path)) == ["0000:00:01.0"]
 
 
 def test_network_cards(tmp_path):
@@ -457,23 +455,23 @@ def test_a_host_without_rdma(tmp_path):
     ],
 )
 def test_the_version_of_cuda(tmp_path, files, version):
-    assert hvlab_cuda.cuda(put(tmp_path, files)) == version
+    assert hvlab_gpu.cuda(put(tmp_path, files)) == version
 
 
 def test_no_cuda():
-    assert hvlab_cuda.cuda(None) is None
+    assert hvlab_gpu.cuda(None) is None
 
 
 def test_libraries_by_their_headers(tmp_path):
     cudnn = "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 1\n#define CUDNN_PATCHLEVEL 0\n"
     nccl = '#define NCCL_MAJOR 2\n#define NCCL_MINOR 21\n#define NCCL_PATCH 5\n#define NCCL_SUFFIX ""\n'
     root = put(tmp_path, {"usr/include/x86_64-linux-gnu/cudnn_version.h": cudnn, "usr/include/nccl.h": nccl})
-    assert (hvlab_cuda.cudnn(None, root), hvlab_cuda.nccl(None, root)) == ("9.1.0", "2.21.5")
+    assert (hvlab_gpu.cudnn(None, root), hvlab_gpu.nccl(None, root)) == ("9.1.0", "2.21.5")
 
 
 def test_nccl_by_its_library(tmp_path):
-    assert hvlab_cuda.nccl(None, put(tmp_path, {"usr/lib64/libnccl.so.2.28.3": ""})) == "2.28.3"
-    assert hvlab_cuda.nccl(None, str(tmp_path / "nothing")) is None
+    assert hvlab_gpu.nccl(None, put(tmp_path, {"usr/lib64/libnccl.so.2.28.3": ""})) == "2.28.3"
+    assert hvlab_gpu.nccl(None, str(tmp_path / "nothing")) is None
 
 
 @pytest.mark.parametrize(

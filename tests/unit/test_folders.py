@@ -7,7 +7,7 @@ import stat
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
-from hvlab.ansible.module_utils import hvlab_folders
+from hvlab.ansible.module_utils import hvlab_managed
 from hvlab.ansible.modules import hvlab_build, hvlab_files
 
 NOBODY = 65534
@@ -39,10 +39,10 @@ def run(module, arguments, capsys):
 
 @as_root
 def test_in_a_persons_folder_only_with_that_persons_rights(room, home):
-    assert hvlab_folders.writer(str(home / ".ssh/config"), NOBODY) == NOBODY
-    assert hvlab_folders.writer(str(room / "etc/config"), NOBODY) == 0
+    assert hvlab_managed.writer(str(home / ".ssh/config"), NOBODY) == NOBODY
+    assert hvlab_managed.writer(str(room / "etc/config"), NOBODY) == 0
     with pytest.raises(PermissionError, match=f"{home} belongs to UID {NOBODY}"):
-        hvlab_folders.writer(str(home / "log"), 0)
+        hvlab_managed.writer(str(home / "log"), 0)
 
 
 @as_root
@@ -50,7 +50,7 @@ def test_in_a_persons_folder_only_with_that_persons_rights(room, home):
 def test_a_services_folder_is_the_systems(home, uid):
     """Debian's slurm has the UID 64030."""
     os.chown(home, uid, uid)
-    assert hvlab_folders.writer(str(home / "log"), 0) == 0
+    assert hvlab_managed.writer(str(home / "log"), 0) == 0
 
 
 @as_root
@@ -63,12 +63,12 @@ def test_the_systems_accounts_end_where_the_host_says(home, room, monkeypatch, s
     file = room / "login.defs"
     if settings is not None:
         file.write_text(settings)
-    monkeypatch.setattr(hvlab_folders, "LOGIN_SETTINGS", str(file))
+    monkeypatch.setattr(hvlab_managed, "LOGIN_SETTINGS", str(file))
     os.chown(home, first - 1, 0)
-    assert hvlab_folders.writer(str(home / "log"), 0) == 0
+    assert hvlab_managed.writer(str(home / "log"), 0) == 0
     os.chown(home, first, 0)
     with pytest.raises(PermissionError, match=f"belongs to UID {first}"):
-        hvlab_folders.writer(str(home / "log"), 0)
+        hvlab_managed.writer(str(home / "log"), 0)
 
 
 @as_root
@@ -76,7 +76,7 @@ def test_the_systems_accounts_end_where_the_host_says(home, room, monkeypatch, s
 def test_a_persons_rights_are_those_of_the_owner_whatever_the_uid(home, uid):
     """Directories of universities give people UIDs above 60000, older ones from 500."""
     os.chown(home, uid, uid)
-    assert hvlab_folders.writer(str(home / ".ssh/config"), uid) == uid
+    assert hvlab_managed.writer(str(home / ".ssh/config"), uid) == uid
 
 
 @as_root
@@ -85,9 +85,9 @@ def test_a_folder_of_everybodys_is_refused_but_with_the_sticky_bit(room):
     shared.mkdir()
     shared.chmod(0o777)
     with pytest.raises(PermissionError, match="everybody may write to"):
-        hvlab_folders.writer(str(shared / "file"), 0)
+        hvlab_managed.writer(str(shared / "file"), 0)
     shared.chmod(0o1777)
-    assert hvlab_folders.writer(str(shared / "file"), 0) == 0
+    assert hvlab_managed.writer(str(shared / "file"), 0) == 0
 
 
 @as_root
@@ -96,9 +96,9 @@ def test_a_link_is_followed_to_where_it_leads(room, home):
     os.chown(home / "real", NOBODY, NOBODY)
     (room / "link").symlink_to(home / "real")
     with pytest.raises(PermissionError, match=f"{home} belongs to"):
-        hvlab_folders.writer(str(room / "link/file"), 0)
+        hvlab_managed.writer(str(room / "link/file"), 0)
     (room / "round").symlink_to(room / "round")
-    hvlab_folders.writer(str(room / "round/file"), 0)
+    hvlab_managed.writer(str(room / "round/file"), 0)
 
 
 @as_root
@@ -167,7 +167,7 @@ def test_a_build_folder_that_another_makes_meanwhile_is_refused(room, monkeypatc
     (room / "tmp").chmod(0o1777)
     monkeypatch.setattr(os, "mkdir", late)
     with pytest.raises(PermissionError, match=f"belongs to UID {NOBODY}"):
-        hvlab_folders.make_private(str(room / "tmp/build"))
+        hvlab_managed.make_private(str(room / "tmp/build"))
 
 
 @as_root
@@ -183,7 +183,7 @@ def test_a_build_folder_is_refused_whose_parent_another_makes_meanwhile(room, mo
     (room / "tmp").chmod(0o1777)
     monkeypatch.setattr(os, "makedirs", late)
     with pytest.raises(PermissionError, match=f"{room}/tmp/a belongs to UID {NOBODY}"):
-        hvlab_folders.make_private(str(room / "tmp/a/b"))
+        hvlab_managed.make_private(str(room / "tmp/a/b"))
 
 
 @pytest.mark.parametrize("umask", [0o077, 0])

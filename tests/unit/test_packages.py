@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible.module_utils import hvlab_packages as facts
+from ansible.module_utils import hvlab_system as facts
 
 from hvlab.ansible import plugin
 from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule

@@ -105,7 +105,7 @@ class ActionModule(HvlabAction):
             "timeout": case["timeout"],
             "certificate": plan["certificate"],
             "python": plan["python"],
-            "reach": [*plan["reach"], *_port(case["ssh_port"])],
+            "reach": [*plan["reach"], *(["-p", str(case["ssh_port"])] if case["ssh_port"] else [])],
         }
         job["shown"] = {"argv": masked_argv(job["argv"]), "env": masked(job["env"])}
         words = ["env", f"HVLAB_CASE={case['mark']}", plan["python"], program]
@@ -135,8 +135,7 @@ class ActionModule(HvlabAction):
         gone = {} if case["step"] else _gone(_silent(ended), case["ssh_port"], task_vars["hostvars"])
         lost = bool(gone) or step.get("state", "RUNNING") != "RUNNING"
         if lost:
-            # The case is still to be measured, when the host is back or in another allocation; its files stay
-            # here to be looked at.
+            # The case will be repeated once the host is back, or in another allocation; its files are kept.
             _write(folder / "lost.json", {"case": case["id"], "hosts": gone, **step})
         _keep(files, folder / (f".{case['id']}.lost" if lost else case["id"]))
         return {"changed": True, "stop": lost}
@@ -193,10 +192,6 @@ def _known(folder: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text("utf-8"))) if file.is_file() else {}
 
 
-def _port(number: int) -> list[str]:
-    return ["-p", str(number)] if number else []
-
-
 def _files(data: bytes, host: str) -> dict[str, bytes]:
     """Return the files of a flat tar by name. Raises AnswerError if it is no tar or too large.
 
@@ -207,7 +202,7 @@ def _files(data: bytes, host: str) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     sent = io.BytesIO(data[max(0, data.find(_MAGIC) - _MAGIC_AT) :])
     try:
-        # No packing: what was sent is what it takes.
+        # Uncompressed: its size in memory is what was sent.
         with tarfile.open(fileobj=sent, mode="r:") as tar:
             for entry in tar:
                 if entry.sparse or not entry.isreg():

@@ -57,11 +57,7 @@ class ActionModule(HvlabAction):
             self._display.warning(note)
         if driver_plan.problems:
             lines = [f"{p.host}: {p.observed}.\n  What to do: {p.remedy}." for p in driver_plan.problems]
-            return {
-                "failed": True,
-                "msg": "\n".join([*lines, "Nothing was changed."]),
-                "changed": False,
-            }
+            return {"failed": True, "msg": "\n".join([*lines, "Nothing was changed."]), "changed": False}
         now = self._now(host, loading(host, self.request, local=self._local))
         return now | as_dict(driver_plan, self.request)
 

@@ -25,7 +25,7 @@ ACTIONS: dict[str, type[HvlabAction]] = {
 
 
 class Item(NamedTuple):
-    """Something to fetch for hosts like ``host``: the action to use, and what is built from it."""
+    """Something to fetch for hosts like ``host``: the action, and the pack built from it."""
 
     host: str
     kind: str

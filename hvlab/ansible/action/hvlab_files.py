@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.template import trust_as_template
 
-from hvlab.ansible.modules.hvlab_files import SECRET_MODE, with_block
+from hvlab.ansible.module_utils.hvlab_managed import SECRET_MODE, with_block
 from hvlab.ansible.plugin import HvlabAction
 
 

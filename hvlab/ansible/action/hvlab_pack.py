@@ -69,7 +69,7 @@ class ActionModule(HvlabAction):
         """Note the requested pack, and all keys that go into its own."""
         self.inputs = {**self.args["inputs"], "needs": needs}
         if self.args["shared"] and needs:
-            # Linkers write down where the links to those packs lead.
+            # Linkers record the targets of the links to those packs.
             self.inputs["shared"] = self.args["shared"]
         self.key = pack_key(self.args["name"], self.inputs)
         self.archive = Archive(self.args["name"], self.key)
@@ -78,9 +78,9 @@ class ActionModule(HvlabAction):
     def _needs(self, keys: dict[str, str | None]) -> list[str]:
         absent = sorted(path for path, key in keys.items() if key is None)
         if absent and not self._task.check_mode:
-            raise AnsibleActionFail(
-                f"{self.host}: {self.args['name']} is built on {', '.join(absent)}, which is not there.\n"
-                "What to do: run the whole of site.yml, without --tags."
+            raise self._failure(
+                f"{self.args['name']} is built on {', '.join(absent)}, which is not there",
+                "run the whole of site.yml, without --tags",
             )
         return [keys[path] or "absent" for path in self.args["needs"]]
 
@@ -122,8 +122,7 @@ class ActionModule(HvlabAction):
             elif place != self.args["path"]:
                 remedy = f"let root of one host write to {self.args['shared']}, name that host with --limit,"
             raise AnsibleActionFail(
-                f"{self.host}: {step} {place}: {problem}.\nWhat to do: {remedy} and run again.",
-                result=result,
+                f"{self.host}: {step} {place}: {problem}.\nWhat to do: {remedy} and run again.", result=result
             )
         return result
 
@@ -191,17 +190,17 @@ class ActionModule(HvlabAction):
             return {"changed": linked, "status": "missing"}
         if check:
             return {"changed": True, "status": "unpacked"}
-        raise AnsibleActionFail(
-            f"{self.host}: there is no pack of {self.args['name']}, because {builder} failed to build it.\n"
-            f"What to do: correct the error of {builder} above, and run again."
+        raise self._failure(
+            f"there is no pack of {self.args['name']}, because {builder} failed to build it",
+            f"correct the error of {builder} above, and run again",
         )
 
     def _room(self, free: int, unpacked: int) -> None:
         need = unpacked + self.archive.path.stat().st_size
         if free < need:
-            raise AnsibleActionFail(
-                f"{self.host}: {self.place} needs {need // MIB} MiB, its file system has "
-                f"{free // MIB} MiB free.\nWhat to do: free space there and run again."
+            raise self._failure(
+                f"{self.place} needs {need // MIB} MiB, its file system has {free // MIB} MiB free",
+                "free space there and run again",
             )
 
     def _linked(self) -> bool:
@@ -216,14 +215,14 @@ class ActionModule(HvlabAction):
                 self._room(free, unpacked)
                 brought = self._bring(trusted=False)
         if not self._linked():
-            raise AnsibleActionFail(
-                f"{self.host}: {self.place}, which another host unpacked, is not there.\n"
-                f"What to do: see that {shared} is the same folder on all hosts (lab_shared_packs)."
+            raise self._failure(
+                f"{self.place}, which another host unpacked, is not there",
+                f"see that {shared} is the same folder on all hosts (lab_shared_packs)",
             )
         return brought
 
     def _bring(self, *, trusted: bool) -> dict[str, Any]:
-        """Get the archive to the host and unpack it there; return where it came from."""
+        """Bring the archive to the host and unpack it there; return its source."""
         self.warnings: list[str] = []
         many = len(self.vars["ansible_play_batch"]) >= FORWARDING_HOSTS
         large = self.archive.path.stat().st_size >= FORWARDING_BYTES
@@ -294,9 +293,9 @@ class ActionModule(HvlabAction):
         with self._copied() as copy:
             received, result = self._receive(archive=copy, user=self.peer["user"])
         if not received:
-            raise AnsibleActionFail(
-                f"{self.host}: the pack {self.archive.path.name} did not come from the controller: "
-                f"{result.get('msg')}.\nWhat to do: check the space on its disks, and run again.",
+            raise self._failure(
+                f"the pack {self.archive.path.name} did not come from the controller: {result.get('msg')}",
+                "check the space on its disks, and run again",
                 result=result,
             )
         return received
@@ -327,9 +326,9 @@ class ActionModule(HvlabAction):
             try:
                 self._transfer_file(str(self.archive.path), place)
             except AnsibleError as error:
-                raise AnsibleActionFail(
-                    f"{self.host}: could not copy {self.archive.path} to {place}: {error}.\n"
-                    f"What to do: check the space on the file system of {remote}, and run again."
+                raise self._failure(
+                    f"could not copy {self.archive.path} to {place}: {error}",
+                    f"check the space on the file system of {remote}, and run again",
                 ) from error
             self._fixup_perms2((remote, place))
             yield place
@@ -364,10 +363,9 @@ class ActionModule(HvlabAction):
                 raise AnsibleActionFail(f"{error}.\nWhat to do: {error.remedy}, and run again.") from error
             arrived = file_sha256(file)
             if arrived != sha256:
-                raise AnsibleActionFail(
-                    f"{self.host}: {archive} arrived damaged on the controller "
-                    f"(sha256 {arrived}, there {sha256}).\n"
-                    f"What to do: check the space in {file.parent}, and run again."
+                raise self._failure(
+                    f"{archive} arrived damaged on the controller (sha256 {arrived}, there {sha256})",
+                    f"check the space in {file.parent}, and run again",
                 )
             self.archive.take(file, arrived)
         cache.keep_limit(self._display.display)

@@ -44,9 +44,7 @@ class ActionModule(HvlabAction):
         self.own = set(self.facts.get("held_own") or [])
         if facts["pkg_mgr"] not in MANAGERS:
             known = ", ".join(MANAGERS)
-            raise AnsibleActionFail(
-                f"{self.host}: packages are managed by {facts['pkg_mgr']}; known are {known}"
-            )
+            raise self._failure(f"packages are managed by {facts['pkg_mgr']}; known are {known}")
         self.manager = MANAGERS[facts["pkg_mgr"]]()
         self.refreshed: dict[str, Any] = {"rc": 0, "stdout": "", "stderr": ""}
         self.read = False
@@ -80,10 +78,10 @@ class ActionModule(HvlabAction):
     def _planned(self, work: PackageChanges) -> dict[str, Any]:
         """Return the expected installs and removals; the request itself if it cannot be simulated yet."""
         asked = {one.name: one.version or "" for one in work.install}
-        found = self._ask(work) if work.install else Transaction()
-        if not isinstance(found, Transaction):
+        answer = self._ask(work) if work.install else Transaction()
+        if not isinstance(answer, Transaction):
             return {"comes": asked, "removed": work.remove}
-        return {"comes": asked | dict(found.comes), "removed": sorted({*work.remove, *found.removed})}
+        return {"comes": asked | dict(answer.comes), "removed": sorted({*work.remove, *answer.removed})}
 
     def _work(self) -> PackageChanges:
         """Return the changes between the host's facts and what the task requests."""
@@ -91,7 +89,7 @@ class ActionModule(HvlabAction):
         try:
             packages = as_packages(args["name"])
         except UsageError as error:
-            raise AnsibleActionFail(f"{self.host}: {error}") from error
+            raise self._failure(error) from error
         names = [one.name for one in packages]
         if args["state"] == "absent":
             return PackageChanges(remove=[name for name in names if name in self.installed])
@@ -125,16 +123,15 @@ class ActionModule(HvlabAction):
         stuck = sorted(set(names) & (self.held - self.own) & set(self.installed))
         if stuck:
             versions = ", ".join(f"{name} {self.installed[name]}" for name in stuck)
-            raise AnsibleActionFail(
-                f"{self.host}: {versions} {'are' if len(stuck) > 1 else 'is'} held there and would be "
-                f"changed or removed.\nWhat to do: run `{self.manager.release(stuck)}` there, or request "
-                "the installed version."
+            raise self._failure(
+                f"{versions} {'are' if len(stuck) > 1 else 'is'} held there and would be changed or removed",
+                f"run `{self.manager.release(stuck)}` there, or request the installed version",
             )
 
     def _enable(self, modules: Iterable[str]) -> None:
         for module in modules:
             if not isinstance(self.manager, Rpm):
-                raise AnsibleActionFail(f"{self.host}: module streams ({module}) need dnf; this host has apt")
+                raise self._failure(f"module streams ({module}) need dnf; this host has apt")
             for argv in self.manager.enable(module):
                 done = self._command(argv)
                 if done["rc"]:
@@ -160,9 +157,7 @@ class ActionModule(HvlabAction):
         left = [name for name in work.remove if name in self.installed]
         if missing or left:
             state = f"without {', '.join(missing)}" if missing else f"with {', '.join(left)}"
-            raise AnsibleActionFail(
-                f"{self.host}: the package manager reported success, but leaves it {state}"
-            )
+            raise self._failure(f"the package manager reported success, but leaves it {state}")
 
     def _judge(self, work: PackageChanges) -> None:
         """Refuse unavailable packages, changes that would remove others, and packages that somebody holds."""
@@ -177,10 +172,10 @@ class ActionModule(HvlabAction):
         if others:
             what = ", ".join(map(str, work.install)) or ", ".join(work.remove)
             verb = "installed" if work.install else "removed"
-            raise AnsibleActionFail(
-                f"{self.host}: {what} cannot be {verb}: {', '.join(sorted(others))} would be removed "
-                "with it. Nothing was changed.\nWhat to do: "
-                f"remove {'them' if len(others) > 1 else 'it'} yourself, or {self.args['remedy']}."
+            raise self._failure(
+                f"{what} cannot be {verb}: {', '.join(sorted(others))} would be removed "
+                "with it. Nothing was changed",
+                f"remove {'them' if len(others) > 1 else 'it'} yourself, or {self.args['remedy']}",
             )
 
     def _perform(self, work: PackageChanges) -> dict[str, Any]:
@@ -300,7 +295,7 @@ class ActionModule(HvlabAction):
         finally:
             self._task.check_mode = check_mode
         if "rc" not in done:
-            raise AnsibleActionFail(f"{self.host}: {argv[0]} cannot be run: {done.get('msg', done)}")
+            raise self._failure(f"{argv[0]} cannot be run: {done.get('msg', done)}")
         return {"stdout": "", "stderr": "", **done}
 
     def _refusal(self, problem: str, *outputs: dict[str, Any]) -> AnsibleActionFail:

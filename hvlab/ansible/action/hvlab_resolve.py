@@ -65,7 +65,7 @@ def left_out(variables: Mapping[str, Any]) -> list[str]:
 
 
 def lab(variables: Mapping[str, Any], loader: Any) -> list[HostRequest]:
-    """Return the hosts of the play with what the inventory asks for on them."""
+    """Return the hosts of the play with their requests in the inventory."""
     hostvars = variables["hostvars"]
     gpus = set(variables["groups"].get("gpu", ()))
     return [

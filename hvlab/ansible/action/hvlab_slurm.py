@@ -73,7 +73,7 @@ class ActionModule(HvlabAction):
         return {"node": describe(host, self.request)}, problems
 
     def _last(self) -> Mapping[str, Any]:
-        """The record of slurmctld's host, which every change needs."""
+        """The record of slurmctld's host; every change needs it."""
         controller = self.request.controller
         name = controller if controller in self.vars["ansible_play_hosts"] else self.host
         local = self.vars["hostvars"][name]["ansible_facts"].get("ansible_local") or {}

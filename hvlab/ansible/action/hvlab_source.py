@@ -130,7 +130,7 @@ class ActionModule(HvlabAction):
             "way": source.way,
         }
         self.memory.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        # Before others are removed: it may have been there for long.
+        # Before the clean-up: it may be old.
         cache.use(source.path)
         cache.keep_limit(self._display.display)
 
@@ -173,7 +173,7 @@ class ActionModule(HvlabAction):
             path.unlink()
 
     def _from_pip(self) -> SourceArchive:
-        # pip runs its setup.py for the metadata, after it has compared the sum.
+        # pip runs its setup.py for the metadata, after comparing the sum.
         path, expected = self.cache / f"{self.name}-{self.version}.tar.gz", self._checksum()
         self._drop_damaged(path, expected)
         if not path.is_file():
@@ -199,7 +199,7 @@ class ActionModule(HvlabAction):
         if self._task.check_mode:
             return SourceArchive(self.version, self.cache, "", "distro")
         reader = self._get_remote_user() or "root"
-        # Not chosen by the host: its path becomes a command of sftp here.
+        # Not chosen by the host: the path becomes part of an sftp command here.
         archive = f"{SOURCES}{secrets.token_hex(8)}/source"
         download = self._ask(package=self.name, reader=reader, archive=archive)
         if "problem" in download:
@@ -228,7 +228,7 @@ class ActionModule(HvlabAction):
             self._ask(archive=archive, forget=True)
 
     def _acceptable(self, version: str) -> str:
-        """Return a host's version. Raises NotThisWay if it has none, or none that may stand in."""
+        """Return a host's version. Raises NotThisWay if it has none that may stand in."""
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", version):
             raise NotThisWay(f"the source package is {version[:40]!r}, which is no version")
         if version == self.version:

@@ -104,12 +104,7 @@ class ActionModule(HvlabAction):
                 **home,
             },
             {"path": f"{ssh}/id_ed25519-cert.pub", "content": certified, "mode": "0644", **home},
-            {
-                "path": f"{ssh}/config",
-                "block_template": "home/hvlab/.ssh/config.j2",
-                "mode": "0600",
-                **home,
-            },
+            {"path": f"{ssh}/config", "block_template": "home/hvlab/.ssh/config.j2", "mode": "0600", **home},
             {
                 "path": "/etc/ansible/facts.d/hvlab_ssh_trust.fact",
                 "content": json.dumps(fact, indent=4, sort_keys=True) + "\n",

@@ -55,7 +55,7 @@ class HostLink:
     process: subprocess.Popen[str] | None = None
 
     def speak(self, request: str) -> str:
-        """Report that the run goes on; return the host's answer if another run has it."""
+        """Keep the host; return its answer if another run has it."""
         if self.process and self.process.poll() == _TAKEN:
             return (self.process.stdout.read() if self.process.stdout else "") or "{}"
         if not self.connected:
@@ -77,7 +77,7 @@ class HostLink:
         return self.process is not None and self.process.poll() is None
 
     def end(self) -> None:
-        """Say that the run has ended."""
+        """Release the host."""
         self._write(_END)
         if self.process and self.process.stdin:
             with suppress(OSError):
@@ -97,7 +97,7 @@ def program() -> str:
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
-    """Keeps a link to each host that was taken, and a thread that speaks over them."""
+    """Keeps a link to each reserved host, and a thread that speaks over them."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -120,7 +120,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._request = os.environ.setdefault("HVLAB_LOCK", given)
 
     def v2_runner_on_ok(self, result: Any, **_: Any) -> None:
-        """Note that a host was taken."""
+        """Open the link to a reserved host."""
         argv = result._result.get("lock_link")
         if argv:
             if not self._links:
@@ -130,7 +130,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             link.speak(self._request)
 
     def v2_playbook_on_stats(self, _: Any) -> None:
-        """Let go of all hosts."""
+        """Release all hosts."""
         self._end()
 
     def _end(self) -> None:

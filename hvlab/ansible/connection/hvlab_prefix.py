@@ -42,16 +42,13 @@ class Connection(ConnectionBase):  # type: ignore[misc]
         return self
 
     def exec_command(
-        self,
-        cmd: str,
-        in_data: bytes | None = None,
-        sudoable: bool = True,
+        self, cmd: str, in_data: bytes | None = None, sudoable: bool = True
     ) -> tuple[int, bytes, bytes]:
         """Return the exit status of a shell's command line, and what it printed."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         prefix = self.get_option("prefix")
         pipe = subprocess.PIPE
-        # Whoever gave the command limits its time, as with ssh.
+        # The caller limits its time, as with ssh.
         argv = [*prefix, "/bin/sh", "-c", cmd]
         try:
             with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from hvlab.stack.provision import containers, horovod, openmpi, python_env, roles
+from hvlab.stack.provision import containers, horovod, libraries, openmpi, python_env, roles
 
 DOCUMENTATION = """
 name: hvlab_plan
@@ -24,12 +24,14 @@ author: [the hvlab authors]
 PLANNERS: Mapping[str, Callable[..., Any]] = {
     "container_runtime": containers.plan,
     "container_settings": containers.settings,
+    "cuda": lambda **request: libraries.plan_toolkit(libraries.CudaToolkit(**request)),
     "dcgm": roles.dcgm,
     "gpudirect": roles.gpudirect,
     "gpu_type": roles.gpu_type,
     "horovod": horovod.plan,
     "horovod_absent": horovod.absent,
     "horovod_patches": horovod.patches,
+    "library": lambda **request: libraries.plan(libraries.Library(**request)),
     "nccl_tests": roles.nccl_tests,
     "node_health": roles.node_health,
     "nvidia_repository": roles.nvidia_repository,

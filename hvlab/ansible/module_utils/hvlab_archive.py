@@ -89,7 +89,7 @@ def opened(archive: str, url: str, peer: dict[str, Any]) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def peer_stream(user: str, address: str, port: int, path: str) -> Iterator[BinaryIO]:
-    """Read a file of another host as ``user``, who has no other part in this: root writes what arrives."""
+    """Read a file of another host as ``user``; root writes the data here."""
     argv = ["runuser", "-u", user, "--", *SSH, "-p", str(port), "-l", user, address]
     argv.append("exec cat " + shlex.quote(path))
     with tempfile.TemporaryFile() as errors:

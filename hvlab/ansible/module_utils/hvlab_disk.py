@@ -44,7 +44,7 @@ def tmp() -> dict[str, Any]:
 
 
 def left_behind(own: str | None) -> list[str]:
-    """Return the folders that killed runs left: Ansible's of the login user, and those of downloaded sources.
+    """Return folders left by killed runs: Ansible's in the login user's home, and downloaded sources.
 
     ``own`` is Ansible's folder of this task; it has none where modules come over the connection itself.
     """

@@ -1,15 +1,19 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""The NVIDIA GPUs of a host, their links and driver. ``root`` is where its files begin, "" on the host."""
+"""The NVIDIA GPUs of a host, their links and driver; its CUDA, cuDNN and NCCL.
+
+``root`` is where the host's files begin, "" on the host itself.
+"""
 
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
 from typing import Any
 
-from ansible.module_utils import hvlab_pci
-from ansible.module_utils.hvlab_probe import read, said
+from ansible.module_utils import hvlab_kernel
+from ansible.module_utils.hvlab_probe import read, run, said
 
 # Without persistence mode it initialises each GPU first: 25 to 30 s for eight A100.
 # Source: https://github.com/Azure/aks-gpu/pull/105
@@ -36,15 +40,18 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _GPU = re.compile(r"GPU\d+$")
 _LINK = re.compile(r"NV\d+$")
 _LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*$")
-# From near to far; SOC is what old drivers call SYS.
+# From near to far; old drivers write SOC for SYS.
 _PCIE = ("PIX", "PXB", "PHB", "NODE")
 _SOCKETS = ("SYS", "SOC")
+_BETWEEN = (*_PCIE, *_SOCKETS, "X")
 
 
 def nvidia(root: str = "") -> dict[str, Any]:
     """Return ``{gpus, driver_error, topology}``; without a working driver the GPUs of the bus."""
     cards = [
-        row for row in hvlab_pci.devices(root, hvlab_pci.NVIDIA) if row["class"].startswith(hvlab_pci.DISPLAY)
+        row
+        for row in hvlab_kernel.devices(root, hvlab_kernel.NVIDIA)
+        if row["class"].startswith(hvlab_kernel.DISPLAY)
     ]
     try:
         gpus, error = ask_driver()
@@ -56,10 +63,10 @@ def nvidia(root: str = "") -> dict[str, Any]:
         gpus = [dict(gpu, pci_device=ids.get(gpu["pci"]), mig=gpu["pci"] in cut) for gpu in gpus]
         topology = parse_topology(_smi("topo", "-m")[1])
     else:
-        known = hvlab_pci.names([(row["vendor"], row["device"]) for row in cards], root)
+        known = hvlab_kernel.names([(row["vendor"], row["device"]) for row in cards], root)
         gpus = [on_bus(row, known.get((row["vendor"], row["device"]))) for row in cards]
         topology = None
-    gpus = [dict(gpu, pcie=hvlab_pci.link(gpu["pci"], root)) for gpu in gpus]
+    gpus = [dict(gpu, pcie=hvlab_kernel.link(gpu["pci"], root)) for gpu in gpus]
     return {"gpus": gpus, "driver_error": error, "topology": topology}
 
 
@@ -71,7 +78,7 @@ def in_slices() -> list[str | None]:
 
 
 def ask_driver() -> tuple[list[dict[str, Any]], str | None]:
-    """Return the GPUs that the driver shows, and what nvidia-smi complained of."""
+    """Return the GPUs that the driver shows, and the complaints of nvidia-smi."""
     rows: list[dict[str, Any]] = []
     error = None
     # Drivers before 510 have no compute_cap.
@@ -92,7 +99,7 @@ def _smi(*options: str) -> tuple[int | None, str]:
 
 
 def parse_query(text: str, fields: tuple[str, ...] = FIELDS) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the GPUs of nvidia-smi's CSV, and the lines that are none as one text (None without any)."""
+    """Return the GPUs of nvidia-smi's CSV, and all other lines as one text (None without any)."""
     rows, other = [], []
     for line in filter(None, map(str.strip, text.splitlines())):
         cells = [cell.strip() for cell in line.split(",")]
@@ -114,7 +121,7 @@ def parse_query(text: str, fields: tuple[str, ...] = FIELDS) -> tuple[list[dict[
 
 
 def value(cell: str) -> str | None:
-    """Return a cell's text; None for what nvidia-smi prints in place of a value."""
+    """Return a cell's text; None for nvidia-smi's placeholders."""
     plain = cell.strip("[] ")
     return None if plain.lower() in _NOTHING else plain
 
@@ -167,7 +174,10 @@ def driver_installed(root: str = "") -> str | None:
 
 def nvswitches(root: str = "") -> int:
     """Return the number of NVSwitches on the PCI bus."""
-    return sum(row["class"].startswith(hvlab_pci.BRIDGE) for row in hvlab_pci.devices(root, hvlab_pci.NVIDIA))
+    return sum(
+        row["class"].startswith(hvlab_kernel.BRIDGE)
+        for row in hvlab_kernel.devices(root, hvlab_kernel.NVIDIA)
+    )
 
 
 def parse_topology(text: str) -> dict[str, Any] | None:
@@ -186,7 +196,7 @@ def parse_topology(text: str) -> dict[str, Any] | None:
     for line in lines[head + 1 :]:
         name, *cells = line.split() or [""]
         if name in columns:
-            links = [cell if _is_link(cell) else None for cell in cells]
+            links = [cell if _LINK.match(cell) or cell in _BETWEEN else None for cell in cells]
             rows[name] = dict(zip(columns, links))  # noqa: B905
     gpus = [name for name in columns if _GPU.match(name)]
     if not set(gpus) <= set(rows):
@@ -218,5 +228,71 @@ def _link_words(matrix: dict[str, dict[str, str | None]]) -> str | None:
     return " and ".join("{} ({})".format(name, ", ".join(kinds)) for name, kinds in parts if kinds)
 
 
-def _is_link(cell: str) -> bool:
-    return cell == "X" or cell in _PCIE or cell in _SOCKETS or bool(_LINK.match(cell))
+_CUDA_LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
+
+
+def cuda_home() -> str | None:
+    """Return the folder of the CUDA toolkit or of its headers; None without one."""
+    candidates = [os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    candidates += [*sorted(glob.glob("/usr/local/cuda-*"), reverse=True), "/usr/lib/cuda", "/usr"]
+    for path in candidates:
+        if path and any(os.path.exists(os.path.join(path, sign)) for sign in ("include/cuda.h", "bin/nvcc")):
+            return path
+    return None
+
+
+def cuda(home: str | None) -> str | None:
+    """Return the toolkit's version: from its own record, else its header, else nvcc."""
+    if home is None:
+        return None
+    record = read(home + "/version.json")
+    if record:
+        version = json.loads(record).get("cuda", {}).get("version")
+        if version:
+            return str(version)
+    text = re.search(r"CUDA Version (\d+\.\d+(?:\.\d+)?)", read(home + "/version.txt") or "")
+    if text:
+        return text.group(1)
+    number = re.search(r"#define CUDA_VERSION\s+(\d+)", read(home + "/include/cuda.h") or "")
+    if number:
+        return "{}.{}".format(int(number.group(1)) // 1000, int(number.group(1)) % 1000 // 10)
+    release = re.search(r"release (\d+\.\d+)", run(home + "/bin/nvcc", "--version"))
+    return release.group(1) if release else None
+
+
+def cudnn(home: str | None, root: str = "") -> str | None:
+    """Return cuDNN's version by its header."""
+    for name in ("cudnn_version.h", "cudnn.h"):
+        for path in _headers(name, home, root):
+            version = defined(read(path) or "", "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL")
+            if version:
+                return version
+    return None
+
+
+def nccl(home: str | None, root: str = "") -> str | None:
+    """Return NCCL's version: by its header, else by the name of the library."""
+    for path in _headers("nccl.h", home, root):
+        version = defined(read(path) or "", "NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
+        if version:
+            return version
+    for folder in _CUDA_LIBRARIES:
+        for path in sorted(glob.glob(os.path.join(root + folder, "libnccl.so.*.*"))):
+            return os.path.basename(path).partition(".so.")[2]
+    return None
+
+
+def defined(text: str, *names: str) -> str | None:
+    """Return the numbers that a header defines for ``names``, joined by dots; None when one is missing."""
+    numbers = [re.search(r"^\s*#define\s+{}\s+(\d+)".format(name), text, re.MULTILINE) for name in names]
+    return ".".join(match.group(1) for match in numbers if match) if all(numbers) else None
+
+
+def _headers(name: str, home: str | None, root: str) -> list[str]:
+    folders = [root + home + "/include"] if home else []
+    folders += [
+        root + "/usr/include",
+        root + "/usr/local/include",
+        *glob.glob(root + "/usr/include/*-linux-gnu"),
+    ]
+    return [path for path in (os.path.join(folder, name) for folder in folders) if os.path.exists(path)]

@@ -20,12 +20,12 @@ from contextlib import suppress
 from typing import Any
 
 NAME = "\0hvlab-lock"
-# How long an owner may be silent; the callback hvlab_lock speaks more often.
+# Seconds that an owner may be silent; the callback hvlab_lock speaks more often.
 SILENCE_S = 120.0
 ANSWER_S = 5.0
 CLIENTS = 64
 QUESTION, END = " ?", " end"
-# How long an owner may take to connect again.
+# Seconds that an owner may take to reconnect.
 BROKEN_S = 5.0
 
 
@@ -77,7 +77,7 @@ def ask(asking: socket.socket, words: str) -> dict[str, Any] | None:
 
 
 def _leave_behind(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
-    """Let go of the socket to a process that nobody waits for."""
+    """Pass the socket on to a detached process."""
     child = os.fork()
     if child:
         own.close()

@@ -1,5 +1,5 @@
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""The small files that hvlab wrote on this host, as they are now."""
+"""The files that hvlab wrote on this host; root writes nothing where another person controls the path."""
 
 from __future__ import annotations
 
@@ -7,9 +7,41 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import stat
-from contextlib import suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, Iterator
+
+BEGIN = "# BEGIN hvlab"
+END = "# END hvlab"
+SECRET_MODE = 0o600
+
+
+def with_block(text: str, block: str, drop: str | None) -> str:
+    """Return ``text`` with the managed block put in, at its old place or at the end.
+
+    Raises ValueError for a block that does not end: which of its lines are somebody else's is unknown.
+    """
+    before: list[str] = []
+    after: list[str] = []
+    lines, inside = before, False
+    # Not splitlines(): other people's lines may have a form feed in them, or end with a CR.
+    for line in (text[:-1] if text.endswith("\n") else text).split("\n"):
+        marker = line.rstrip("\r")
+        if marker == BEGIN:
+            if inside:
+                break
+            lines, inside = after, True
+        elif marker == END:
+            inside = False
+        elif not inside and not (drop and re.search(drop, line)):
+            lines.append(line)
+    if inside:
+        raise ValueError("there is a line {!r}, but no line {!r} after it".format(BEGIN, END))
+    if lines is before:
+        while before and not before[-1]:
+            before.pop()
+    return "\n".join([*before, BEGIN, *block.splitlines(), END, *after]) + "\n"
 
 
 def record(path: str) -> dict[str, Any]:
@@ -32,7 +64,7 @@ def target(path: str) -> str:
 
 
 def alternative(path: str) -> str:
-    """Return the name under which update-alternatives keeps a link; empty where it does not."""
+    """Return a link's name in update-alternatives; empty if it is not one of its links."""
     first = os.readlink(path) if os.path.islink(path) else ""
     return first[len(ALTERNATIVES) :] if first.startswith(ALTERNATIVES) else ""
 
@@ -71,7 +103,7 @@ def file_state(path: str, with_text: bool) -> dict[str, Any]:
 
 
 def owner(uid: int, gid: int) -> str:
-    """Return the name of the user whose ids these are; empty where they are not one user's."""
+    """Return the user with these ids; empty if they are not one user's."""
     with suppress(KeyError):
         user = pwd.getpwuid(uid)
         return user.pw_name if user.pw_gid == gid else ""
@@ -85,3 +117,91 @@ def files(path: str) -> dict[str, Any]:
         with suppress(OSError):
             states[name] = file_state(name, with_text)
     return states
+
+
+LOGIN_SETTINGS = "/etc/login.defs"
+# UIDs that Debian (policy 9.2.2, 60000 to 64999) and systemd (up to 65519) give to services.
+SERVICES = range(60000, 65520)
+LINKS = 40
+
+
+def above(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield each existing folder and link on the way to ``path``, including the targets of links."""
+    pending, links = [os.path.dirname(os.path.abspath(path))], 0
+    while pending:
+        names = pending.pop().strip("/").split("/")
+        for count in range(len(names) + 1):
+            part = "/" + "/".join(names[:count])
+            try:
+                info = os.lstat(part)
+            except FileNotFoundError:
+                break
+            yield part, info
+            if stat.S_ISLNK(info.st_mode) and links < LINKS:
+                links += 1
+                target = os.path.join(os.path.dirname(part), os.readlink(part), *names[count:])
+                pending.append(os.path.normpath(target))
+                break
+
+
+def first_person() -> int:
+    """Return the lowest UID of people: UID_MIN, at most 1000, for those of a directory may be below it."""
+    try:
+        with open(LOGIN_SETTINGS, encoding="utf-8", errors="replace") as file:
+            minimum = re.search(r"(?m)^UID_MIN\s+(\d+)", file.read())
+    except OSError:
+        minimum = None
+    return min(1000, int(minimum.group(1))) if minimum else 1000
+
+
+def writer(path: str, owner: int) -> int:
+    """Return the UID that should write at ``path`` a file of UID ``owner``.
+
+    It is ``owner`` where a folder on the way belongs to that user, whatever the UID: without more rights than
+    that user's, a link gains nothing. Elsewhere it is who runs this. Raises PermissionError
+    where a folder belongs to another person, or is everybody's.
+    """
+    me = os.geteuid()
+    acting, people = me, first_person()
+    for part, info in above(path):
+        if info.st_uid == owner and owner != 0:
+            acting = owner
+        elif info.st_uid != me and info.st_uid >= people and info.st_uid not in SERVICES:
+            raise PermissionError("{} belongs to UID {}".format(part, info.st_uid))
+        if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_IWOTH and not info.st_mode & stat.S_ISVTX:
+            raise PermissionError("everybody may write to {}".format(part))
+    return acting
+
+
+@contextmanager
+def acting_as(uid: int, gid: int) -> Iterator[None]:
+    """Run the block with the rights of a user; needs root for another one."""
+    if uid == os.geteuid():
+        yield
+        return
+    before = os.getegid(), os.getgroups()
+    os.setgroups([gid])
+    os.setegid(gid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(before[0])
+        os.setgroups(before[1])
+
+
+def make_private(path: str) -> None:
+    """Make a folder for root's own work, and missing parents. A new one is closed to everybody else.
+
+    Raises PermissionError as ``writer`` does, and for a folder in which everybody may make files.
+    """
+    writer(os.path.join(path, "file"), 0)
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if os.stat(path).st_mode & stat.S_IWOTH:
+            raise PermissionError("everybody may make files in {}".format(path)) from None
+    # Another person may have made a part of the way since the first look.
+    writer(os.path.join(path, "file"), 0)

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any
 
-from ansible.module_utils import hvlab_pci
+from ansible.module_utils import hvlab_kernel
 from ansible.module_utils.hvlab_probe import read, run
 
 RESOLVE_SECONDS = 1.5
@@ -38,7 +38,7 @@ def interfaces() -> dict[str, Any]:
 
 
 def default_ipv4() -> dict[str, Any]:
-    """Return address, gateway and interface of the default route; an empty dict when there is none."""
+    """Return address, gateway and interface of the default route; empty without one."""
     routes = json.loads(run("ip", "-j", "-4", "route", "get", "192.0.2.1"))
     if not routes:
         return {}
@@ -47,7 +47,7 @@ def default_ipv4() -> dict[str, Any]:
 
 
 def hosts_template() -> str:
-    """Return the template from which cloud-init writes /etc/hosts at each boot; empty where it does not."""
+    """Return the template from which cloud-init writes /etc/hosts at each boot; empty if it does not."""
     if os.path.exists(CLOUD + "/cloud-init.disabled"):
         return ""
     files = [CLOUD + "/cloud.cfg", *sorted(glob.glob(CLOUD + "/cloud.cfg.d/*.cfg")), CLOUD_DATA]
@@ -61,7 +61,7 @@ def hosts_template() -> str:
 
 
 def resolves(names: list[str]) -> dict[str, Any]:
-    """Return ``{name: [IPv4 addresses]}``: empty when unknown, None when nothing answered in time."""
+    """Return ``{name: [IPv4 addresses]}``: empty if unknown, None if nothing answered in time."""
     answers: dict[str, Any] = dict.fromkeys(names)
 
     def ask(name: str) -> None:
@@ -103,7 +103,9 @@ def nics(root: str = "") -> list[dict[str, Any]]:
             }
         )
     on_bus = (
-        {row["address"]: (row["vendor"], row["device"]) for row in hvlab_pci.devices(root)} if cards else {}
+        {row["address"]: (row["vendor"], row["device"]) for row in hvlab_kernel.devices(root)}
+        if cards
+        else {}
     )
-    models = hvlab_pci.names([on_bus[nic["pci"]] for nic in cards if nic["pci"] in on_bus], root)
+    models = hvlab_kernel.names([on_bus[nic["pci"]] for nic in cards if nic["pci"] in on_bus], root)
     return [dict(nic, model=models.get(on_bus.get(nic["pci"], ("", "")))) for nic in cards]

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Iterator
 
 MARKER = ".hvlab-pack.json"
-# The file in a folder by which a process holds it.
+# Lock file: a process that holds it owns the folder.
 HOLD = ".held"
 BYTE_CODE = "__pycache__"
 BLOCK = 1 << 20
@@ -106,7 +106,7 @@ def held(place: str) -> bool:
 
 @contextmanager
 def holding(place: str) -> Iterator[bool]:
-    """Hold a folder while the block runs; yield False where another process has it, or has removed it.
+    """Hold a folder during the block; yield False if another process has it or has removed it.
 
     The lock is on a file: NFS locks no folders. Without locks on the file system, nobody holds anything.
     """
@@ -189,7 +189,7 @@ def write_manifest(root: str, entries: dict[str, list[Any]]) -> None:
 
 
 def state(root: str, deep: bool = False, record: bool = False) -> dict[str, Any]:
-    """Return ``{key, whole, wrong}`` of a pack: its key, and what is not as it was installed, path by path.
+    """Return ``{key, whole, wrong}`` of a pack: its key, and its changed files with their faults.
 
     Whole is a pack with as many files and bytes as its marker says, and nothing wrong. ``deep`` sums
     each file. ``record`` writes the manifest where it is missing, or where times moved but no content.
@@ -208,7 +208,7 @@ def state(root: str, deep: bool = False, record: bool = False) -> dict[str, Any]
 
 
 def _entries(root: str, marker: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return the entries of a pack's manifest; none where it has none, or that of another pack."""
+    """Return the entries of a pack's manifest; empty without one, or if it is another pack's."""
     held = _read(manifest(root))
     entries = held.get("entries")
     if not isinstance(entries, dict) or held.get("key") != marker.get("key"):
@@ -301,7 +301,7 @@ def packs(root: str, record: bool = False) -> dict[str, Any]:
 
 
 def main(root: str, words: list[str]) -> None:
-    """Print what is wrong, by folder; null for one that another host reads."""
+    """Print the faults by folder; null for one that another host reads."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--others-read", default="")

@@ -12,7 +12,7 @@ import platform
 import re
 from typing import Any
 
-from ansible.module_utils import hvlab_gpu, hvlab_kernel, hvlab_pci
+from ansible.module_utils import hvlab_gpu, hvlab_kernel
 from ansible.module_utils.hvlab_probe import read
 
 MODULES = ("nvidia_peermem", "nv_peer_mem")
@@ -23,7 +23,7 @@ _PEER_API = "ib_register_peer_memory_client"
 _DATA_DIRECT = ("15b3", "2100")
 # In the vital product data of the ConnectX-7 that manage the NVSwitches of HGX B200 and B300.
 _SWITCH_MANAGEMENT = b"SW_MNG"
-# Where the distributions and NVIDIA's DOCA-OFED put libraries.
+# Library folders of the distributions and of NVIDIA's DOCA-OFED.
 LIBRARY_FOLDERS = ("/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/lib")
 HEADER = "/usr/include/ucp/api/ucp_version.h"
 
@@ -37,9 +37,9 @@ def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
     addresses = [gpu["pci"] for gpu in gpus] + [card["pci"] for card in cards]
     direct = data_direct(root)
     paths = {
-        "peer_api": any(_PEER_API in line for line in _symbols(root)),
+        "peer_api": _PEER_API in (read(root + "/proc/kallsyms") or ""),
         "iommu": None if direct else iommu([gpu["pci"] for gpu in gpus], root),
-        "acs": [] if direct else hvlab_pci.redirecting(addresses, root),
+        "acs": [] if direct else hvlab_kernel.redirecting(addresses, root),
     }
     present = dict(present, **paths)
     why = reason(gpus, cards, hvlab_gpu.driver(root), present)
@@ -50,7 +50,8 @@ def way(rdma_facts: dict[str, Any]) -> str | None:
     """Return the way to register GPU memory; the kernel's DMA-BUF needs no extra module."""
     if rdma_facts["dma_buf"]:
         return "dma_buf"
-    return "peer_memory" if rdma_facts["peer_memory"] == "loaded" or _loadable(rdma_facts) else None
+    loadable = rdma_facts["peer_memory"] == "available" and rdma_facts.get("peer_api")
+    return "peer_memory" if rdma_facts["peer_memory"] == "loaded" or loadable else None
 
 
 def reason(
@@ -107,7 +108,7 @@ def manages_switches(path: str) -> bool:
 
 def data_direct(root: str = "") -> bool:
     """Whether adapters reach the GPUs through functions of their own (Data Direct)."""
-    return any((each["vendor"], each["device"]) == _DATA_DIRECT for each in hvlab_pci.devices(root))
+    return any((each["vendor"], each["device"]) == _DATA_DIRECT for each in hvlab_kernel.devices(root))
 
 
 def passthrough() -> str:
@@ -138,14 +139,6 @@ def iommu(addresses: list[str], root: str = "") -> str | None:
         if kind not in (None, "identity"):
             return str(kind)
     return None
-
-
-def _loadable(rdma_facts: dict[str, Any]) -> bool:
-    return rdma_facts["peer_memory"] == "available" and bool(rdma_facts.get("peer_api"))
-
-
-def _symbols(root: str) -> list[str]:
-    return (read(root + "/proc/kallsyms") or "").splitlines()
 
 
 def ucx(root: str = "") -> dict[str, Any] | None:

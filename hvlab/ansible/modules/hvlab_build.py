@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # Copyright the hvlab authors. SPDX-License-Identifier: Apache-2.0
-"""Run the stages of a long build so that it can be interrupted at any point and goes on from there."""
+"""Run the stages of a long build, which resumes after any interruption."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from contextlib import suppress
 from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hvlab_folders import make_private
+from ansible.module_utils.hvlab_managed import make_private
 from ansible.module_utils.hvlab_packed import MARKER, read_marker
+from ansible.module_utils.hvlab_probe import read
 
 REMEDIES = (
     ("No space left on device", "free space on the file system of {path}"),
-    (
-        "belongs to UID|everybody may",
-        "name a folder that only root can write to",
-    ),
+    ("belongs to UID|everybody may", "name a folder that only root can write to"),
     (
         "Killed|out of memory|virtual memory exhausted|Cannot allocate memory",
         "give the host more memory, or build with fewer jobs at a time",
@@ -64,15 +62,6 @@ def remedy(text: str, path: str) -> str:
         if re.search(pattern, text):
             return advice.format(path=path)
     return ""
-
-
-def read(path: str) -> str:
-    """Return the text of a file, empty when there is no such file."""
-    try:
-        with open(path) as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
 
 
 class Build:

@@ -26,7 +26,7 @@ ARCHIVE, KEPT = "files.tar", 5
 
 
 def key_in(folder: str) -> str:
-    """Return the key of the files in a folder; an empty text where they cannot all be read."""
+    """Return the key of the files in a folder; empty if any cannot be read."""
     lines = []
     try:
         for name in sorted(os.listdir(folder)):

@@ -11,6 +11,8 @@ import subprocess
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.hvlab_kernel import nouveau, rivals
+from ansible.module_utils.hvlab_processes import work
 
 # The driver's module by its names in NVIDIA's and the distributions' packages, and not the kernel's nvidiafb.
 MODULE = re.compile(r"nvidia(-current)?(-tesla(-\d+)?)?(-open)?[.]ko")
@@ -68,7 +70,7 @@ def headers() -> list[str]:
 
 
 def library() -> str | None:
-    """Return the version of the installed driver library, None when there is none."""
+    """Return the version of the installed driver library; None without one."""
     for folder in LIBRARIES:
         for path in sorted(glob.glob(folder + "/libnvidia-ml.so.*.*"), reverse=True):
             return path.rpartition(".so.")[2]
@@ -76,7 +78,7 @@ def library() -> str | None:
 
 
 def loaded() -> str | None:
-    """Return the version of the module that the kernel runs, None when there is none."""
+    """Return the version of the loaded module; None without one."""
     match = re.search(r"Module[^\n]*?\s(\d+\.\d+(?:\.\d+)?)\s", read("/proc/driver/nvidia/version"))
     return match[1] if match else None
 
@@ -168,7 +170,7 @@ def candidates(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
 
 
 def look_up(module: AnsibleModule, names: list[str]) -> tuple[dict[str, list[str]], str]:
-    """Return the candidates, and what went wrong when the lists were fetched again."""
+    """Return the candidates, and the error of refreshing the lists, if any."""
     versions = candidates(module, names)
     if all(versions.values()) or module.check_mode:
         return versions, ""
@@ -215,10 +217,6 @@ def sources() -> list[dict[str, Any]]:
 
 def inspect(module: AnsibleModule) -> dict[str, Any]:
     """Return the state of the driver on a host, and the facts that decide about it."""
-    # Not at the top: the action plugin imports this file on the controller, which lacks module_utils.
-    from ansible.module_utils.hvlab_kernel import nouveau, rivals  # noqa: PLC0415
-    from ansible.module_utils.hvlab_processes import work  # noqa: PLC0415
-
     kernel = module.params["kernel"]
     gcc, names = compiler(kernel), list(module.params["packages"])
     if gcc and module.params["compiler_package"]:

@@ -21,9 +21,18 @@ from ansible.module_utils.facts.system.local import LocalFactCollector
 from ansible.module_utils.facts.system.pkg_mgr import PkgMgrFactCollector
 from ansible.module_utils.facts.system.python import PythonFactCollector
 from ansible.module_utils.facts.system.service_mgr import ServiceMgrFactCollector
-from ansible.module_utils.hvlab_cuda import cuda, cuda_home, cudnn, nccl
 from ansible.module_utils.hvlab_disk import free_mb, left_behind, tmp
-from ansible.module_utils.hvlab_gpu import driver, driver_installed, nvidia, nvswitches, open_modules
+from ansible.module_utils.hvlab_gpu import (
+    cuda,
+    cuda_home,
+    cudnn,
+    driver,
+    driver_installed,
+    nccl,
+    nvidia,
+    nvswitches,
+    open_modules,
+)
 from ansible.module_utils.hvlab_kernel import (
     cgroup,
     container,
@@ -35,21 +44,22 @@ from ansible.module_utils.hvlab_kernel import (
 from ansible.module_utils.hvlab_lock import take
 from ansible.module_utils.hvlab_managed import files as managed_files
 from ansible.module_utils.hvlab_network import default_ipv4, hosts_template, interfaces, nics, resolves
-from ansible.module_utils.hvlab_packages import (
-    gcc,
-    held,
-    held_own,
-    lists_age,
-    module_streams,
-    packages,
-    unfinished,
-)
 from ansible.module_utils.hvlab_packed import folders
 from ansible.module_utils.hvlab_packed import packs as managed_packs
 from ansible.module_utils.hvlab_probe import probe, read
 from ansible.module_utils.hvlab_processes import runs
 from ansible.module_utils.hvlab_rdma import rdma, ucx
-from ansible.module_utils.hvlab_users import host_key, users
+from ansible.module_utils.hvlab_system import (
+    gcc,
+    held,
+    held_own,
+    host_key,
+    lists_age,
+    module_streams,
+    packages,
+    unfinished,
+    users,
+)
 
 
 class PlatformCollector(BaseFactCollector):  # type: ignore[misc]
@@ -92,7 +102,7 @@ def standard_facts(module: AnsibleModule) -> dict[str, Any]:
         gather_subset=["all"],
     )
     facts = dict(collector.collect(module=module))
-    # Ansible no longer knows yum, which is what CentOS 7 and Amazon Linux 2 have.
+    # Ansible no longer knows yum, the manager of CentOS 7 and Amazon Linux 2.
     if facts.get("ansible_pkg_mgr") == "unknown" and os.path.exists("/usr/bin/yum"):
         facts["ansible_pkg_mgr"] = "yum"
     return facts

@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import pwd
-import re
 import shutil
 import stat
 import tempfile
@@ -17,49 +16,18 @@ from typing import Any, Callable, ContextManager
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
-
-BEGIN = "# BEGIN hvlab"
-END = "# END hvlab"
-SECRET_MODE = 0o600
-
-
-def with_block(text: str, block: str, drop: str | None) -> str:
-    """Return ``text`` with the managed block put in, at its old place or at the end.
-
-    Raises ValueError for a block that does not end: which of its lines are somebody else's is unknown.
-    """
-    before: list[str] = []
-    after: list[str] = []
-    lines, inside = before, False
-    # Not splitlines(): other people's lines may have a form feed in them, or end with a CR.
-    for line in (text[:-1] if text.endswith("\n") else text).split("\n"):
-        marker = line.rstrip("\r")
-        if marker == BEGIN:
-            if inside:
-                break
-            lines, inside = after, True
-        elif marker == END:
-            inside = False
-        elif not inside and not (drop and re.search(drop, line)):
-            lines.append(line)
-    if inside:
-        raise ValueError("there is a line {!r}, but no line {!r} after it".format(BEGIN, END))
-    if lines is before:
-        while before and not before[-1]:
-            before.pop()
-    return "\n".join([*before, BEGIN, *block.splitlines(), END, *after]) + "\n"
+from ansible.module_utils.hvlab_managed import SECRET_MODE, acting_as, alternative, target, with_block, writer
+from ansible.module_utils.hvlab_managed import record as read_record
 
 
 def current(path: str) -> tuple[Any, str, Any, Any, Any]:
-    """Return ``(kind, text or target, mode, uid, gid)`` of what is there; kind None for nothing."""
+    """Return the present ``(kind, text or target, mode, uid, gid)``; kind None for nothing."""
     try:
         info = os.lstat(path)
     except FileNotFoundError:
         return (None, "", None, None, None)
     body, kind = "", "other"
     if stat.S_ISLNK(info.st_mode):
-        from ansible.module_utils.hvlab_managed import target  # noqa: PLC0415
-
         kind, body = "link", target(path)
     elif stat.S_ISDIR(info.st_mode):
         kind = "directory"
@@ -79,15 +47,12 @@ def older(path: str, than: str) -> bool:
 
 
 class Change:
-    """One desired state against what is there."""
+    """One desired state compared with the present one."""
 
     def __init__(self, module: AnsibleModule, item: dict[str, Any]) -> None:
         self.module, self.item, self.path = module, item, item["path"]
         self.state = item["state"]
         self.owner = self._owner(item["owner"]) if item["owner"] else (0, 0)
-        # Not above: the action plugin imports this file on the controller, where no such module_utils are.
-        from ansible.module_utils.hvlab_folders import acting_as, writer  # noqa: PLC0415
-
         self.rights: Callable[[], ContextManager[None]] = functools.partial(
             acting_as, writer(self.path, self.owner[0]), self.owner[1]
         )
@@ -124,7 +89,7 @@ class Change:
             return str(self.item["src"])
         if self.item["block"] is not None:
             try:
-                return with_block(self.old, self.item["block"], self.item["drop"])
+                return str(with_block(self.old, self.item["block"], self.item["drop"]))
             except ValueError as error:
                 advice = "write that line where hvlab's lines end, then run again; nothing was written"
                 self.module.fail_json(msg="{}: {}: {}".format(self.path, error, advice))
@@ -167,8 +132,6 @@ class Change:
             self._replace(self._write)
 
     def _link(self) -> None:
-        from ansible.module_utils.hvlab_managed import alternative  # noqa: PLC0415
-
         name = alternative(self.path)
         if not name:
             self._replace(lambda path: os.symlink(self.new, path))
@@ -179,11 +142,11 @@ class Change:
             self.module.run_command(["update-alternatives", "--install", self.path, name, self.new, "1"])
             status, out, err = self.module.run_command(choose)
             if status:
-                seen = "update-alternatives keeps it, and refuses {}: {}".format(
+                observed = "update-alternatives keeps it, and refuses {}: {}".format(
                     self.new, (err or out).strip()
                 )
                 remedy = "see `update-alternatives --display {}` there".format(name)
-                self.module.fail_json(msg="{}: {}; {}".format(self.path, seen, remedy))
+                self.module.fail_json(msg="{}: {}; {}".format(self.path, observed, remedy))
 
     def _remove(self) -> None:
         if self.kind == "directory":
@@ -239,16 +202,6 @@ class Change:
         return {"prepared": "{}: {} -> {} {:04o}\n".format(self.path, self.kind, self.state, self.mode)}
 
 
-def read_record(path: str) -> dict[str, Any]:
-    """Return a record's content; an empty one without a record."""
-    try:
-        with open(path) as file:
-            known: dict[str, Any] = json.load(file)
-    except (OSError, ValueError):
-        known = {}
-    return known
-
-
 def add_to_record(path: str, more: dict[str, Any]) -> None:
     """Add to a record, in one step."""
     known = read_record(path)
@@ -262,7 +215,7 @@ def add_to_record(path: str, more: dict[str, Any]) -> None:
 
 
 def replaced(record: str, changes: list[Change]) -> dict[str, Any]:
-    """Return the content by others that is about to be replaced, by path, for C(hvlab_remove)."""
+    """Return foreign content that is about to be replaced, by path, for C(hvlab_remove)."""
     known = read_record(record)
     return {
         change.path: change.before

@@ -21,7 +21,7 @@ from typing import Any, Iterator
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_archive import folder_of, received
 from ansible.module_utils.hvlab_disk import free_bytes
-from ansible.module_utils.hvlab_folders import writer
+from ansible.module_utils.hvlab_managed import writer
 from ansible.module_utils.hvlab_packed import (
     MARKER,
     contents,
@@ -46,7 +46,7 @@ LISTED = 10
 def describe(
     root: str, needs: list[str], *, user: str = "", builds: str = "", room: str = "", record: bool = False
 ) -> dict[str, Any]:
-    """Return the pack's key and state, and the keys of what it is built on (None: not there).
+    """Return the pack's key and state, and the keys of the packs it is built on (None: missing).
 
     ``trusted`` says whether ``user`` has a key with which it may log in to the lab's other hosts. ``record``
     keeps the pack's manifest up to date. ``building`` are the folders below ``builds``. ``free`` is the
@@ -172,7 +172,7 @@ def link(shared: str, root: str, key: str) -> bool:
 
 
 def clear(root: str, work: str = "") -> None:
-    """Remove what a killed run left beside a pack, and ``work``."""
+    """Remove leftovers of killed runs beside a pack, and ``work``."""
     for place in leftovers(root):
         with holding(place) as mine:
             if mine:
@@ -183,7 +183,7 @@ def clear(root: str, work: str = "") -> None:
 
 @contextmanager
 def beside(root: str) -> Iterator[str]:
-    """Yield a folder beside ``root``, held, and gone after the block; what a killed run left goes, too."""
+    """Yield a held folder beside ``root``, removed after the block; leftovers of killed runs go first."""
     parent, name = os.path.split(root)
     os.makedirs(parent, mode=0o755, exist_ok=True)
     clear(root)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import json
 import os
 import re
 import shutil
@@ -16,12 +15,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible.module_utils.hvlab_folders import acting_as, writer
-from ansible.module_utils.hvlab_managed import alternative, record, replaced, target
-from ansible.module_utils.hvlab_packages import held_own
+from ansible.module_utils.hvlab_managed import acting_as, alternative, record, replaced, target, writer
 from ansible.module_utils.hvlab_probe import read
 from ansible.module_utils.hvlab_processes import above, owner, processes
-from ansible.module_utils.hvlab_users import entries
+from ansible.module_utils.hvlab_system import entries, held_own
 
 FACTS = "/etc/ansible/facts.d"
 SLURM = ("slurmrestd", "slurmctld", "slurmd", "slurmdbd")
@@ -41,13 +38,13 @@ SOURCES = (
     "/etc/yum.repos.d/nvidia-cuda.repo",
     "/etc/pki/rpm-gpg/RPM-GPG-KEY-nvidia-cuda",
 )
-# What reads the files of a folder when it starts, and the command that has it read them again.
+# Folders, and the command that makes their reader reload the files.
 READERS = (
     ("/etc/systemd/system/", ["systemctl", "daemon-reload"]),
     ("/etc/ld.so.conf.d/", ["ldconfig"]),
     ("/etc/munge/", ["systemctl", "try-restart", "munge"]),
 )
-# Folders that go where nothing is in them; the last two are Ansible's for its modules.
+# Folders removed if empty; the last two are Ansible's for its modules.
 EMPTY = (FACTS, "/etc/ansible", "~/.hvlab/tmp", "~/.hvlab")
 LOGIN = ("sshd", "sshd-session", "systemd")
 SSHD = ("/etc/ssh/sshd_config", "/etc/ssh/ssh_host_")
@@ -55,12 +52,7 @@ SSHD = ("/etc/ssh/sshd_config", "/etc/ssh/ssh_host_")
 
 def fact(role: str) -> dict[str, Any]:
     """Return a role's record; an empty one without a record."""
-    try:
-        with open("{}/hvlab_{}.fact".format(FACTS, role)) as file:
-            value = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return dict(record("{}/hvlab_{}.fact".format(FACTS, role)))
 
 
 def shared(path: str) -> str:
@@ -86,7 +78,7 @@ def running(user: str, folders: list[str]) -> list[str]:
             continue
         below = any(program.startswith(folder + "/") for folder in folders)
         name = os.path.basename(program)
-        # What is left of logins ends with the user.
+        # Remaining logins end with the user.
         own_program = owner(pid) in uids and name not in LOGIN
         if pid not in own and (own_program or below or name == "slurmstepd"):
             running_here.append("{} ({})".format(pid, program))
@@ -111,7 +103,7 @@ class Removal:
         paths = {path for path in record(self.record) if not path.startswith(NOT_OURS)}
         if fact("nvidia_repository"):
             paths.update(path for pattern in SOURCES for path in glob.glob(pattern))
-        # Those inside first, so that a folder is empty when its turn comes.
+        # Contents first, so that a folder is empty when its turn comes.
         self.files = [
             path
             for path in sorted(paths, reverse=True)
@@ -126,7 +118,7 @@ class Removal:
         if fact("container_runtime"):
             self.stays.append("the container runtime and its settings, which other containers may use")
         self.holds = held_own()
-        self.removed_user = self.user if self.uid is not None and self._made(account) else ""
+        self.removed_user = self.user if self.uid is not None and self._is_ours(account) else ""
 
     def _own(self, path: str) -> bool:
         kind = shared(path)
@@ -134,7 +126,7 @@ class Removal:
             self.stays.append("{}: it is shared between hosts ({})".format(path, kind))
         return not kind
 
-    def _made(self, account: dict[str, Any]) -> bool:
+    def _is_ours(self, account: dict[str, Any]) -> bool:
         if account.get("made") is not True:
             self.stays.append("user {}: hvlab did not make it, or did not record that".format(self.user))
             return False
@@ -189,7 +181,7 @@ class Removal:
                 os.rmdir(os.path.expanduser(path))
 
     def _end_logins(self) -> None:
-        """End what is left of the user's logins; userdel refuses a user with processes."""
+        """End the user's remaining logins; userdel refuses a user with processes."""
         until = time.monotonic() + LOGIN_SECONDS
         while time.monotonic() < until:
             pids = [pid for pid in processes() if owner(pid) == self.uid]
@@ -231,7 +223,7 @@ class Removal:
             os.rmdir(path)
 
     def _left(self, path: str) -> dict[str, Any] | None:
-        """Return the rest of a file that hvlab shares with others; None for a file of its own."""
+        """Return the other lines of a file with a block of hvlab's; None for hvlab's own file."""
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             info = os.fstat(file.fileno())
             text = file.read().decode("utf-8", "surrogateescape")

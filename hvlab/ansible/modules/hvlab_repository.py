@@ -52,7 +52,7 @@ def proxy(url: str, dump: str, conf: str) -> str:
 
 
 def use_proxy(module: AnsibleModule, url: str) -> None:
-    """Fetch as the package manager does, where the environment names no proxy."""
+    """Use the package manager's proxy unless the environment names one."""
     name = url.partition(":")[0] + "_proxy"
     if name in os.environ or name.upper() in os.environ:
         return
@@ -62,8 +62,8 @@ def use_proxy(module: AnsibleModule, url: str) -> None:
         if os.path.exists(path):
             with open(path, encoding="utf-8", errors="replace") as file:
                 conf += file.read()
-    if found := proxy(url, dump, conf):
-        os.environ[name] = found
+    if address := proxy(url, dump, conf):
+        os.environ[name] = address
 
 
 def fetch(url: str) -> str:

@@ -14,7 +14,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def source_lines() -> dict[str, str]:
-    """Return the host's own package sources as sources of source packages: ``{file name: text}``."""
+    """Return the host's package sources, changed to source packages: ``{file name: text}``."""
     texts = {}
     for path in ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*"))]:
         if not os.path.isfile(path):
@@ -33,7 +33,7 @@ def source_lines() -> dict[str, str]:
 
 
 def with_sources(folder: str) -> list[str]:
-    """Return apt options for a configuration of source packages that lies in ``folder`` alone."""
+    """Return apt options for a configuration of source packages inside ``folder`` only."""
     parts, lists = os.path.join(folder, "parts"), os.path.join(folder, "lists")
     os.mkdir(parts)
     os.makedirs(os.path.join(lists, "partial"))

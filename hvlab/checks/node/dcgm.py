@@ -156,5 +156,9 @@ def _judged(test: Mapping[str, Any]) -> Finding:
 def longer(level: int, seconds: int) -> Any:
     """Return this subject at another level: 2 (PCIe, memory) or 3 (also power and stress), on free GPUs."""
     return SimpleNamespace(
-        QUESTIONS=question(level, seconds), LEARNED=LEARNED, readings=readings, findings=findings
+        __name__=__name__,
+        QUESTIONS=question(level, seconds),
+        LEARNED=LEARNED,
+        readings=readings,
+        findings=findings,
     )

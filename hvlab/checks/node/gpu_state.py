@@ -45,11 +45,7 @@ def _errors(gpu: Mapping[str, Any]) -> Optional[Fault]:
         return Fault(severity, f"{dram} uncorrected ECC errors in DRAM since the driver was loaded", _RESET)
     lifetime = gpu.get("sram_uncorrected_aggregate", 0)
     if lifetime:
-        return Fault(
-            "soft",
-            f"{lifetime} uncorrected ECC errors in SRAM in its life",
-            "run: dcgmi diag -r 3",
-        )
+        return Fault("soft", f"{lifetime} uncorrected ECC errors in SRAM in its life", "run: dcgmi diag -r 3")
     return None
 
 

@@ -87,16 +87,13 @@ def _fits(match: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     for criterion, pattern in match.items():
         value = values.get(CRITERIA[criterion])
         if criterion == "gpu_count":
-            if not _count_fits(pattern, value or 0, known=bool(known)):
+            # GPUs may be missing only from a machine known by more: one GPU makes no board of eight.
+            count = int(value or 0)
+            if count > pattern or (count < pattern and not known):
                 return False
         elif value is None or not _like(str(value), pattern):
             return False
     return True
-
-
-def _count_fits(pattern: int, count: int, *, known: bool) -> bool:
-    """Tell whether GPUs may be missing: only of a machine known by more; one GPU makes no board of eight."""
-    return count <= pattern if known else count == pattern
 
 
 def _outgrown(machine_type: MachineType, values: Mapping[str, Any]) -> bool:

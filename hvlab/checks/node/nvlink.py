@@ -23,6 +23,7 @@ LEARNED: Tuple[str, ...] = ("nvlink_count",)
 
 # There is no such program, or it was given up on.
 _NO_ANSWER = (127, 124, 137)
+_STATES = ("up", "down", "all_down")
 _NO_LINKS: Dict[str, Any] = {"up": 0, "down": [], "speeds": []}
 _GPU = re.compile(r"^\s*GPU (\d+): ")
 _LINK = re.compile(r"^\s*Link (\d+): (?:(\d+(?:\.\d+)?) GB/s|(<inactive>))\s*$")
@@ -55,15 +56,11 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     values: Dict[str, Any] = {"gpus": smi.gpus(answers)}
     if isinstance(answer, dict) and answer.get("rc") not in _NO_ANSWER:
         links = parse(str(answer.get("out", "")))
-        values["nvlinks"] = {str(index): one for index, one in links.items() if _has_links(one)}
+        values["nvlinks"] = {str(index): one for index, one in links.items() if any(map(one.get, _STATES))}
         counts = {one["up"] for one in values["nvlinks"].values()}
         if len(counts) == 1 and len(values["nvlinks"]) == len(values["gpus"]):
             values["nvlink_count"] = counts.pop()
     return values
-
-
-def _has_links(links: Mapping[str, Any]) -> bool:
-    return bool(links["up"] or links["down"] or links.get("all_down"))
 
 
 def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:

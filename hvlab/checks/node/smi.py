@@ -25,8 +25,7 @@ _UNUSED = re.compile(
     r"<(processes|accounted_processes|supported_clocks|mig_devices)\b[^>]*(?<!/)>.*?</\1>", re.DOTALL
 )
 _UNKNOWN = re.compile(
-    r"^(|\[?N/A\]?|\[?Not Supported\]?|Insufficient Permissions|Requested functionality.*)$",
-    re.IGNORECASE,
+    r"^(|\[?N/A\]?|\[?Not Supported\]?|Insufficient Permissions|Requested functionality.*)$", re.IGNORECASE
 )
 # Texts instead of a value when the driver has lost its grip on the GPU.
 _BROKEN = re.compile(r"^\[?(GPU is lost|GPU requires reset|Unknown Error|ERR!)\]?$", re.IGNORECASE)

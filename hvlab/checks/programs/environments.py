@@ -45,11 +45,7 @@ def run(argv: List[str], seconds: float) -> Dict[str, Any]:
     """Return the status of a command, and the end of its output."""
     try:
         done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
         return {"rc": 124, "out": "", "err": ""}

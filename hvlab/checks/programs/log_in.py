@@ -19,11 +19,7 @@ def log_in(host: Mapping[str, Any], script: str) -> Dict[str, Any]:
     argv = ["ssh", *OPTIONS, "-p", str(host["port"]), host["address"], script]
     try:
         done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=LOGIN_S,
-            check=False,
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOGIN_S, check=False
         )
     except FileNotFoundError:
         return {"rc": 127, "out": "", "err": "sh: ssh: not found"}
