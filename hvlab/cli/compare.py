@@ -33,7 +33,7 @@ def of_run(
 ) -> Decisions:
     """Return the verdicts on the settings of a run.
 
-    Raises UsageError for a metric where neither more nor less is better, and for an imported run.
+    Raises UsageError for a metric without a better direction, and for an imported run.
     """
     _, spec = store.spec(run.run_id)
     measured = measurements(run, store.records(run.run_id))
