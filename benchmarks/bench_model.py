@@ -36,8 +36,7 @@ from hvlab.analysis.model.predict import predict
 from hvlab.analysis.model.prediction import NoPrediction, Prediction
 from hvlab.analysis.model.problem import Values, expected_maximum
 from hvlab.analysis.model.step import BACKWARD
-from hvlab.analysis.model.sweep import Sweep, SweepPoint, Topology
-from hvlab.analysis.model.training import Scaling, Step, Training
+from hvlab.analysis.model.training import Scaling, Step, Sweep, SweepPoint, Topology, Training
 
 FACTORS = (2, 4, 8, 16, 32, 64)
 SIZES = tuple(1024 * 4**power for power in range(9))
