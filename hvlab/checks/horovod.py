@@ -45,7 +45,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
     for variant in variants(node):
         library = ["find", f"{prefix(node, variant)}/lib", "-name", "mpi_lib*.so"]
         for framework in nccl_frameworks(node, variant):
-            text = (ROOT / "hvlab/workloads/programs/wire.py").read_text(encoding="utf-8") + LOADED
+            text = (ROOT / "hvlab/workloads/programs/evidence.py").read_text(encoding="utf-8") + LOADED
             python = f"{prefix(node, variant)}/bin/python"
             loaded = run([python, "-c", text, framework], user=node.user, timeout=180)
             questions[f"{variant} {framework} NCCL"] = loaded

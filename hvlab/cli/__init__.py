@@ -114,7 +114,7 @@ _PLACE = click.Command(
 )
 
 
-# Verbs are matched whatever their letter case.
+# Verbs in any letter case.
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 110,
@@ -193,7 +193,7 @@ def _of_system(error: OSError) -> tuple[str, str]:
 
 
 def _drop_output() -> None:
-    """Discard unprinted output, so that Python does not try again at exit."""
+    """Discard unprinted output, lest Python print it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -11,7 +11,8 @@ from hvlab.analysis import baseline
 from hvlab.analysis.baseline import output
 from hvlab.analysis.compare import Measurements, measurements, rows
 from hvlab.base.errors import UsageError
-from hvlab.cli import candidates, compare, options
+from hvlab.cli import candidates, options
+from hvlab.cli.compare import MATTERS
 from hvlab.results.store import Store
 from hvlab.statistics.between import FEWEST
 
@@ -72,20 +73,8 @@ def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
 @command.command("check", short_help="Check a run against the baseline; exit code 1 if worse.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @_name
-@compare.metric
-@compare.matters
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="Exit code 1, too, if anything is undecided: too few runs or repeats, a missing case.",
-)
-@options.results
-@options.formats("table", "json", "junit")
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write to FILE instead of standard output.",
+@options.of_verb(
+    "baseline-check", matters=MATTERS, output_format={"type": click.Choice(("table", "json", "junit"))}
 )
 def check_run(
     *,

@@ -103,27 +103,13 @@ def command(
     Run benchmarks on the hosts; print and store the results. The same command resumes an interrupted run.
     COMMAND is a training of your own, which every rank runs.
     """
-    given = {name for name in context.params if _explicit(context, name)}
+    default = (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
+    given = {name for name in context.params if context.get_parameter_source(name) not in default}
     short = {name: value for name in SHORT if (value := values.pop(name)) is not None}
     if str(short.get("framework")).lower() in LIBRARIES:
         raise UsageError("--framework is torch or tensorflow", remedy=f"write --library {short['framework']}")
     request = BenchRequest(**values, short=short)
-    if resume is not None and not given <= set(_WITH_RESUME):
-        raise UsageError(
-            f"--resume {resume} uses the options of that run, and takes no "
-            f"{_options(context, given - set(_WITH_RESUME))}",
-            remedy="leave those options out, or start a new run",
-        )
-    if request.against is not None and not given <= set(_WITH_AGAINST):
-        raise UsageError(
-            f"--against {request.against} measures what that run measured, and takes no "
-            f"{_options(context, given - set(_WITH_AGAINST))}",
-            remedy="leave those options out, or name both settings with --ab",
-        )
-    for name, wanted in (("python", "here"), ("output", "export"), ("verbose", "dry_run")):
-        if name in given and wanted not in given:
-            option = f"--{wanted.replace('_', '-')}"
-            raise UsageError(f"--{name} is for {option}", remedy=f"add {option}, or leave --{name} out")
+    _check_options(context, given, resume, request.against)
     if here:
         lab = context.with_resource(_job(request, given, python, store, resume or request.against))
     else:
@@ -137,7 +123,9 @@ def command(
     bench_output.oversubscribed(schedule, held)
     bench_output.tag(schedule)
     if not schedule.cases:
-        raise UsageError("every case is infeasible", remedy=_advice(lab))
+        most = f"--hosts up to {len(lab.hosts)} and --slots up to {most_slots(lab)}"
+        remedy = f"see the reasons above; this lab allows {most}"
+        raise UsageError("every case is infeasible", remedy=remedy)
     if export:
         bench_output.export(schedule, output)
         return 0
@@ -146,6 +134,26 @@ def command(
         return 0
     limits.keep_off(held.values())
     return _measure(schedule, store, output_format, restart=restart, run=run, metrics=metrics)
+
+
+def _check_options(context: click.Context, given: set[str], resume: str | None, against: str | None) -> None:
+    """Raise UsageError for options that do not go together."""
+    for run, allowed, problem, remedy in (
+        (resume, _WITH_RESUME, f"--resume {resume} uses the options of that run", "start a new run"),
+        (
+            *(against, _WITH_AGAINST, f"--against {against} measures what that run measured"),
+            "name both settings with --ab",
+        ),
+    ):
+        if run is not None and (others := given - set(allowed)):
+            named = [item.opts[-1] for item in context.command.params if item.name in others]
+            raise UsageError(
+                f"{problem}, and takes no {', '.join(named)}", remedy=f"leave those options out, or {remedy}"
+            )
+    for name, needed in (("python", "here"), ("output", "export"), ("verbose", "dry_run")):
+        if name in given and needed not in given:
+            option = f"--{needed.replace('_', '-')}"
+            raise UsageError(f"--{name} is for {option}", remedy=f"add {option}, or leave --{name} out")
 
 
 def _job(
@@ -175,7 +183,7 @@ def _planned(request: BenchRequest, python: str | None) -> Lab:
     counts = [re.findall(r"\d+", text or "") for text in (request.hosts, request.slots)]
     if not all(counts):
         raise UsageError(
-            "this is no Slurm job, so --dry-run cannot know its hosts", remedy="add --hosts 64 --slots 8"
+            "this is not a Slurm job, so --dry-run cannot know its hosts", remedy="add --hosts 64 --slots 8"
         )
     hosts, slots = (max(map(int, numbers)) for numbers in counts)
     kind = "without GPUs" if request.no_cuda else f"with {slots} GPUs each (--no-cuda: without)"
@@ -184,26 +192,12 @@ def _planned(request: BenchRequest, python: str | None) -> Lab:
 
 
 def _lab(inventory: Path, limit: str | None, *, prefetch: bool) -> Lab:
-    """Return the inventory's hosts, and meanwhile load the modules that measure them."""
+    """Return the inventory's hosts, and load the measuring modules meanwhile."""
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, inventory, limit=limit)
         if prefetch:
             importlib.import_module("hvlab.bench.measure")
         return loading.result()
-
-
-def _explicit(context: click.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source not in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
-
-
-def _options(context: click.Context, given: set[str]) -> str:
-    names = [
-        item.opts[-1]
-        for item in context.command.params
-        if item.name in given and not getattr(item, "hidden", False)
-    ]
-    return ", ".join(names)
 
 
 def _dry_run(schedule: Schedule, store: Store, output_format: str, *, verbose: bool) -> None:
@@ -219,11 +213,6 @@ def _dry_run(schedule: Schedule, store: Store, output_format: str, *, verbose: b
         bench_output.plan(schedule, store)
     if verbose or output_format != "table":
         bench_output.commands(schedule, output_format, seconds=estimate(schedule.cases, store).seconds)
-
-
-def _advice(lab: Lab) -> str:
-    most = f"--hosts up to {len(lab.hosts)} and --slots up to {most_slots(lab)}"
-    return f"see the reasons above; this lab allows {most}"
 
 
 def _measure(
@@ -244,7 +233,7 @@ def _measure(
     if left := left_behind(store.folder, schedule.lab.name):
         raise CheckError(
             f"the hosts have settings of a search that was killed ({left[0].parent})",
-            remedy="`hvlab tune --restore` puts back what they had",
+            remedy="`hvlab tune --restore` restores the former ones",
         )
     run_id = measure(schedule, store, restart=restart, resume=run)
     records = store.records(run_id)

@@ -1,4 +1,4 @@
-"""Output of ``hvlab bench``: what it prints, and the files for Kubernetes."""
+"""Output of ``hvlab bench``: its tables and ceilings, and the files for Kubernetes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.command import COMMAND, removed
-from hvlab.workloads.launchers.command import Command
 from hvlab.workloads.parameters import COMMON, DEVICE, Parameter
 
 _MANY = 2
@@ -47,7 +46,7 @@ def infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
 
 
 def list_cases(word: str, reasons: Mapping[str, str | None], *, whole: bool = False, err: bool) -> None:
-    """Print the reason for each case; unless everything is requested, a shared reason is printed once."""
+    """Print the reason for each case; a shared reason once, unless ``whole``."""
     by_reason: dict[str | None, list[str]] = {}
     for case, reason in reasons.items():
         by_reason.setdefault(reason, []).append(case)
@@ -120,9 +119,13 @@ def _settings(cases: Sequence[Case]) -> Iterator[str]:
 
 
 def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
-    """Print every command line of a schedule, and its estimated time in seconds."""
+    """Print every command line of a schedule; its estimated time is in seconds."""
     starts = list(schedule.containers().items())
-    commands = [(case, _mask(schedule.command(case))) for case in schedule.cases]
+    commands = [
+        (case, replace(one, argv=masked_argv(one.argv), env=masked(one.env)))
+        for case in schedule.cases
+        for one in [schedule.command(case)]
+    ]
     if output_format == "table":
         if request := schedule.allocation(schedule.cases, seconds=seconds):
             starts.append((schedule.allocated(schedule.cases)[0], request))
@@ -138,11 +141,6 @@ def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
     click.echo(tables.render(rows, ("case_id", "argv", "env"), output_format))
 
 
-def _mask(command: Command) -> Command:
-    """Return a command with the secrets in its environment masked."""
-    return replace(command, argv=masked_argv(command.argv), env=masked(command.env))
-
-
 def results(store: Store, run_id: str, records: Sequence[Record], output_format: str) -> None:
     """Print the results: short tables, or every record with all fields."""
     if output_format != "table":
@@ -152,7 +150,7 @@ def results(store: Store, run_id: str, records: Sequence[Record], output_format:
 
 
 def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Path) -> None:
-    """Print which cases failed, were skipped or are infeasible, and what to do next."""
+    """Print failed, skipped and infeasible cases, and the next step."""
     failed = failures(records)
     list_cases("failed", failed, err=True)
     skipped = {record.case_id: record.error for record in records if record.status == "skipped"}
@@ -167,7 +165,7 @@ def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Pat
 
 
 def lost_files(records: Sequence[Record], folder: Path) -> None:
-    """Print which files users' trainings lost with their working folders; ``folder`` is the run's."""
+    """Print the files that users' trainings lost with their working folders; ``folder`` is the run's."""
     cases = dict.fromkeys(record.case_id for record in records if record.workload == COMMAND.name)
     names = [*dict.fromkeys(name for case in cases for name in removed(folder / case))]
     if names:
@@ -180,7 +178,7 @@ def lost_files(records: Sequence[Record], folder: Path) -> None:
 
 
 def parameter_rows(primary: str) -> Rows:
-    """Return the parameters of the workloads of one kind, naming those that have it unless all do."""
+    """Return the parameters of the workloads of one kind, with the workloads' names unless all have it."""
     kind = [name for name, workload in WORKLOADS.items() if workload.primary == primary]
     own: dict[Parameter, list[str]] = {}
     for name in kind:
@@ -230,13 +228,7 @@ _VERDICTS = {
     "rising": "still rising with the size: measure larger messages",
     "impossible": "more than these links can carry ({bound:.3g} GB/s): the figure or the facts are wrong",
 }
-_KINDS = {
-    "nvlink": "NVLink",
-    "pcie": "PCIe",
-    "rdma": "network (RDMA)",
-    "network": "network",
-    "uplink": "uplink",
-}
+_KINDS = {"nvlink": "NVLink", "pcie": "PCIe", "rdma": "network (RDMA)"}
 
 
 def show_run(store: Store, run_id: str, records: Sequence[Record]) -> None:
@@ -270,5 +262,5 @@ def _sentence(judged: JudgedCollective) -> str:
     return (
         f"{one.workload} over {one.backend} on {len(one.hosts)}x{one.slots}: {judged.busbw:.3g} GB/s, "
         f"{share:.0%} of the {top.busbw:.3g} GB/s that a ring can do{beyond}; "
-        f"the limit is {where}{_KINDS[limit.kind]}, {limit.text}; {verdict}"
+        f"the limit is {where}{_KINDS.get(limit.kind, limit.kind)}, {limit.text}; {verdict}"
     )

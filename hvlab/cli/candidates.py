@@ -1,4 +1,4 @@
-"""Completions a shell may offer for a value: runs, cases, inventories, hosts, suites, baselines.
+"""Completions of values for shells: runs, cases, inventories, hosts, suites, baselines.
 
 No host is contacted, and no program of an inventory is run. Anything unreadable gives no candidates.
 """
@@ -83,7 +83,7 @@ runs, baselines = _offered(_runs), _offered(_baselines)
 
 @_offered
 def stacks(context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
-    """Yield what can name a stack: the one in use, baselines, runs, and any file."""
+    """Yield names of stacks: the one in use, baselines, runs, and any file."""
     yield CompletionItem(incomplete, type="file")
     yield CompletionItem("lab", help="what is in use")
     yield from _baselines(context)

@@ -107,11 +107,10 @@ def _table(changes: Sequence[Difference]) -> str:
         {
             "component": change.file,
             "release": change.release,
-            "catalogue": "-"
-            if change.missing
-            else update.flow({part: change.known.get(part) for part in change.changes}),
+            "catalogue": "-" if change.missing else update.flow(known),
             "index": update.flow(change.changes),
         }
         for change in changes
+        for known in [{part: change.known.get(part) for part in change.changes}]
     ]
     return tables.render(rows, ("component", "release", "catalogue", "index"), "table")

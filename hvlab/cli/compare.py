@@ -15,17 +15,7 @@ from hvlab.results import tables
 from hvlab.results.store import Run, Store
 from hvlab.statistics import verdict
 
-metric = click.option(
-    "--metric", help="Metric to compare. Default: step_time for trainings, time for collectives."
-)
-matters = click.option(
-    "--matters",
-    type=click.FloatRange(0),
-    default=100 * verdict.MATTERS,
-    show_default=True,
-    metavar="PERCENT",
-    help="Smallest difference that matters, in percent.",
-)
+MATTERS = {"type": click.FloatRange(0), "default": 100 * verdict.MATTERS}
 
 
 def of_run(
@@ -33,7 +23,7 @@ def of_run(
 ) -> Decisions:
     """Return the verdicts on the settings of a run.
 
-    Raises UsageError for a metric where neither more nor less is better, and for an imported run.
+    Raises UsageError for a metric without a better direction, and for an imported run.
     """
     _, spec = store.spec(run.run_id)
     measured = measurements(run, store.records(run.run_id))
@@ -69,10 +59,7 @@ def note_stack(store: Store, before: str, run_id: str) -> None:
 @click.command("compare")
 @click.argument("run_a", required=False, shell_complete=candidates.runs)
 @click.argument("run_b", required=False, shell_complete=candidates.runs)
-@metric
-@matters
-@options.results
-@options.output_format
+@options.of_verb("compare", matters=MATTERS)
 def command(
     *,
     run_a: str | None,

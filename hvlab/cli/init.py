@@ -1,4 +1,4 @@
-"""``hvlab init``: the first contact with machines, and an inventory of them."""
+"""``hvlab init``: inspect machines, and write an inventory of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _say = partial(click.echo, err=True)
 _ON_THE_HOST = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 # Group names taken by Ansible or by the new inventory.
 _GROUPS = ("all", "ungrouped", "gpu", "cpu", "virtual")
-# Enough of an inventory to judge names and addresses before a host is contacted.
+# Enough of an inventory to check names and addresses before contact with hosts.
 _PLACEHOLDERS = {"lab_network": "192.0.2.0/24", "lab_interface": "eth0"}
 
 
@@ -112,12 +112,8 @@ def _ask_for_hosts(user: str | None) -> tuple[tuple[str, ...], str | None]:
         )
     text = click.prompt(f"Hosts ({host_patterns.EXAMPLE})", err=True)
     if user is None:
-        user = (
-            click.prompt(
-                "User to log in as (empty: as ssh decides)", default="", show_default=False, err=True
-            )
-            or None
-        )
+        question = "User to log in as (empty: as ssh decides)"
+        user = click.prompt(question, default="", show_default=False, err=True) or None
     return (text,), user
 
 
@@ -140,7 +136,7 @@ def _check_hosts(hosts: Sequence[Host]) -> None:
 
 
 def _ask_for_keys(hosts: Sequence[Host], trusted: TrustedFingerprints | None) -> list[ShownKeys]:
-    """Return the keys that hosts showed; stop if one has changed or is not the expected one."""
+    """Return the hosts' keys; stop if one has changed or is unexpected."""
     _say(f"asking {_number(hosts)} for SSH host keys")
     shown = host_keys.ask(hosts)
     if trusted:
@@ -214,18 +210,12 @@ def _gather(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[tupl
     facts, failures = gather.first_facts(hosts)
     messages = {failure.host: failure.message.strip() for failure in failures}
     remedy = "try it by hand: `ansible -m setup`, with the same user and key"
-    silent = [
-        (
-            host,
-            Problem(
-                host.name,
-                f"its facts could not be gathered: {messages.get(host.name, 'Ansible said nothing')}",
-                remedy,
-            ),
-        )
-        for host in hosts
-        if host.name not in facts
-    ]
+    silent = []
+    for host in hosts:
+        if host.name not in facts:
+            why = messages.get(host.name, "Ansible said nothing")
+            problem = Problem(host.name, f"its facts could not be gathered: {why}", remedy)
+            silent.append((host, problem))
     return facts, silent
 
 

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and a command whose help shows its options in groups."""
+"""Options of verbs (`options.yml` and shared ones), and a command whose help shows them in groups."""
 
 from __future__ import annotations
 
@@ -49,16 +49,11 @@ _ALL = click.Option(
 )
 
 
-def _first_sentence(text: str) -> str:
-    match = re.match(r".*?\.(?= [A-Z])", text)
-    return match[0] if match else text
-
-
 class GroupedCommand(click.Command):
     """Like any command; ``groups`` maps a heading to names of options, the rest comes last.
 
-    ``notes`` are further sections at the end of the help, computed when it is shown. With ``brief``, --help
-    has the first sentence of these options alone, and --help-all everything.
+    ``notes`` are further sections of the help, computed when it is shown. With ``brief``, --help has the
+    first sentence of these options alone, and --help-all everything.
     """
 
     groups: Mapping[str, Sequence[str]] = {}
@@ -91,7 +86,7 @@ class GroupedCommand(click.Command):
             own = {name: left.pop(name) for name in names}
             if not whole:
                 own = {
-                    name: (spelling, _first_sentence(text))
+                    name: (spelling, re.sub(r"(.*?\.)(?= [A-Z]).*", r"\1", text))
                     for name, (spelling, text) in own.items()
                     if name in self.brief
                 }

@@ -1,9 +1,10 @@
-"""``hvlab plan``: which versions every host gets, and why."""
+"""``hvlab plan``: the versions for every host, and why."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,13 +93,9 @@ def command(
 
 def _against(kept: Lock, result: Resolution | Infeasible, *, used: bool) -> Resolution | Infeasible:
     """Return the result with notes on the lock."""
-    if isinstance(result, Infeasible):
-        return (
-            replace(result, also=[*result.also, f"the versions in {kept.path} are pins here"])
-            if used
-            else result
-        )
     source = [f"the versions in {kept.path} are pins here"] if used else []
+    if isinstance(result, Infeasible):
+        return replace(result, also=[*result.also, *source])
     return replace(result, notes=[*result.notes, *source, *kept.differences(result.hosts)])
 
 
@@ -148,7 +145,9 @@ def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) 
             for name, host in hosts.items()
         ]
     # No inventory was named. The default one may describe another lab, so only its pins count.
-    usual = _usual(default)
+    usual = None
+    with suppress(InventoryError):
+        usual = inventories.load(default)
     chosen = _limited(hosts, limit)
     return [request(host, _variables(usual, name), only_pins=True) for name, host in chosen.items()]
 
@@ -156,13 +155,6 @@ def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) 
 def _request(lab: Lab, host: Host, facts: HostFacts) -> HostRequest:
     chosen = any("slurm" in each.groups for each in lab.hosts)
     return request(facts, host.vars, gpu=host.gpu, slurm=not chosen or "slurm" in host.groups)
-
-
-def _usual(inventory: Path) -> Lab | None:
-    try:
-        return inventories.load(inventory)
-    except InventoryError:
-        return None
 
 
 def _variables(lab: Lab | None, name: str) -> Mapping[str, Any]:

@@ -69,7 +69,7 @@ def command(
 def run_playbook(
     lab: Lab, words: Sequence[str] = (), *, limit: str | None = None, playbook: str = "site.yml"
 ) -> None:
-    """Run a playbook with these further options on this terminal, once no other hvlab is changing the lab.
+    """Run a playbook with further options on this terminal, once no other hvlab is changing the lab.
 
     Raises HvlabError unless it succeeded.
     """

@@ -21,7 +21,7 @@ from hvlab.results.store import Store
 
 
 class Removed(HostAnswer):
-    """What is removed from a host, by kind; and what stays there, with the reason."""
+    """Removed items of a host, by kind; and the remaining ones, with the reason."""
 
     gone: dict[str, list[str]]
     stays: list[str]

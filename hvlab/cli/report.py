@@ -99,21 +99,14 @@ def _format(output_format: str | None, output: Path | None) -> str:
 def _tell(written: Written) -> int:
     if not written.spoken:
         click.echo(
-            "the plots are labelled in English: no Chinese font is installed (try fonts-noto-cjk)",
-            err=True,
+            "the plots are labelled in English: no Chinese font is installed (try fonts-noto-cjk)", err=True
         )
     click.echo(written.path)
     return 0
 
 
 def _history(
-    store: Store,
-    run: str | None,
-    metric: str,
-    *,
-    output: Path | None,
-    output_format: str | None,
-    lang: str,
+    store: Store, run: str | None, metric: str, *, output: Path | None, output_format: str | None, lang: str
 ) -> int:
     from hvlab.report import history  # noqa: PLC0415 - only this option needs it
 

@@ -213,7 +213,7 @@ def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:
 
 
 def _hardware(gpus: str | None, nic: str | None) -> dict[str, Any] | None:
-    """Return the facts of a host as stated by options. Raises UsageError."""
+    """Return the facts of a host from the options. Raises UsageError."""
     facts: dict[str, Any] = {}
     if gpus is not None:
         name, _, count = gpus.rpartition(":")
@@ -230,7 +230,7 @@ def _hardware(gpus: str | None, nic: str | None) -> dict[str, Any] | None:
 
 
 def _hosts(text: str | None) -> tuple[str, ...] | None:
-    """Return the hosts for a number or a list of names; a number gives host1, host2, ..."""
+    """Return the hosts from a number (host1, host2, ...) or a list of names."""
     if text is None:
         return None
     if re.fullmatch("[0-9]{1,5}", text) and 0 < int(text) <= 2**16:

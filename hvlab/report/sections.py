@@ -150,12 +150,7 @@ def _compression(report: Report, words: Words) -> Shown:
             "lost": [text for verdict, text in remarks if verdict == "lost"],
             "remarks": [text for verdict, text in remarks if verdict != "lost"],
         })  # fmt: skip
-    return {
-        "studies": studies,
-        "several": len(studies) > 1,
-        "compression": compression,
-        "spread": spread_of,
-    }
+    return {"studies": studies, "several": len(studies) > 1, "compression": compression, "spread": spread_of}
 
 
 def _sweeps(report: Report, words: Words) -> Shown:

@@ -134,6 +134,6 @@ def where(configurations: Mapping[Configuration, Repeats], **values: Any) -> dic
         configuration: repeats
         for configuration, repeats in configurations.items()
         if all(
-            getattr(configuration, name, configuration.get(name)) == value for name, value in values.items()
+            vars(configuration).get(name, configuration.get(name)) == value for name, value in values.items()
         )
     }

@@ -132,13 +132,13 @@ def ending(hosts: Sequence[str], folder: Path) -> Mapping[str, Any]:
     return ended
 
 
-def result(case: Case, folder: Path, shape: Any = answered.CaseResult) -> Mapping[str, Any]:
+def result(case: Case, folder: Path) -> Mapping[str, Any]:
     """Return the output of a case's program, if any. Raises AnswerError if it cannot be right."""
     try:
-        written = answers.read(folder / "result.json", f"{case.hosts[0]}: its result.json", shape)
+        where = f"{case.hosts[0]}: its result.json"
+        return dict(answers.read(folder / "result.json", where, answered.CaseResult))
     except FileNotFoundError:
         return {}
-    return dict(written)
 
 
 def host_names(case: Case, result: Mapping[str, Any]) -> dict[str, str]:

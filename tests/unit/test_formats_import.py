@@ -446,7 +446,7 @@ def test_a_layout_that_was_told_needs_no_advice(tmp_path, capsys):
         (["import", "no.txt"], 2, "no.txt cannot be read"),
         (["import", str(DATA / "two-keys.asc")], 2, "is not the output of nccl-tests or osu"),
         (["import", str(OSU), "--on-hosts", "0"], 2, "it names no host"),
-        (["import", str(OSU), "--from", "nccl-tests"], 1, "no figure of nccl-tests"),
+        (["import", str(OSU), "--from", "nccl-tests"], 1, "no figures of nccl-tests"),
     ],
 )
 def test_errors_on_the_command_line(tmp_path, capsys, arguments, code, told):

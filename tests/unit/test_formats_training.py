@@ -79,7 +79,7 @@ def test_two_trainings_of_a_file_are_repeats(tmp_path):
     ("text", "error"),
     [
         (TORCH.rpartition("Total")[0], "the output ends before the throughput of all ranks"),
-        (TORCH.replace("432.8", "nan"), "the throughput nan is none"),
+        (TORCH.replace("432.8", "nan"), "the throughput 'nan' is not a number"),
         (
             TORCH.rpartition("Img/sec per")[0] + "slurmstepd: error: *** JOB 7 ON n1 CANCELLED ***\n",
             "slurmstepd: error: *** JOB 7 ON n1 CANCELLED ***",

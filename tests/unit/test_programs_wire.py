@@ -13,7 +13,7 @@ from tests.unit.programs import program as imported
 
 @pytest.fixture
 def wire(monkeypatch):
-    return imported(monkeypatch, "wire")
+    return imported(monkeypatch, "evidence")
 
 
 def write(root, path, value):
@@ -110,10 +110,10 @@ def test_without_nccl_there_is_none(wire, library, tmp_path):
 PROCESS = """
 import ctypes, sys
 sys.path.insert(0, sys.argv[1])
-import wire
+import evidence
 for path in sys.argv[2:]:
     ctypes.CDLL(path)
-print(wire.nccl())
+print(evidence.nccl())
 """
 
 

@@ -95,7 +95,7 @@ def test_every_collective_of_every_type_is_right_or_refused(parts, backend, host
         assert (name in observed["wrong"]) is can, observed["refused"].get(name)
     reasons = set(observed["refused"].values())
     assert "Tensor type torch.BFloat16Tensor is not supported." in reasons
-    assert ("Adasum needs MPI, and these ranks are without" in reasons) is (backend == "gloo")
+    assert ("Adasum needs MPI, which these ranks lack" in reasons) is (backend == "gloo")
 
 
 @pytest.mark.parametrize(("backend", "hosts"), WORLDS)

@@ -240,11 +240,7 @@ class Comparison:
 
 
 def compare(
-    a: Measurements,
-    b: Measurements,
-    *,
-    metric: str | None = None,
-    matters: float = verdict.MATTERS,
+    a: Measurements, b: Measurements, *, metric: str | None = None, matters: float = verdict.MATTERS
 ) -> Comparison:
     """Compare run A with run B; all configurations are one family of tests.
 

@@ -92,11 +92,7 @@ class Decisions:
 
 
 def decide(
-    run: Measurements,
-    spec: Mapping[str, Any],
-    *,
-    metric: str | None = None,
-    matters: float = verdict.MATTERS,
+    run: Measurements, spec: Mapping[str, Any], *, metric: str | None = None, matters: float = verdict.MATTERS
 ) -> Decisions:
     """Compare the settings of one run with one another; ``spec`` is its stored specification.
 

@@ -1,8 +1,4 @@
-"""The dominant term of a collective, a training step, or a whole run; and the terms that decide between
-rivals.
-
-Rivals: one backend is faster than another, one model scales better than another.
-"""
+"""The dominant term of a collective, a training step or a run; and the terms that decide between rivals."""
 
 from __future__ import annotations
 
@@ -54,7 +50,7 @@ def rivals(one: Fit, other: Fit) -> Explanation | None:
 
     Two terms are compared at the largest common number of ranks: the time of an empty operation, and of a
     byte. A term counts only if the 99.8 % interval of its ratio, from the draws of both fits, excludes 1, so
-    that about one in a hundred is a false alarm.
+    that fewer than one in a hundred is a false alarm.
     """
     common = set(one.sweep.ranks) & set(other.sweep.ranks)
     if not common or one.sweep.slots != other.sweep.slots:

@@ -31,10 +31,7 @@ _NORMAL = 1.96
 
 
 def predictions(
-    configurations: Mapping[Configuration, Repeats],
-    fits: Iterable[Fit | NoFit],
-    *,
-    virtual: bool = False,
+    configurations: Mapping[Configuration, Repeats], fits: Iterable[Fit | NoFit], *, virtual: bool = False
 ) -> list[Prediction | NoPrediction]:
     """Return a prediction of every measured training, topology and scaling, or why there is none.
 

@@ -99,7 +99,7 @@ class _Benchmark:
             self._row(tokens, f"line {line.number}")
         elif len(tokens) > 1 and self.sized and self.rows and all(map(number, tokens[:2])):
             self.rows.append(self._refused(tokens, f"line {line.number}", "other words stand in it"))
-        elif self.sized and self.heads and (whole(text) or -1) > self.last:
+        elif self.sized and self.heads and (size := whole(text)) is not None and size > self.last:
             self.rows.append(self._refused(tokens, f"line {line.number}", "cut after its size"))
 
     def _comment(self, text: str) -> None:

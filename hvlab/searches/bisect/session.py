@@ -38,7 +38,7 @@ _FACTS = "/etc/ansible/facts.d"
 # How to prevent another source from replacing the requested version.
 _NO_OTHER: Mapping[str, str] = {
     "openmpi": "put openmpi-{version}.tar.bz2 into sources/ on the controller; with "
-    "`openmpi_sources: [file, url]` in the inventory, another version never stands in",
+    "`openmpi_sources: [file, url]` in the inventory, another version never stands in"
 }
 
 

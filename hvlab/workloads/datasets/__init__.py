@@ -147,7 +147,7 @@ MIRRORS = "HVLAB_MNIST_MIRRORS"
 
 @dataclass(frozen=True)
 class Dataset:
-    """Files in ``folder``: four IDX files, or one of ``own_files``; ``key`` is 16 hex digits of their sum."""
+    """Files in ``folder``: four IDX files, or one of ``own_files``; ``key`` (16 hex digits) is theirs."""
 
     name: str
     folder: Path

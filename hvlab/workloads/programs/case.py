@@ -1,10 +1,10 @@
-"""Run one case on its first host: start the launcher, watch the time, end what is left, hand over the files.
+"""Run one case on its first host: start the launcher, watch the time, end leftovers, hand over the files.
 
 Reads a JSON object from standard input: {"case": "RUN/CASE", "argv", "env", "hosts", "self", "timeout" (s),
 "python" (of this host and the others), "reach" (argv before a host's name, of ssh or srun), "certificate" (of
-the key that reaches the other hosts), "after" (argv of what looks after a launch that did not end well)}.
-Writes a tar of the case's folder ~/.hvlab/runs/RUN/CASE to standard output; case.json in it says how it
-ended. The launcher's output goes to files. Needs Python 3.8+ and no package.
+the key that reaches the other hosts), "after" (argv of the program for launches that failed)}. Writes a tar
+of the case's folder ~/.hvlab/runs/RUN/CASE to standard output; case.json in it is the outcome. The launcher's
+output goes to files. Needs Python 3.8+ and no package.
 """
 
 from __future__ import annotations
@@ -38,18 +38,13 @@ LIMIT = 16 * 2**20
 
 
 def main() -> int:
-    """Return 0 however the case ended, BUSY where the host measures another, NO_KEYS without ~/.ssh."""
+    """Return 0 however the case ended, BUSY if the host measures another, NO_KEYS without ~/.ssh."""
     begun = time.monotonic()
     job = json.load(sys.stdin)
     folder = os.path.join(os.path.expanduser("~/.hvlab/runs"), job["case"])
     os.makedirs(folder, exist_ok=True)
-    outcome: dict[str, Any] = {
-        "started_at": time.time(),
-        "rc": None,
-        "timed_out": False,
-        "error": None,
-        "reaped": {},
-    }
+    outcome: dict[str, Any] = {"rc": None, "timed_out": False, "error": None, "reaped": {}}
+    outcome["started_at"] = time.time()
     # Hosts may share the home.
     with open(os.path.expanduser("~/.hvlab/lock-{}".format(platform.node())), "a+") as lock:
         holder = take(lock, job["case"])
@@ -59,7 +54,7 @@ def main() -> int:
             )
             return BUSY
         clear(folder)
-        # What others may read of it.
+        # The part that others may read.
         shown = job.get("shown", job)
         write(folder, "argv.json", shown["argv"])
         write(folder, "env.json", shown["env"])
@@ -70,7 +65,7 @@ def main() -> int:
             sys.stderr.write("~/.ssh cannot be used ({}): {}\n".format(error.strerror, remedy))
             return NO_KEYS
         supervise(job, folder, outcome)
-    # By a clock that nobody sets: the other may be set while the case runs.
+    # By a clock that nobody sets: the wall clock may be set while the case runs.
     outcome["ended_at"] = outcome["started_at"] + time.monotonic() - begun
     write(folder, "case.json", outcome)
     sys.stdout.buffer.write(packed(folder))
@@ -79,18 +74,18 @@ def main() -> int:
 
 
 def clear(folder: str) -> None:
-    """Remove what an earlier try left in the case's folder."""
+    """Empty the case's folder of an earlier try."""
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
         else:
-            # What still runs may remove its own files.
+            # A running process may remove its own files.
             with suppress(FileNotFoundError):
                 os.unlink(entry.path)
 
 
 def take(lock: Any, case: str) -> str | None:
-    """Take the host's lock, waiting a little; return who holds it where it stays taken.
+    """Take the host's lock; return its holder if it stays taken.
 
     On a file system without locks nobody holds it.
     """
@@ -115,7 +110,7 @@ def take(lock: Any, case: str) -> str | None:
 
 
 def renew(certificate: str) -> None:
-    """Put the certificate, if one is needed, in place where the host has an older one. Raises OSError."""
+    """Replace an older certificate by this one, if given. Raises OSError."""
     if not certificate:
         return
     path = os.path.expanduser("~/.ssh/id_ed25519-cert.pub")
@@ -132,7 +127,7 @@ def renew(certificate: str) -> None:
 
 
 def supervise(job: dict[str, Any], folder: str, outcome: dict[str, Any]) -> None:
-    """Run the launcher to its end or to the end of its time; fill in ``outcome``."""
+    """Run the launcher to its end or time limit; fill in ``outcome``."""
     env = {**os.environ, "LC_ALL": "C.UTF-8", **job["env"], "HVLAB_CASE": job["case"]}
     with open(os.path.join(folder, "stdout"), "wb") as out, open(os.path.join(folder, "stderr"), "wb") as err:
         try:
@@ -194,14 +189,14 @@ def look_after(argv: list[str], env: dict[str, str], folder: str) -> dict[str, A
 
 
 def reap(job: dict[str, Any]) -> dict[str, Any]:
-    """End what the case left on each of its hosts; return, for each host, what that was."""
+    """End the case's leftovers on each of its hosts; return them by host."""
     # All at the same time: hosts that do not answer are waited for once.
     with ThreadPoolExecutor(max_workers=len(job["hosts"])) as pool:
         return dict(zip(job["hosts"], pool.map(lambda host: reap_on(host, job), job["hosts"])))
 
 
 def reap_on(host: str, job: dict[str, Any]) -> Any:
-    """End what the case left on one host; return what that was, or why it is not known."""
+    """End the case's leftovers on one host; return them, or why they are unknown."""
     argv = [job["python"], os.path.join(HERE, "reap.py"), job["case"]]
     if host != job["self"]:
         argv = [*job["reach"], host, *argv]
@@ -226,7 +221,7 @@ def reap_on(host: str, job: dict[str, Any]) -> Any:
 
 
 def write(folder: str, name: str, data: object) -> None:
-    """Write a JSON file that is whole or not there."""
+    """Write a JSON file atomically."""
     path = os.path.join(folder, name)
     with open(path + ".part", "w") as file:
         json.dump(data, file, indent=1)
@@ -241,7 +236,7 @@ def packed(folder: str) -> bytes:
             try:
                 handle = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NONBLOCK)
             except OSError:
-                # What ranks still write is renamed or removed at any time.
+                # Ranks may rename or remove their files at any time.
                 continue
             try:
                 state = os.fstat(handle)

@@ -1,13 +1,13 @@
-"""Time a collective of Horovod, or of torch.distributed, over a list of sizes, and prove what was measured.
+"""Time a collective of Horovod, or of torch.distributed, over a list of sizes, and prove its backend.
 
 Runs as every rank under any launcher; rank 0 writes one JSON file, nothing is printed. Needs Python 3.8+.
 
-Conventions are those of nccl-tests. S is the size in bytes of one rank's buffer; for allgather that is what
-comes out, for alltoall and reducescatter what goes in. Where the ranks share S it is rounded down to equal
-parts, and `count` is one part's elements. t of one iteration is the mean over the ranks, which meet in a
-barrier before each; all iterations are kept. Every timed result is compared with what it must be, see
-patterns.py. With --device cuda the buffers are in GPU memory: a host's ranks take its GPUs in turn, and the
-clock is read when the GPU has done its work.
+Conventions are those of nccl-tests. S is the size in bytes of one rank's buffer: for allgather the output,
+for alltoall and reducescatter the input. If the ranks share S it is rounded down to equal parts, and `count`
+is one part's elements. t of one iteration is the mean over the ranks, which meet in a barrier before each;
+all iterations are kept. Every timed result is compared with the expected one, see patterns.py. With --device
+cuda the buffers are in GPU memory: a host's ranks take its GPUs in turn, and the clock is read when the GPU
+has finished.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
 
 
 def refuse(options: argparse.Namespace, world: Alone) -> None:
-    """Raise ValueError where Horovod would end the process instead of saying that it cannot do this."""
+    """Raise ValueError where Horovod would end the process instead of refusing."""
     if not hasattr(world.hvd, options.workload):
         raise ValueError("this release is without")
-    if options.op == "adasum" and options.ddp:
-        raise ValueError("Adasum is Horovod's")
-    if options.op == "adasum" and not world.hvd.mpi_enabled():
-        raise ValueError("Adasum needs MPI, and these ranks are without")
-    if options.op == "adasum" and not getattr(torch, options.dtype).is_floating_point:
-        raise ValueError("Adasum is of floating point numbers")
+    if options.op == "adasum":
+        if options.ddp:
+            raise ValueError("Adasum is Horovod's")
+        if not world.hvd.mpi_enabled():
+            raise ValueError("Adasum needs MPI, which these ranks lack")
+        if not getattr(torch, options.dtype).is_floating_point:
+            raise ValueError("Adasum needs floating point numbers")
 
 
 def sweep(size: int, options: argparse.Namespace, world: Alone, result: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def sweep(size: int, options: argparse.Namespace, world: Alone, result: dict[str
 
 
 class Exchange:
-    """One rank's tensors of a collective of ``size`` bytes. Raises ValueError where no element fits in."""
+    """One rank's tensors of a collective of ``size`` bytes. Raises ValueError if no element fits."""
 
     def __init__(self, size: int, options: argparse.Namespace, world: Alone, device: str) -> None:
         self.options, self.ranks, self.rank = options, world.size, world.rank
@@ -112,7 +113,7 @@ class Exchange:
         self.received: Tensors = ()
 
     def refill(self) -> None:
-        """Put into the buffers what this rank gives."""
+        """Reset the buffers to this rank's input."""
         for buffer, own in zip(self.buffers, self.own):
             buffer.copy_(own)
 
@@ -121,7 +122,7 @@ class Exchange:
         self.received = self.call(self.buffers, name)
 
     def wrong(self) -> int:
-        """Return how many elements of what came are not as they must be."""
+        """Return the number of wrong elements received."""
         error = self.error()
         bad: int = sum(expected.numel() for expected in self.expected[len(self.received) :])
         for received, expected in zip(self.received, self.expected):
@@ -152,7 +153,7 @@ class Exchange:
         return [patterns.table(tensor * self.ranks + r, labels, self.base) for r in range(self.ranks)]
 
     def reduced(self, tables: Sequence[Sequence[float]], count: int) -> list[float]:
-        """Return the table that the ranks' tables are reduced to."""
+        """Return the reduction of the ranks' tables."""
         if self.options.op == "adasum":
             return patterns.adasum(tables, count)
         if self.options.op == "average":
@@ -166,7 +167,7 @@ class Exchange:
         return own, [self.tiled(self.reduced(tables, self.count), self.count) for tables in every]
 
     def broadcast(self) -> tuple[Tensors, Tensors]:
-        """Return this rank's initial tensor, and the one it must get from rank 0."""
+        """Return this rank's initial tensor, and the one from rank 0."""
         tables = self.tables()
         return [self.tiled(tables[self.rank], self.count)], [self.tiled(tables[0], self.count)]
 
@@ -183,11 +184,8 @@ class Exchange:
             label = source * self.ranks + target
             return self.tiled(patterns.table(label, self.ranks**2, self.base), self.count)
 
-        own, expected = (
-            [part(self.rank, other) for other in ranks],
-            [part(other, self.rank) for other in ranks],
-        )
-        return [torch.cat(own)], [torch.cat(expected)]
+        own = torch.cat([part(self.rank, other) for other in ranks])
+        return [own], [torch.cat([part(other, self.rank) for other in ranks])]
 
     def reducescatter(self) -> tuple[Tensors, Tensors]:
         """Return this rank's input, and its part of the reduced result."""
@@ -214,13 +212,11 @@ def allreduce(hvd: Any, options: argparse.Namespace) -> Callable[[Tensors, str],
 
 
 def broadcast(hvd: Any, options: argparse.Namespace) -> Callable[[Tensors, str], Tensors]:
-    """Return the broadcast of rank 0's tensor."""
     whole = hvd.broadcast_ if options.in_place else hvd.broadcast
     return lambda tensors, name: [whole(tensors[0], 0, name=name)]
 
 
 def reducescatter(hvd: Any, options: argparse.Namespace) -> Callable[[Tensors, str], Tensors]:
-    """Return the reduce-scatter of a tensor."""
     op = {"sum": hvd.Sum, "average": hvd.Average}[options.op]
     return lambda tensors, name: [hvd.reducescatter(tensors[0], op=op, name=name)]
 

@@ -1,10 +1,10 @@
-"""Run a user's own training as one rank: in a folder of its own, with its files, and watched.
+"""Run a user's own training as one rank: in its own folder, with its files, and watched.
 
 Runs as every rank under any launcher, or alone with --serial. `python` is the one of the variant. Standard
 output and error of the command pass through; rank 0 also keeps them in output.txt, and writes one JSON file
-with what proves which backend carried the data, see observer.py. Every rank prints one line on standard
-error: what was taken of its cores, or, where the command failed, rank and host; then this fails too. With
---explain another line has the parts of a step, see step_parts.py. Needs Python 3.8+ and no package.
+with the proof of the backend, see observer.py. Every rank prints one line on standard error: the use of its
+cores or, if the command failed, rank and host; then this fails too. With --explain another line has the parts
+of a step, see step_parts.py. Needs Python 3.8+ and no package.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Return the exit status of the command; 1 where rank 0 finds that something was not as requested."""
+    """Return the exit status of the command; 1 if rank 0 finds a deviation from the request."""
     rank, size, local_rank = (0, 1, 0) if options.serial else launched.place()
     launched.place_workers(options.world_size // options.hosts)
     mine = owner()
@@ -82,11 +82,8 @@ def main(options: argparse.Namespace) -> int:
         explain(rank, noted)
         if rank == 0:
             result = judged(options, read(noted), os.path.join(folder, TIMELINE))
-            result["command"] = {
-                "started_at": started,
-                "seconds": seconds,
-                "removed": sorted(contents(place) - brought),
-            }
+            removed = sorted(contents(place) - brought)
+            result["command"] = {"started_at": started, "seconds": seconds, "removed": removed}
             case.write(folder, os.path.basename(options.output), result)
             return 1 if result["checks"] else 0
         return status
@@ -95,15 +92,12 @@ def main(options: argparse.Namespace) -> int:
 
 
 def owner() -> str:
-    """Return the prefix of this host's folder names.
-
-    Hosts may share the home, and a container has it too and numbers its own processes from 1.
-    """
+    """Return the prefix of this host's folders: hosts, and containers with their own pids, may share them."""
     return "{}-{}-".format(platform.node(), os.stat("/proc/self/ns/pid").st_ino)
 
 
 def clear(folder: str, mine: str) -> None:
-    """Remove what ranks that were killed left in the folders whose names begin with ``mine``."""
+    """Remove leftovers of killed ranks in the folders whose names begin with ``mine``."""
     if not os.path.isdir(folder):
         return
     for name in os.listdir(folder):
@@ -112,7 +106,7 @@ def clear(folder: str, mine: str) -> None:
 
 
 def contents(folder: str) -> set[str]:
-    """Return the paths of the files below a folder; what Python compiled does not count."""
+    """Return the paths of the files below a folder, without compiled Python."""
     return {
         os.path.relpath(os.path.join(place, name), folder)
         for place, _, names in os.walk(folder)
@@ -134,7 +128,7 @@ def prepared(options: argparse.Namespace, work: str) -> str:
 
 
 def unpack(archive: str, place: str) -> None:
-    """Write the files of an archive below ``place``. Raises ValueError for what is no plain file of it."""
+    """Write the files of an archive below ``place``. Raises ValueError for anything but plain files."""
     with tarfile.open(archive) as tar:
         for member in tar:
             source = tar.extractfile(member) if member.isfile() else None
@@ -191,7 +185,7 @@ def run(words: list[str], place: str, env: dict[str, str], kept: str) -> tuple[i
     pump = threading.Thread(target=passed_on, args=(child.stdout, kept, last), daemon=True)
     pump.start()
     status = child.wait()
-    # What the command left running may hold its output open; the next case needs the cores.
+    # Leftovers of the command may hold its output open; the next case needs the cores.
     pump.join(GRACE_S)
     signal_all(child.pid, signal.SIGKILL)
     if ended:
@@ -201,7 +195,7 @@ def run(words: list[str], place: str, env: dict[str, str], kept: str) -> tuple[i
 
 
 def signal_all(session: int, number: int) -> None:
-    """Send a signal to what a command started and has not ended, the command included."""
+    """Send a signal to the command and everything it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(session, number)
 
@@ -220,17 +214,15 @@ def passed_on(source: Any, kept: str, last: collections.deque[str]) -> None:
 
 
 def complain(rank: int, status: int, lines: list[str]) -> None:
-    """Say on standard error which rank failed, on which host, and what it printed last."""
-    how = (
-        "was ended by signal {}".format(-status) if status < 0 else "ended with exit status {}".format(status)
-    )
-    printed = " | ".join(lines) or "it printed nothing"
+    """Print which rank failed, on which host, and its last output on standard error."""
+    how = "was ended by signal {}" if status < 0 else "ended with exit status {}"
+    how, printed = how.format(abs(status)), " | ".join(lines) or "it printed nothing"
     sys.stderr.write("hvlab: rank {} on {} {}: {}\n".format(rank, platform.node(), how, printed))
     sys.stderr.flush()
 
 
 def account(rank: int, local_rank: int, counted: dict[str, Any]) -> None:
-    """Print what was taken of this rank's cores; the first rank of a host speaks for all of its cores."""
+    """Print the use of this rank's cores; the first rank of a host reports all of its cores."""
     if local_rank:
         counted = {"own_s": counted["own_s"]}
     line = json.dumps({"rank": rank, "node": platform.node(), **counted})

@@ -1,20 +1,19 @@
-"""Averaging gradients over all ranks, in each of the ways they can be sent.
+"""Averaging gradients over all ranks, in each of the ways to send them.
 
-none, fp16      Horovod's DistributedOptimizer, which sends each gradient as soon as it is there.
+none, fp16      Horovod's DistributedOptimizer, which sends each gradient as soon as it is ready.
 8bit            After the backward pass: the maxima in one allreduce, all gradients in another. One scale for
-                each tensor, the same on all ranks, from the largest gradient anywhere; whole numbers so
-                small that their sum over all ranks fits into 8 bits; what rounding took away is added to the
-                next step's gradient (error feedback: Seide et al. 2014, Interspeech; Karimireddy et al.
-                2019, arXiv:1901.09847). Four numbers make one 32 bit word, and words are summed up: as no
-                number's sum leaves its 8 bits, none runs into another.
+                each tensor, the same on all ranks, from the largest gradient anywhere; whole numbers whose
+                sum over all ranks fits into 8 bits; the rounding error is added to the next step's gradient
+                (error feedback: Seide et al. 2014, Interspeech; Karimireddy et al. 2019, arXiv:1901.09847).
+                Four numbers make one 32 bit word, and words are summed up: as no number's sum leaves its 8
+                bits, none runs into another.
 bf16, naive8    After the backward pass. Horovod 0.28 sums up neither bfloat16 nor, for torch, 8 bit integers;
                 so bytes go to the rank that averages them with an alltoall, and from there to all with an
-                allgather. That sends as many bytes as a ring allreduce does. naive8 casts gradients to
-                integers, as the lab's students did, so that nearly all is lost: it shows why that does not
-                train.
+                allgather. That sends as many bytes as a ring allreduce. naive8 casts gradients to integers,
+                as the lab's students did, so that nearly all is lost: it shows why that does not train.
 
-With --ddp, none and fp16 are what torch's DistributedDataParallel does itself, with torch's own hook for
-fp16 gradients.
+With --ddp, none and fp16 are those of torch's DistributedDataParallel, with torch's own hook for fp16
+gradients.
 
 ``EightBit`` and ``Shares`` are one rank's side, and send nothing. Needs Python 3.8+ and torch 1.10+.
 """
@@ -54,10 +53,12 @@ class EightBit:
         return torch.stack([residual.abs().max() for residual in self.residuals])
 
     def pack(self, maxima: torch.Tensor) -> torch.Tensor:
-        """Return all gradients as 32 bit words, scaled by the maxima over all ranks; keep the rest."""
+        """Return all gradients as 32 bit words, scaled by the maxima over all ranks; keep the remainder."""
         parts = []
         for residual, largest in zip(self.residuals, maxima):
-            part = quantised(residual, largest, self.levels)
+            # Whole numbers from -levels to levels, in steps of largest / levels.
+            scale = self.levels / torch.where(largest > 0, largest, torch.ones_like(largest))
+            part = (residual * scale).round().clamp(-self.levels, self.levels)
             residual.sub_(part * (largest / self.levels))
             parts.append((part + self.levels).to(torch.uint8).flatten())
         numbers = torch.cat(parts)
@@ -69,12 +70,6 @@ class EightBit:
         return [(part.to(largest.dtype) - offset) * (largest / steps) for part, largest in zip(parts, maxima)]
 
 
-def quantised(values: torch.Tensor, largest: torch.Tensor, levels: int) -> torch.Tensor:
-    """Return whole numbers from -levels to levels, in steps of largest / levels."""
-    scale = levels / torch.where(largest > 0, largest, torch.ones_like(largest))
-    return (values * scale).round().clamp(-levels, levels)
-
-
 def split(flat: torch.Tensor, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
     """Return tensors of these shapes that lie one after the other in ``flat``."""
     sizes = [shape.numel() for shape in shapes]
@@ -82,14 +77,14 @@ def split(flat: torch.Tensor, shapes: Sequence[torch.Size]) -> list[torch.Tensor
 
 
 class Shares:
-    """One rank's side of the exchange of shares; the gradients are sent as ``dtype``, in bytes."""
+    """One rank's side of the exchange of shares; gradients are sent as ``dtype``, in bytes."""
 
     def __init__(self, ranks: int, dtype: torch.dtype) -> None:
         self.ranks, self.dtype = ranks, dtype
         self.shapes: list[torch.Size] = []
 
     def pack(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the bytes of all gradients, padded with zeros so that all ranks' shares are equal."""
+        """Return the bytes of all gradients, padded with zeros to equal shares."""
         self.shapes = [gradient.shape for gradient in gradients]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         return self.small(torch.nn.functional.pad(flat, (0, -flat.numel() % self.ranks)))
@@ -102,7 +97,7 @@ class Shares:
         return split(self.large(gathered), self.shapes)
 
     def small(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the bytes that stand for the values. Cast to integers, all below 1 is lost."""
+        """Return the bytes of the values. Cast to integers, all below 1 is lost."""
         return values.to(self.dtype).view(torch.uint8)
 
     def large(self, small: torch.Tensor) -> torch.Tensor:
@@ -110,7 +105,7 @@ class Shares:
 
 
 class Nothing:
-    """One process alone: gradients are its own."""
+    """One process alone keeps its own gradients."""
 
     shown: tuple[str, ...] = ()
 
@@ -126,11 +121,11 @@ class Nothing:
         return 0
 
     def once(self, gradient: torch.Tensor, name: str) -> None:
-        """Send a gradient that nobody needs, as others are sent, under a name of its own."""
+        """Send an unused gradient like the others, under a name of its own."""
 
 
 class ByHorovod(Nothing):
-    """What Horovod's own optimizer does. With one rank it sends nothing."""
+    """Horovod's own optimizer. With one rank it sends nothing."""
 
     shown = ("_ALLREDUCE",)
 
@@ -153,7 +148,7 @@ class ByHorovod(Nothing):
 
 
 class ByDdp(Nothing):
-    """torch's DistributedDataParallel as it is by default, which averages gradients in the backward pass."""
+    """torch's DistributedDataParallel by its defaults, which averages gradients in the backward pass."""
 
     shown = ("all_reduce",)
 
@@ -186,7 +181,6 @@ class Averaging(Nothing):
         self.world, self.hvd, self.ranks = world, world.hvd, world.size
 
     def wrap(self, optimizer: Any, model: torch.nn.Module) -> Any:
-        """Return an optimizer whose steps average the gradients first."""
         return optimizer if self.ranks == 1 else AveragingOptimizer(optimizer, self, model)
 
     def average(self, gradients: Sequence[torch.Tensor], name: str = "gradients") -> list[torch.Tensor]:
@@ -255,7 +249,7 @@ class ByShares(Averaging):
 
 
 def create(name: str, world: Alone) -> Nothing:
-    """Return the exchange of that name. Raises ValueError where it cannot work among this many ranks."""
+    """Return the exchange of that name. Raises ValueError if it cannot work among this many ranks."""
     if world.hvd is None:
         return Nothing()
     if world.ddp:

@@ -1,4 +1,4 @@
-"""What this Python has for training, as the roles would record it: Horovod's build, torch, Open MPI.
+"""The training software of this Python, as the roles would record it: Horovod's build, torch, Open MPI.
 
     installed.py FOLDER      writes HOST.json there: {"prefix", "recorded": {"hvlab_horovod", ...}}
 
@@ -46,7 +46,7 @@ def recorded(variant: str) -> dict[str, Any]:
 
 
 def checked_build(text: str) -> dict[str, Any]:
-    """Return Horovod's frameworks, controllers and operations, from what horovodrun says of its build."""
+    """Return Horovod's frameworks, controllers and operations from horovodrun's output."""
     sections: dict[str, list[str]] = {}
     for line in text.splitlines():
         heading = re.match(r"Available (?:Tensor )?(\w+):", line)

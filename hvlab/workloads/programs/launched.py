@@ -1,4 +1,4 @@
-"""Which rank this process is, as its launcher says, and the CPUs of oneCCL's workers.
+"""The place of this process among the ranks, by its launcher, and the CPUs of oneCCL's workers.
 
 Needs Python 3.8+ and no package.
 """
@@ -19,7 +19,7 @@ NAMES = (
 
 
 def place(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int]:
-    """Return (rank, number of ranks, rank on this host). Raises RuntimeError where no launcher says it."""
+    """Return (rank, number of ranks, rank on this host). Raises RuntimeError without a launcher."""
     for names in NAMES:
         if all(name in environment for name in names):
             rank, size, local_rank = (int(environment[name]) for name in names)
@@ -29,9 +29,9 @@ def place(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int]:
 
 
 def place_workers(ranks: int) -> None:
-    """Tell oneCCL on which CPUs its workers may run, one for each rank of this host.
+    """Name the CPUs of oneCCL's workers, one for each rank of this host.
 
-    By itself it takes the machine's last CPUs, and fails where this host may not use them.
+    Its default is the machine's last CPUs, and it fails if this host may not use them.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < (os.cpu_count() or 1):

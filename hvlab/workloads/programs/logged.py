@@ -1,10 +1,10 @@
-"""Run a program as a rank, then print the files that it wrote, for who reads the log.
+"""Run a program as a rank, then print its files for readers of the log.
 
     logged.py CASE FOLDER PROGRAM ...
 
-For ranks whose files nobody can fetch: rank 0 prints those of ``FILES`` that are in FOLDER. A file is
-compressed (zlib), written in base64 and cut, since logs break long lines: the second of seven parts is
-`hvlab: file: CASE NAME 2/7 TEXT`. Ends as the program did. Needs Python 3.8+ and no package.
+For ranks whose files nobody can fetch: rank 0 prints those of ``FILES`` in FOLDER, compressed (zlib), in
+base64 and cut, since logs break long lines: the second of seven parts is `hvlab: file: CASE NAME 2/7 TEXT`.
+Ends as the program did. Needs Python 3.8+ and no package.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Watch how a user's own training connects its ranks: loaded by every Python process of the command.
 
-command.py puts this file under the name sitecustomize.py on PYTHONPATH. Where a process imports Horovod, or
-torch.distributed, what that says of itself once it is initialised goes into a file in $HVLAB_EVIDENCE. Rank 0
-of Horovod also writes its timeline to $HVLAB_TIMELINE, until there is enough of it. With $HVLAB_EXPLAIN,
-steps of torch's optimizers are recorded, see step_parts.py. Nothing else changes.
-Needs Python 3.8+ and no package.
+command.py puts this file under the name sitecustomize.py on PYTHONPATH. When a process initialises Horovod or
+torch.distributed, their own report goes into a file in $HVLAB_EVIDENCE. Rank 0 of Horovod also writes its
+timeline to $HVLAB_TIMELINE, up to a limit. With $HVLAB_EXPLAIN, steps of torch's optimizers are recorded, see
+step_parts.py. Nothing else changes. Needs Python 3.8+ and no package.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from typing import Any, Callable
 
-# So much of a timeline is kept.
+# Maximum size of a timeline.
 ENOUGH = 2**20
 TICK_S = 0.5
 ASKED = ("mpi_enabled", "gloo_enabled", "nccl_built", "ccl_built", "mpi_threads_supported")
 
 
 class Watcher(MetaPathFinder):
-    """Finds modules as Python does, and lets one of ``WATCHED`` be changed when it has been loaded."""
+    """Finds modules as Python does, and patches those of ``WATCHED`` after loading."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         """Return the loader of a watched module; None leaves all others to Python."""
@@ -145,7 +144,7 @@ def versions() -> dict[str, str]:
 
 
 def note(evidence: dict[str, Any]) -> None:
-    """Write what was seen, so that the file is whole or not there; the first of a process counts."""
+    """Write evidence atomically; the first of a process counts."""
     folder = os.environ.get("HVLAB_EVIDENCE")
     path = os.path.join(folder or "", "{}-{}.json".format(evidence["framework"], os.getpid()))
     if not folder or os.path.exists(path):

@@ -1,8 +1,8 @@
-"""What the elements of a collective hold, and what must come of them. Pure; needs no package.
+"""The elements of a collective, and its expected result. Pure; needs no package.
 
 Every rank's tensor repeats a short table of small whole numbers, so that every type holds it and its sums
-exactly. The tables of two labels (a rank, or one tensor or block of a rank) differ, so a rank that was left
-out, counted twice or put into another's place is seen, and a piece that was shifted is too.
+exactly. The tables of two labels (a rank, or one tensor or block of a rank) differ, so that a rank left out,
+counted twice or misplaced is noticed, and a shifted piece too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def base_for(ranks: int, dtype: str) -> int:
 
 
 def table(label: int, labels: int, base: int) -> list[int]:
-    """Return the table of one of ``labels`` labels, counted from 0: its digits to ``base``, turned on."""
+    """Return the table of one of ``labels`` labels, counted from 0: its digits to ``base``, rotated."""
     digits = 1
     while base**digits < labels:
         digits += 1

@@ -1,4 +1,4 @@
-"""What a rank knows of the others: its place among them, and the means to exchange data.
+"""A rank's view of the others: its place among them, and the means to exchange data.
 
 Needs Python 3.8+.
 """
@@ -26,10 +26,7 @@ class UnavailableError(Exception):
 
 
 class Alone:
-    """A single process without Horovod.
-
-    ``hvd`` connects the ranks: Horovod, or a module with the same calls.
-    """
+    """A single process without Horovod; ``hvd`` connects ranks: Horovod, or a module with the same calls."""
 
     rank, size, local_rank = 0, 1, 0
     hvd: Any = None
@@ -45,10 +42,10 @@ class Alone:
         return [float(value) for value in values]
 
     def barrier(self) -> None:
-        """Return when all ranks are here."""
+        """Wait for all ranks."""
 
     def place(self, kind: str) -> str:
-        """Return the device of this rank's tensors. Raises RuntimeError where torch can use no GPU."""
+        """Return the device of this rank's tensors. Raises RuntimeError if torch can use no GPU."""
         if kind == "cpu":
             return kind
         count = torch.cuda.device_count()
@@ -64,7 +61,7 @@ class Alone:
         return {"torch": torch.__version__}
 
     def state(self) -> dict[str, Any]:
-        """Return the state that Horovod reports."""
+        """Return Horovod's own report."""
         return {"horovod": evidence.horovod_state(self.hvd) if self.hvd else {}}
 
     def leave(self) -> None:

@@ -20,7 +20,7 @@ DAEMONS = ("orted", "mpirun")
 
 
 def main() -> int:
-    """Return the exit status: 2 where no run is named."""
+    """Return the exit status: 2 if no run is named."""
     case = "/".join(sys.argv[1:]).strip("/")
     if not case:
         sys.stderr.write("usage: reap.py RUN[/CASE]\n")
@@ -51,7 +51,7 @@ def reap(case: str) -> list[dict[str, Any]]:
 
 
 def processes(case: str) -> list[int]:
-    """Return the pids of a case or run, our own ancestors not among them."""
+    """Return the pids of a case or run, without our own ancestors."""
     spared = lineage(os.getpid())
     pids = set()
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
@@ -81,10 +81,7 @@ def ours(pid: int) -> bool:
 
 
 def status(pid: int) -> tuple[str, int]:
-    """Return (state, parent's pid) of a process; ("", 0) where it is gone.
-
-    The kernel cuts the name in it off after 15 bytes, which may be within a character.
-    """
+    """Return (state, parent's pid) of a process; ("", 0) if it is gone."""
     try:
         with open("/proc/{}/stat".format(pid), errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -94,7 +91,7 @@ def status(pid: int) -> tuple[str, int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that waits for its parent does not."""
+    """Whether a process runs; a zombie does not."""
     return status(pid)[0] not in ("", "Z", "X")
 
 
@@ -107,7 +104,7 @@ def name(pid: int) -> str:
 
 
 def lineage(pid: int) -> list[int]:
-    """Return a process and its ancestors, init left out."""
+    """Return a process and its ancestors, without init."""
     line = []
     while pid > 1:
         line.append(pid)

@@ -1,6 +1,6 @@
-"""Images with their labels: read from IDX files as MNIST has them, or synthetic; and which rank gets which.
+"""Images with their labels: from IDX files as MNIST has them, or synthetic; and each rank's share.
 
-What a training needs of them, whatever its framework. Needs Python 3.8+ and numpy.
+The needs of a training, whatever its framework. Needs Python 3.8+ and numpy.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ class Samples(NamedTuple):
 
 
 def read(path: str) -> numpy.ndarray:
-    """Return an IDX file of unsigned bytes, plain or with .gz at its name's end.
-
-    Raises ValueError that names the file where it is no such file, or cut off.
-    """
+    """Return an IDX file of unsigned bytes, plain or .gz. Raises ValueError that names a wrong file."""
     compressed = not os.path.exists(path)
     with gzip.open(path + ".gz") if compressed else open(path, "rb") as file:
         content = file.read()
@@ -59,7 +56,7 @@ def read(path: str) -> numpy.ndarray:
 
 
 def load(folder: str) -> Samples:
-    """Return the samples of a folder. Raises ValueError where files do not belong together."""
+    """Return the samples of a folder. Raises ValueError if files do not belong together."""
     folder = os.path.expanduser(folder)
     samples = Samples(*(read(os.path.join(folder, name)) for name in FILES))
     for images, labels in (samples[:2], samples[2:]):
@@ -69,7 +66,7 @@ def load(folder: str) -> Samples:
 
 
 def make(seed: int) -> Samples:
-    """Return synthetic samples: of each class one image of random squares, under noise."""
+    """Return synthetic samples: for each class one image of random squares, under noise."""
     random = numpy.random.RandomState(seed)
     squares = random.randint(0, 256, (CLASSES, SIDE // 7, SIDE // 7))
     pictures = squares.repeat(7, axis=1).repeat(7, axis=2)
@@ -93,7 +90,7 @@ def order(count: int, seed: int, epoch: int) -> numpy.ndarray:
 
 
 def own(step: int, among: list[int], rank: int) -> slice:
-    """Return where in the order a rank's samples of a step stand."""
+    """Return the place of a rank's samples of a step in the order."""
     start = step * sum(among) + sum(among[:rank])
     return slice(start, start + among[rank])
 
@@ -101,8 +98,9 @@ def own(step: int, among: list[int], rank: int) -> slice:
 class Task:
     """A training of ``epochs`` times ``steps`` steps; ``shares`` are the ranks' samples of each.
 
-    ``rate`` is the learning rate of one rank's batch; where ``learns``, it is scaled with the global batch,
-    and follows a schedule. ``seed`` is the framework's. Raises ValueError where a rank would have no sample.
+    ``rate`` is the learning rate of one rank's batch; if it ``learns``, the rate is scaled with the global
+    batch, and follows a schedule. ``seed`` is the framework's. Raises ValueError if a rank would have no
+    sample.
     """
 
     model: Any
@@ -126,15 +124,12 @@ class Task:
         self.expected = [0, 0]
 
     def accuracy(self) -> float | None:
-        """Return the share of test samples classified correctly, in percent; None where there are none."""
+        """Return the share of test samples classified correctly, in percent, if there are any."""
         return None
 
 
 class Digits(Task):
-    """Handwritten digits for the labs' CNN. Raises ValueError where there are too few for one step.
-
-    ``images`` and ``test_images``, a rank's part of all, are as the files have them.
-    """
+    """Handwritten digits for the labs' CNN, this rank's part. Raises ValueError if too few for one step."""
 
     momentum = 0.9
     learns = True
@@ -167,7 +162,7 @@ class Digits(Task):
         return 100 * correct / total if total else None
 
     def right(self) -> int:
-        """Return how many of this rank's test samples are classified correctly."""
+        """Return the number of this rank's test samples classified correctly."""
         raise NotImplementedError
 
 

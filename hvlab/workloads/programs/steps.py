@@ -1,10 +1,10 @@
-"""After a case that did not end well: cancel what is left of its step, and say how its allocation is.
+"""After a failed case: cancel the rest of its step, and report the state of its allocation.
 
     steps.py NAME          the name of the step; SLURM_JOB_ID is the allocation
 
-Runs in the case's folder, where the launcher's stderr is. Prints {"job", "state", "cancelled"}: Slurm's
-word for the allocation's state, UNKNOWN where Slurm does not answer or did not answer srun, and the steps
-that were cancelled. Needs Python 3.8+, and Slurm's commands.
+Runs in the case's folder, where the launcher's stderr is. Prints {"job", "state", "cancelled"}: Slurm's word
+for the allocation's state, UNKNOWN if Slurm does not answer or did not answer srun, and the cancelled steps.
+Needs Python 3.8+, and Slurm's commands.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def unanswered() -> bool:
-    """Return whether srun reached no slurmctld, which may be back since; then the step has never begun."""
+    """Whether srun reached no slurmctld, so that the step never began; it may be back since."""
     try:
         with open("stderr", errors="replace") as file:
             return bool(re.search(r"^srun: error: .*Unable to contact slurm controller", file.read(), re.M))
@@ -50,9 +50,9 @@ def unanswered() -> bool:
 
 
 def state(job: str) -> str:
-    """Return the state of an allocation, GONE where Slurm has forgotten it.
+    """Return the state of an allocation, GONE if Slurm has forgotten it.
 
-    After its time slurmctld starts no more steps, and only up to half a minute later says that it has ended.
+    After its time slurmctld starts no more steps, and reports its end up to half a minute later.
     """
     status, text = answer(["scontrol", "--oneliner", "show", "job", job])
     if "Invalid job id" in text:

@@ -1,8 +1,7 @@
-"""What others took of this host's cores while a case ran: steal, throttling, load from outside.
+"""Time taken by others on this host's cores while a case ran: steal, throttling, load from outside.
 
-/proc/stat counts the CPUs of the whole machine, in a container, too. So what the case itself computed there
-is needed from every host of the machine to tell the load of others; ``hvlab.workloads.contention`` does that.
-Needs Python 3.8+.
+/proc/stat counts the CPUs of the whole machine, in a container, too. So the load of others needs the case's
+own compute time from every host of the machine; ``hvlab.workloads.contention`` does that. Needs Python 3.8+.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _THROTTLED = {"throttled_time": 1e-9, "throttled_usec": 1e-6}
 
 
 def read(root: str = "") -> dict[str, Any]:
-    """Return the counters so far, in seconds; ``cpus`` holds (busy, stolen) of each CPU that we may use."""
+    """Return the counters so far, in seconds; ``cpus`` holds (busy, stolen) of each usable CPU."""
     own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return {
         "at_s": time.monotonic(),
@@ -48,7 +47,7 @@ def since(before: dict[str, Any], root: str = "") -> dict[str, Any]:
 
 
 def cpus(root: str = "") -> dict[str, list[float]]:
-    """Return for each CPU that this process may use how long it computed, and was taken by a hypervisor."""
+    """Return the busy and the stolen time of each CPU that this process may use."""
     allowed = {"cpu{}".format(cpu) for cpu in os.sched_getaffinity(0)}
     counted = {}
     for line in _text(root + "/proc/stat").splitlines():

@@ -11,14 +11,16 @@ from __future__ import annotations
 import argparse
 import copy
 import sys
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple
 
+import numpy
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 import exchange as exchanges
 import models
-import tasks
+import samples
 import training
 import world as ranks_of
 from ranks import Alone
@@ -31,12 +33,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--model", choices=sorted(models.IMAGE_MODELS), default="resnet50")
     for name, default in {"image": 224, "hidden": 256, "layers": 2, "length": 64, "steps": 30}.items():
         parser.add_argument("--" + name, type=int, default=default)
-    return training.checked(parser, tasks.TASKS, argv)
+    return training.checked(parser, TASKS, argv)
 
 
 def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -> None:
     device, checks = result["device"], result["checks"]
-    task = training.ready(lambda: tasks.TASKS[options.workload](options, world, device), world, checks)
+    task = training.ready(lambda: TASKS[options.workload](options, world, device), world, checks)
     exchange = training.ready(lambda: exchanges.create(options.compression, world), world, checks)
     if checks:
         return
@@ -94,7 +96,7 @@ def first(task: Any) -> Any:
 
 
 def by_itself(task: Any) -> Callable[[], Any]:
-    """Return a step that changes nothing of the training and sends nothing."""
+    """Return a step that leaves the training unchanged and sends nothing."""
     model = copy.deepcopy(task.model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=task.momentum)
     inputs, targets = first(task)
@@ -105,6 +107,89 @@ def by_itself(task: Any) -> Callable[[], Any]:
         optimizer.step()
 
     return step
+
+
+CLASSES = 1000
+VOCABULARY = 1000
+TEST_BATCH = 1000
+Batches = Iterator[Tuple[torch.Tensor, torch.Tensor]]
+
+
+class Repeated(samples.Task):
+    """The same random samples in every step."""
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+    def __init__(self, options: argparse.Namespace, world: Alone, device: str) -> None:
+        super().__init__(options, world, torch.manual_seed)
+        self.steps: int = options.steps
+        self.device = device
+
+    def batches(self, epoch: int) -> Batches:
+        for _ in range(self.steps):
+            yield self.inputs, self.targets
+
+
+class Images(Repeated):
+    """A large network on random images."""
+
+    def __init__(self, options: argparse.Namespace, world: Alone, device: str) -> None:
+        super().__init__(options, world, device)
+        self.model = models.IMAGE_MODELS[options.model](options.image, CLASSES).to(device)
+        self.inputs = torch.randn(self.share, 3, options.image, options.image, device=device)
+        self.targets = torch.randint(CLASSES, (self.share,), device=device)
+
+
+class Sequences(Repeated):
+    """A language model on random tokens."""
+
+    def __init__(self, options: argparse.Namespace, world: Alone, device: str) -> None:
+        super().__init__(options, world, device)
+        self.model = models.Lstm(VOCABULARY, options.hidden, options.layers).to(device)
+        tokens = torch.randint(VOCABULARY, (self.share, options.length + 1), device=device)
+        self.inputs, self.targets = tokens[:, :-1], tokens[:, 1:]
+
+
+class Digits(samples.Digits):
+    """The labs' CNN on handwritten digits."""
+
+    def __init__(self, options: argparse.Namespace, world: Alone, device: str) -> None:
+        super().__init__(options, world, torch.manual_seed)
+        self.device = device
+        images = pictures(self.images)
+        mean, deviation = images.mean(), images.std()
+        self.images = ((images - mean) / deviation).to(device)
+        self.labels = torch.from_numpy(self.labels).to(device)
+        self.test_images = ((pictures(self.test_images) - mean) / deviation).to(device)
+        self.test_labels = torch.from_numpy(self.test_labels).to(device)
+        self.model = models.Cnn(samples.CLASSES).to(device)
+
+    def batches(self, epoch: int) -> Batches:
+        for numbers in self.numbers(epoch):
+            index = torch.from_numpy(numbers).to(self.device)
+            yield self.images[index], self.labels[index]
+
+    def right(self) -> int:
+        right = 0
+        self.model.eval()
+        with torch.no_grad():
+            for images, labels in zip(self.test_images.split(TEST_BATCH), self.test_labels.split(TEST_BATCH)):
+                right += int((self.model(images).argmax(dim=1) == labels).sum())
+        self.model.train()
+        return right
+
+
+def pictures(images: numpy.ndarray) -> torch.Tensor:
+    """Return images (N, 1, 28, 28) from images (N, rows, columns)."""
+    values = torch.from_numpy(images.astype(numpy.float32)).unsqueeze(1)
+    if values.shape[-2:] == (samples.SIDE, samples.SIDE):
+        return values
+    size = (samples.SIDE, samples.SIDE)
+    return nn.functional.interpolate(values, size=size, mode="bilinear", align_corners=False)
+
+
+TASKS = {"mnist": Digits, "synthetic": Images, "rnn": Sequences}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Train the labs' CNN on digits with TensorFlow, as train.py does with torch.
 
-The same network, begun as torch begins it, samples, schedule and checks, and the same file of results. Ranks
-begin with rank 0's weights. A step is one graph, made before the first, in which Horovod's gradient tape
-averages the gradients; compute alone is the same without the tape. Runs as every rank under any launcher, or
-alone with --serial and then without Horovod; rank 0 writes one JSON file, nothing is printed. Needs Python
-3.9+ and TensorFlow 2.
+The same network and first weights, samples, schedule and checks, and the same file of results. Ranks begin
+with rank 0's weights. A step is one graph, made before the first, in which Horovod's gradient tape averages
+the gradients; compute alone is the same without the tape. Runs as every rank under any launcher, or alone
+with --serial and then without Horovod; rank 0 writes one JSON file, nothing is printed. Needs Python 3.9+ and
+TensorFlow 2.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Run(training.Run):
 
 
 def by_itself(task: Digits) -> Any:
-    """Return a step that changes nothing of the training and sends nothing."""
+    """Return a step that leaves the training unchanged and sends nothing."""
     optimizer = tf.keras.optimizers.SGD(1e-6, momentum=task.momentum)
     graph = step_of(network(), optimizer, task.share, lambda tape: tape)
     batch = next(iter(task.batches(0)))
@@ -132,9 +132,9 @@ def network() -> Any:
 
 
 def step_of(model: Any, optimizer: Any, size: int, average: Callable[[Any], Any], weight: float = 1.0) -> Any:
-    """Return a step over ``size`` samples as a graph, which takes images and labels, and gives the mean loss.
+    """Return a step over ``size`` samples as a graph of images and labels, which returns the mean loss.
 
-    ``average`` makes of the gradient tape one that averages over the ranks; gradients are those of the loss
+    ``average`` turns the gradient tape into one that averages over the ranks; gradients are those of the loss
     times ``weight``. The graph is built here, and not run.
     """
     variables = model.trainable_variables
@@ -154,10 +154,10 @@ def step_of(model: Any, optimizer: Any, size: int, average: Callable[[Any], Any]
 
 
 def flops_per_sample(model: Any) -> int:
-    """Return the floating point operations of a sample's way there and back, a multiply-add being two.
+    """Return the floating point operations of a sample forward and back, a multiply-add being two.
 
-    Counted are the products with weights, as torch counts them: one way there, and back one for the weights
-    and one for the inputs, which the first layer's nobody needs.
+    Only products with weights count, as in torch: one forward, and back one for the weights and one for the
+    inputs, except the first layer's.
     """
     layers = [layer for layer in model.layers if layer.trainable_weights]
     there: list[int] = [
@@ -191,7 +191,7 @@ class Digits(samples.Digits):
 
 
 def pictures(images: numpy.ndarray) -> numpy.ndarray:
-    """Return images (N, 28, 28, 1) of any images (N, rows, columns)."""
+    """Return images (N, 28, 28, 1) from images (N, rows, columns)."""
     values = images.astype(numpy.float32)[..., numpy.newaxis]
     if values.shape[1:3] == (samples.SIDE, samples.SIDE):
         return values

@@ -1,8 +1,8 @@
 """A training on all ranks, whatever its framework: its schedule, its clock and its checks.
 
-A step is a batch's way through the model and back, the exchange of gradients and the update; no step is
-dropped. The learning rate grows with the global batch, is reached over the first tenth of the steps (Goyal et
-al. 2017, arXiv:1706.02677), and falls to nothing from there on. Needs Python 3.8+.
+A step is a batch's forward and backward pass, the exchange of gradients and the update; no step is dropped.
+The learning rate grows with the global batch, is reached over the first tenth of the steps (Goyal et al.
+2017, arXiv:1706.02677), and falls to nothing from there on. Needs Python 3.8+.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMPUTE_WARM_UP = 1
 
 
 def parser(description: str | None, compressions: Sequence[str], framework: str) -> argparse.ArgumentParser:
-    """Return a parser of the options that all trainings have."""
+    """Return a parser of the options common to all trainings."""
     parser = ranks_of.parser(description)
     parser.add_argument("--data", default="synthetic", help="synthetic, or a folder of four IDX files")
     parser.add_argument("--batch", type=int, default=64)
@@ -41,7 +41,7 @@ def parser(description: str | None, compressions: Sequence[str], framework: str)
 def checked(
     parser: argparse.ArgumentParser, known: Container[str], argv: Sequence[str] | None
 ) -> argparse.Namespace:
-    """Return the options; end the program where they make no sense, or the workload is not ``known``."""
+    """Return the options; end the program if they make no sense, or the workload is not ``known``."""
     options = parser.parse_args(argv)
     if options.workload not in known:
         parser.error("no training with {}: {}".format(options.framework, options.workload))
@@ -51,10 +51,10 @@ def checked(
 
 
 class Run:
-    """One training, and what was measured of it. Subclasses do what depends on the framework.
+    """One training, and its measurements. Subclasses do the work of their framework.
 
-    ``task`` tells how many ``epochs`` and ``steps`` of an epoch there are, the ranks' ``shares`` of a
-    ``batch``, the learning ``rate`` of one rank's batch, and whether it follows a schedule, ``learns``.
+    ``task`` has the number of ``epochs`` and their ``steps``, the ranks' ``shares`` of a ``batch``, the
+    learning ``rate`` of one rank's batch, and whether it follows a schedule (``learns``).
     """
 
     def __init__(self, task: Any) -> None:
@@ -103,7 +103,7 @@ class Run:
             last = now
 
     def scheduled(self, done: float) -> float:
-        """Return the learning rate for when a part of all steps is done."""
+        """Return the learning rate after a share of all steps."""
         low = min(self.peak, self.task.rate)
         return float((low + (self.peak - low) * min(1.0, done / WARM_UP)) * (1 - done))
 
@@ -131,7 +131,7 @@ class Run:
         }
 
     def checks(self) -> list[str]:
-        """Return the evidence that this was not one training of all ranks, the same for every rank."""
+        """Return the evidence that this was not one training of all ranks, the same on every rank."""
         faults = []
         task = self.task
         weights = self.world.gather(fingerprint(self.weights()), "weights")
@@ -173,7 +173,7 @@ def compute_alone(step: Callable[[], Any], world: Alone, result: dict[str, Any])
 
 
 def age() -> float:
-    """Return the seconds since this process was started (proc(5), field 22 of stat)."""
+    """Return the seconds since this process started (proc(5), field 22 of stat)."""
     with open("/proc/self/stat") as file:
         ticks = int(file.read().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""A case among its ranks: whether they are as asked, what is proved, and the file of results.
+"""A case among its ranks: whether they are as requested, the proof, and the file of results.
 
 Shared by the programs that run as every rank under any launcher. Needs Python 3.8+.
 """
@@ -17,7 +17,6 @@ import case
 import evidence
 import launched
 import stolen
-import wire
 from ranks import Alone, Ranks, UnavailableError
 
 with contextlib.suppress(ImportError):  # TensorFlow's environment has none
@@ -51,10 +50,10 @@ def run(
     measure: Callable[[argparse.Namespace, Alone, dict[str, Any]], None],
     kinds: tuple[Callable[[], Alone], Callable[[], Alone]] = (Alone, Ranks),
 ) -> int:
-    """Measure among as many ranks as there must be, and write the result; return 0 when all checks are good.
+    """Measure among the requested ranks, and write the result; return 0 if all checks passed.
 
-    ``measure`` is given the options, the world and the result, which it fills in. ``kinds`` make the world of
-    one process and that of ranks.
+    ``measure`` gets the options, the world and the result, which it fills in. ``kinds`` make the world of one
+    process and that of ranks.
     """
     result: dict[str, Any] = {"checks": []}
     launched.place_workers(options.world_size // options.hosts)
@@ -68,11 +67,11 @@ def run(
     result["world"] = check_world(options, world, result["checks"])
     if not result["checks"]:
         result["device"] = world.place(options.device)
-        before, counted = wire.sent(), stolen.read()
+        before, counted = evidence.sent(), stolen.read()
         measure(options, world, result)
         result["stolen"] = taken(world, stolen.since(counted))
-        result["wire"] = {"sent_bytes": sent(world, wire.since(before))}
-        result["wire"]["carriers"] = wire.carriers(result["wire"]["sent_bytes"])
+        result["wire"] = {"sent_bytes": sent(world, evidence.since(before))}
+        result["wire"]["carriers"] = evidence.carriers(result["wire"]["sent_bytes"])
     result["state"] = evidence.state(world)
     result["measured_s"] = time.time() - started
     if world.rank == 0:
@@ -90,7 +89,7 @@ def connected(options: argparse.Namespace, kinds: tuple[Callable[[], Alone], Cal
 
 
 def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) -> dict[str, Any]:
-    """Return who is where; every rank sees the same answer, so all go on or none."""
+    """Return the placement; every rank sees the same answer, so all continue or none."""
     counted = int(world.total([1], "world")[0])
     ranks = world.gather((world.rank, world.local_rank, platform.node(), world.size), "placement")
     hosts: dict[str, list[int]] = {}
@@ -117,13 +116,13 @@ def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) ->
 
 
 def sent(world: Alone, bytes_by_device: dict[str, int]) -> dict[str, dict[str, int]]:
-    """Return the bytes sent by each host's devices; each host is asked once."""
+    """Return the bytes sent by each host's devices, once for each host."""
     answers = world.gather((platform.node(), world.local_rank, bytes_by_device), "wire")
     return {host: counts for host, local_rank, counts in answers if local_rank == 0}
 
 
 def taken(world: Alone, counted: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return each host's counters of what others took, with what all of its ranks computed themselves."""
+    """Return each host's counters of others' use, with the own compute time of all its ranks."""
     hosts: dict[str, dict[str, Any]] = {}
     computed: dict[str, float] = {}
     for host, local_rank, counters in world.gather((platform.node(), world.local_rank, counted), "stolen"):
@@ -144,7 +143,7 @@ def timed(operation: Callable[[], Any], world: Alone, device: str) -> float:
 
 
 def wait(device: str) -> None:
-    """Return when all that was given to a GPU is done."""
+    """Wait for the GPU to finish."""
     if device != "cpu":
         torch.cuda.synchronize()
 
@@ -152,7 +151,7 @@ def wait(device: str) -> None:
 def prove(
     output: str, world: Alone, operation: Callable[[str], Any], shown: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the activities Horovod's timeline shows for an operation, outside of what is timed.
+    """Return the activities in Horovod's timeline for an operation, outside of all timings.
 
     ``operation`` is called with a name for its tensors; ``shown`` are the ends of the activities that count.
     """

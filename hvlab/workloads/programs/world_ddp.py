@@ -1,4 +1,4 @@
-"""The ranks of a case, as torch.distributed connects them; nothing of Horovod is imported.
+"""The ranks of a case, as torch.distributed connects them; Horovod is not imported.
 
 Needs Python 3.8+ and torch 2.1+.
 """
@@ -40,10 +40,10 @@ def meeting_place(rank: int, size: int, environment: Mapping[str, str]) -> Any:
 
 
 class Group:
-    """A process group, with the calls that programs make of Horovod under Horovod's names.
+    """A process group with Horovod's names for the calls that programs make.
 
-    ``name`` is torch's: gloo, nccl or mpi. What the ranks tell one another beside what is measured goes
-    through ``control``, which takes tensors of CPUs.
+    ``name`` is torch's: gloo, nccl or mpi. Messages of ranks beside the measurement go through ``control``,
+    which takes tensors of CPUs.
     """
 
     Sum, Average, Max, Adasum = "sum", "average", "max", "adasum"
@@ -109,7 +109,7 @@ class Group:
             self.profile.start()
 
     def stop_timeline(self) -> None:
-        """Write the names of what was recorded, in the form of Horovod's timeline."""
+        """Write the names of recorded events, in the form of Horovod's timeline."""
         if self.profile:
             self.profile.stop()
             names = sorted({event.name for event in self.profile.events()})
@@ -161,9 +161,9 @@ class Ranks(ranks.Ranks):
         return {"torch": torch.__version__}
 
     def leave(self) -> None:
-        """Leave the process group; a rank that was faster may have closed its connections already.
+        """Leave the process group; a faster rank may already have closed its connections.
 
-        The group is destroyed then, too: threads of it that are left end the interpreter with an abort.
+        The group is destroyed, too: its remaining threads would end the interpreter with an abort.
         """
         for step in (self.barrier, dist.destroy_process_group):
             with contextlib.suppress(RuntimeError):
