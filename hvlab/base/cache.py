@@ -83,9 +83,12 @@ def limit() -> int:
 
 def entries() -> list[Kept]:
     """Return everything in the cache, and the virtual hosts' images."""
+    return [*_in_cache(), *(one for folder in image_dirs() for one in _images(folder))]
+
+
+def _in_cache() -> list[Kept]:
     cache = cache_dir()
-    each = [one for kind, name in _FOLDERS.items() for one in _in_folder(kind, cache / name)]
-    return [*each, *(one for folder in image_dirs() for one in _images(folder))]
+    return [one for kind, name in _FOLDERS.items() for one in _in_folder(kind, cache / name)]
 
 
 def _in_folder(kind: str, folder: Path) -> Iterator[Kept]:
@@ -206,7 +209,7 @@ def remove(one: Kept) -> bool:
 
 def keep_limit(say: Callable[[str], None]) -> None:
     """Remove from the cache, but not of the images, what exceeds its limit; ``say`` gets a line for each."""
-    each = [one for one in entries() if one.kind not in ("image", "leftover")]
+    each = [one for one in _in_cache() if one.kind != "leftover"]
     for one in beyond(each, limit(), now=time.time()):
         with suppress(OSError):
             if remove(one):

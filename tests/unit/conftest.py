@@ -16,7 +16,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.register_profile("fuzz", deadline=5000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 inventory.process = reader.Served
-# No power is cut here, and a busy disk takes longer than the test. An invalid descriptor is still refused.
+# No power is cut here, and a busy disk takes longer than a test; what is no descriptor is still refused.
 os.fsync = os.fstat
 # Thousands of tests, and what they import, stay to the end: to look through them again takes long.
 gc.set_threshold(50_000, 20, 20)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hvlab.base.yaml_files import read_shipped
 from hvlab.stack.resolver import catalogue, facts
 from hvlab.stack.resolver.versions import major, minor, numbers, within
 from tests.contract.tree import ROOT
@@ -20,9 +21,7 @@ pytestmark = pytest.mark.resolver
 FOLDER = catalogue.FOLDER
 ROLES = ROOT / "roles"
 FILES = sorted(FOLDER.glob("*.yml"))
-DATA: dict[str, dict[str, Any]] = {
-    path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FILES
-}
+DATA: dict[str, dict[str, Any]] = {path.stem: read_shipped(path) for path in FILES}
 
 CUDA = DATA["cuda"]["releases"]
 WHEELS = DATA["cuda"]["wheels"]
@@ -123,7 +122,7 @@ def test_every_file_names_its_sources_and_every_entry_points_to_one(name: str) -
 
 @every(FILES)
 def test_no_entry_is_written_twice(path: Path) -> None:
-    class Strict(yaml.SafeLoader):
+    class Strict(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         pass
 
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -229,7 +228,7 @@ def test_cuda_wheels(release: str) -> None:
 
 
 def test_there_are_wheels_of_the_toolkits_that_can_be_chosen() -> None:
-    has = yaml.safe_load((catalogue.FOLDER / "wheels.yml").read_text("utf-8"))
+    has = DATA["wheels"]
     assert set(has["toolkits"]) == set(catalogue.load().cuda_wheels)
     for release, entry in has["toolkits"].items():
         made = dict(wheel.split("==") for wheel in entry["wheels"])
@@ -328,7 +327,7 @@ def test_a_driver_that_is_cared_for_runs_every_generation_from_maxwell_on() -> N
 
 # GPUs
 
-NAMES = yaml.safe_load((Path(__file__).parents[1] / "data/gpu-names.yml").read_text("utf-8"))
+NAMES = read_shipped(ROOT / "tests/data/gpu-names.yml")
 
 
 @every(NAMES["capabilities"].items())

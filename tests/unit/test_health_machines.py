@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from hvlab.base.yaml_files import read_shipped
 from hvlab.checks import machine_types
 from hvlab.checks.node import gpu, machine, nvlink, pcie, smi
 from tests.unit.gpu_reports import faults, report
@@ -67,7 +67,7 @@ def test_which_type_a_machine_is(values, name):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_value_has_a_source_and_agrees_with_the_match(path):
-    data = yaml.safe_load(path.read_text("utf-8"))
+    data = read_shipped(path)
     assert data["source"]
     for name, entry in data["expect"].items():
         assert isinstance(entry, dict) or name in ("gpu_count", "gpu_model"), f"{name} has no source"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hvlab.base.errors import UsageError
+from hvlab.base.yaml_files import read_shipped
 from hvlab.checks import machine_types
 from hvlab.checks.node import machine, subjects
 
@@ -97,7 +97,7 @@ def test_all_mistakes_of_all_files_come_at_once(tmp_path):
 
 def test_every_type_of_ours_is_right_and_has_its_sources():
     for path in sorted(machine_types.FOLDER.glob("*.yml")):
-        data = yaml.safe_load(path.read_text("utf-8"))
+        data = read_shipped(path)
         assert not machine_types.problems(path, data)
         plain = [name for name, entry in data["expect"].items() if not isinstance(entry, dict)]
         assert not plain or data.get("source"), f"{path.name}: {plain} have no source"

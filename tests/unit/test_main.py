@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -45,9 +46,20 @@ sys.meta_path.insert(0, Missing())
 """
 
 
+# Each command as python -m hvlab runs it, in one process.
+EACH = """import runpy, sys
+for words in sys.argv[1:]:
+    sys.argv = ["hvlab", *words.split()]
+    try:
+        runpy.run_module("hvlab", run_name="__main__")
+    except SystemExit as end:
+        print("", words, end.code, sep="\\t", file=sys.stderr)
+"""
+
+
 @pytest.fixture
 def base(tmp_path):
-    """hvlab as it is installed without any extra."""
+    """hvlab without any extra: what runs its commands, and returns the exit status and errors of each."""
     (tmp_path / "usercustomize.py").write_text("")
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
     (tmp_path / "facts.json").write_text(json.dumps({"n1": FACTS}))
@@ -55,21 +67,22 @@ def base(tmp_path):
     shutil.copytree(ROOT / "tests/data/recorded-store", tmp_path / "results")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
 
-    def run(words):
-        argv = [sys.executable, "-m", "hvlab", *words.split()]
+    def run(*commands):
+        argv = [sys.executable, "-c", EACH, *commands]
         environment = os.environ | {"PYTHONPATH": path}
         done = subprocess.run(
             argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
         assert "Traceback" not in done.stderr
-        return done
+        ends = re.findall(r"(?s)(.*?)\t(.*?)\t(\d+)\n", done.stderr)
+        assert [words for _, words, _ in ends] == list(commands), done.stderr
+        return [(int(status), errors) for errors, _, status in ends]
 
     return run
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_plans_logs_results_and_reports_need_no_extra(base):
+    ended = base(
         "plan --facts facts.json --explain",
         "doctor --log slow.log",
         "results list",
@@ -78,26 +91,21 @@ def base(tmp_path):
         "report --history time --output history.html",
         "compare 20261120T155301Z-ab12 20261121T155301Z-cd34",
         "baseline check --help",
-    ],
-)
-def test_plans_logs_results_and_reports_need_no_extra(base, words):
-    done = base(words)
-    assert done.returncode == 0, done.stderr
+    )
+    assert [status for status, _ in ended] == [0] * 8, ended
 
 
-@pytest.mark.parametrize(
-    ("words", "extra"),
-    [
-        ("report --output report.md", "pictures"),
-        ("init mylab n1", "hosts"),
-        (f"plan -i {ROOT}/inventory/lab --facts facts.json", "hosts"),
-        (f"bench -i {ROOT}/inventory/lab --suite quick --dry-run", "hosts"),
-    ],
-)
-def test_a_command_whose_extra_is_missing_names_it(base, words, extra):
-    done = base(words)
-    assert done.returncode == 2, done.stderr
-    assert f"pip install 'hvlab[{extra}]'" in done.stderr
+MISSING = {
+    "report --output report.md": "pictures",
+    "init mylab n1": "hosts",
+    f"plan -i {ROOT}/inventory/lab --facts facts.json": "hosts",
+    f"bench -i {ROOT}/inventory/lab --suite quick --dry-run": "hosts",
+}
+
+
+def test_a_command_whose_extra_is_missing_names_it(base):
+    for (status, errors), extra in zip(base(*MISSING), MISSING.values(), strict=True):
+        assert (status, f"pip install 'hvlab[{extra}]'" in errors) == (2, True), errors
 
 
 def test_a_missing_package_of_the_base_is_no_extra():

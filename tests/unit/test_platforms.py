@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from hvlab.base.errors import UsageError
+from hvlab.base.yaml_files import read_shipped
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan
 from hvlab.stack.resolver.catalogue import load
 from hvlab.stack.resolver.lab import request
 
 UBUNTU = {"distribution": "Ubuntu", "distribution_version": "22.04", "python": "3.10.12", "gcc": "11.4.0"}
-NAMES = yaml.safe_load((Path(__file__).parents[1] / "data/gpu-names.yml").read_text("utf-8"))
+NAMES = read_shipped(Path(__file__).parents[1] / "data/gpu-names.yml")
 WSL = "5.15.167.4-microsoft-standard-WSL2"
 
 

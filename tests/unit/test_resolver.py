@@ -2,17 +2,15 @@
 
 import copy
 import time
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hvlab.base.errors import UsageError
 from hvlab.lab.pin_variables import METHODS
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan, rules, versions
-from hvlab.stack.resolver.catalogue import FOLDER, CatalogueError, build, load
+from hvlab.stack.resolver.catalogue import CatalogueError, build, files, load
 from hvlab.stack.resolver.lab import group, request
 from hvlab.stack.resolver.model import ONE_CUDA, ConstraintProblem, Limit, Relation, Scope, prune
 from hvlab.stack.resolver.solve import SearchLimitError, search
@@ -271,12 +269,11 @@ def test_nccl_builds_by_distance():
 
 
 def test_a_release_of_the_catalogue_in_numbers_is_refused():
-    data = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in Path(FOLDER).glob("*.yml")}
-    broken = copy.deepcopy(data)
+    broken = copy.deepcopy(files())
     broken["cuda"]["releases"][12.4] = broken["cuda"]["releases"].pop("12.4")
     with pytest.raises(CatalogueError, match=r"cuda.yml, 12.4: write the version in quotes"):
         build(broken)
-    broken = copy.deepcopy(data)
+    broken = copy.deepcopy(files())
     del broken["torch"]["releases"]["2.4.1"]["python"]
     with pytest.raises(CatalogueError, match=r"torch.yml, 2.4.1: python: Field required"):
         build(broken)

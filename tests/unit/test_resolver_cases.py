@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from hvlab.base.yaml_files import read_shipped
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, plan
 from hvlab.stack.resolver.facts import from_file
 from hvlab.stack.resolver.pins import parse
@@ -14,7 +14,7 @@ from hvlab.stack.resolver.versions import prefix
 
 pytestmark = pytest.mark.resolver
 
-CASES = yaml.safe_load(Path(__file__).with_name("resolver_cases.yml").read_text(encoding="utf-8"))["cases"]
+CASES = read_shipped(Path(__file__).with_name("resolver_cases.yml"))["cases"]
 
 
 def resolved(case: dict[str, Any]) -> Resolution | Infeasible:
