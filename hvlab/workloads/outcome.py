@@ -28,7 +28,8 @@ CORES = "hvlab: cores: "
 _FRAME = re.compile(
     r"[-=*~^\s]*$|File \"|Traceback |Process name: |Exit code: |Terminated$"
     r"|Primary job  terminated normally|a non-zero exit code\. Per user-direction"
-    r"|(?:mpirun|prterun) detected that one or more processes exited|thus causing the job to be|the job to be terminated\. The first process"
+    r"|(?:mpirun|prterun) detected that one or more processes exited"
+    r"|(?:thus causing )?the job to be terminated\. The first process"
     r"|RuntimeError: Horovod detected that one or more processes exited"
     # libevent in mpirun, of the connections of ranks that are gone.
     r"|\[warn\] Epoll (?:ADD|MOD|DEL)\(\d+\) on fd \d+ failed\."

@@ -663,23 +663,19 @@ def test_a_crash_without_words_may_be_a_damaged_file(tmp_path, printed):
     ("printed", "error"),
     [
         (
-            "prterun noticed that process rank 1 with PID 213 on node n2 exited on\nsignal 12 (User defined "
-            "signal 2).\n----------\n",
-            "mpirun ended with exit status 1: prterun noticed that process rank 1 with PID 213 on node n2 exited on "
-            "signal 12 (User defined signal 2).",
+            "prterun noticed that process rank 1 with PID 213 on node n2 exited on\nsignal 12 (User).\n-----\n",
+            ": prterun noticed that process rank 1 with PID 213 on node n2 exited on signal 12 (User).",
         ),
         (
-            "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates a failure\n"
-            "  Local host: n1\n  Local PID:  94\n  Peer host:  n2\n----------\nprterun has exited due to process "
-            'rank 0 with PID 0 on node n1 calling\n"abort". This may have caused other processes to be\n',
-            "n2: mpirun ended with exit status 1: An MPI communication peer process has unexpectedly disconnected",
+            "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates\n"
+            "  Local host: n1\n  Local PID:  94\n  Peer host:  n2\n-----\n"
+            'prterun has exited due to process rank 0 with PID 0 on node n1 calling\n"abort".\n',
+            ": An MPI communication peer process has unexpectedly disconnected",
         ),
-        (
-            "prterun has exited due to process rank 0 with PID 0 on node n9 calling\n",
-            "mpirun ended with exit status 1",
-        ),
+        ("prterun has exited due to process rank 0 with PID 0 on node n9 calling\n", ": prterun has exited"),
     ],
 )
 def test_the_rank_that_open_mpi_5_lost_is_named(tmp_path, printed, error):
     (tmp_path / "stderr").write_text(printed)
-    assert launcher_error(case(), {"rc": 1}, tmp_path).startswith(error)
+    words = launcher_error(case(), {"rc": 1}, tmp_path)
+    assert words.startswith(f"{'n2: ' * ('Peer' in printed)}mpirun ended with exit status 1{error}")
