@@ -663,8 +663,8 @@ def test_a_crash_without_words_may_be_a_damaged_file(tmp_path, printed):
     ("printed", "error"),
     [
         (
-            "prterun noticed that process rank 1 with PID 213 on node n2 exited on\nsignal 12 (User).\n-----\n",
-            ": prterun noticed that process rank 1 with PID 213 on node n2 exited on signal 12 (User).",
+            "prterun noticed that process rank 1 with PID 213 on node n2 exited on\nsignal 12.\n-----\n",
+            ": prterun noticed that process rank 1 with PID 213 on node n2 exited on signal 12.",
         ),
         (
             "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates\n"
