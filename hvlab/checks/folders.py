@@ -16,14 +16,17 @@ from hvlab.checks.site import HostFault, Site
 
 _TMP = "/tmp"
 _SHM = "/dev/shm"
+# Where runs keep their files.
+_OWN = "~/.hvlab"
 _STATE = "folders"
 # Printed as a table; nothing is written. Not every host has ``findmnt``, so options come from the kernel.
 _SCRIPT = """
 echo "mode $(stat -Lc %a /tmp)"; [ -w /tmp ] && [ -x /tmp ] && echo "writable yes"
 t=${TMPDIR:-/tmp}; echo "tmpdir $t"; [ -d "$t" ] && [ -w "$t" ] && echo "tmpdir_writable yes"
-for d in / /tmp /dev/shm; do
-  echo "space$d $(df -Pk "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2,4)"
-  echo "inodes$d $(df -Pi "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2,4)"
+for d in / /tmp '~/.hvlab' /dev/shm; do
+  path=${d/#\\~/$HOME}
+  echo "space$d $(df -Pk "$path" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2,4)"
+  echo "inodes$d $(df -Pi "$path" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2,4)"
 done
 echo "options $(grep ' /tmp ' /proc/self/mounts | tail -n 1 | cut -d ' ' -f 4)"
 """
@@ -69,8 +72,12 @@ def _modes(name: str, table: Mapping[str, str], user: str) -> Iterator[HostFault
 
 
 def _room(name: str, table: Mapping[str, str]) -> Iterator[HostFault]:
-    for folder in ("/", _TMP):
+    shown = set()
+    for folder in ("/", _TMP, _OWN):
         space, inodes = _pair(table, f"space{folder}"), _pair(table, f"inodes{folder}")
+        if (space, inodes) in shown:
+            continue
+        shown.add((space, inodes))
         if space and space[1] < limits.DISK_FULL_MIB * 1024 <= space[0]:
             yield HostFault("disk-full", name, f"{folder} has {space[1] // 1024} MiB left")
         elif inodes and inodes[0] and not inodes[1]:
