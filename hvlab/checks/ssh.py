@@ -26,7 +26,8 @@ _LOGINS = "logins"
 _USER = "user"
 # What a login finds there; its limits are those of ranks.
 _SCRIPT = (
-    "echo hostname $(hostname); echo memlock $(ulimit -l); echo nofile $(ulimit -n); echo nproc $(ulimit -u); "
+    "echo hostname $(hostname); "
+    "echo memlock $(ulimit -l); echo nofile $(ulimit -n); echo nproc $(ulimit -u); "
     "echo orted $(command -v orted || command -v prted)"
 )
 # What the roles write: keys, certificates, modes. A login fails by what either end lacks, but for the modes.
