@@ -16,6 +16,8 @@ from hvlab.checks.site import HostFault, HostReplies, Site
 
 _TMP = "/tmp"
 _SHM = "/dev/shm"
+# Where runs keep their files.
+_OWN = "~/.hvlab"
 _STATE = "folders"
 _COLUMNS = 2
 _NUMBER = re.compile(r"[0-9]{1,15}")
@@ -59,8 +61,12 @@ def _modes(name: str, table: Mapping[str, str], user: str) -> Iterator[HostFault
 
 
 def _room(name: str, table: Mapping[str, str]) -> Iterator[HostFault]:
-    for folder in ("/", _TMP):
+    shown = set()
+    for folder in ("/", _TMP, _OWN):
         space, inodes = _pair(table, f"space{folder}"), _pair(table, f"inodes{folder}")
+        if (space, inodes) in shown:
+            continue
+        shown.add((space, inodes))
         if space and space[1] < limits.DISK_FULL_MIB * 1024 <= space[0]:
             yield HostFault("disk-full", name, f"{folder} has {space[1] // 1024} MiB left")
         elif inodes and inodes[0] and not inodes[1]:

@@ -26,7 +26,19 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 # Faults that a comparison of hosts shows, and the role that mends each.
-FAULTS = {"clock": "", "user-id-differs": "", "cma-denied": "", "memlock": "common"}
+FAULTS = {
+    "clock": "",
+    "user-id-differs": "",
+    "cma-denied": "",
+    "memlock": "common",
+    "open-files": "",
+    "too-many-processes": "",
+}
+# Limits of a login that any launcher needs: the cause, the option of ulimit, the least.
+_LEAST = {
+    "nofile": ("open-files", "-n", limits.OPEN_FILES),
+    "nproc": ("too-many-processes", "-u", limits.PROCESSES),
+}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -55,6 +67,10 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
             yield HostFault(
                 "memlock", name, f"ulimit -l is {limit} KiB after ssh; it has {adapters}", "common"
             )
+        for word, (cause, option, least) in _LEAST.items():
+            limit = observed.get(word, "")
+            if _NUMBER.fullmatch(limit) and int(limit) < least:
+                yield HostFault(cause, name, f"ulimit {option} is {limit} after ssh, below {least}")
 
 
 def _clocks(every: Mapping[str, HostReplies]) -> Iterator[HostFault]:

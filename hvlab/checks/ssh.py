@@ -25,7 +25,9 @@ _LOGINS = "logins"
 _USER = "user"
 # Run at the other end of a login, whose limits are those of ranks.
 _SCRIPT = (
-    "echo hostname $(hostname); echo memlock $(ulimit -l); echo orted $(command -v orted || command -v prted)"
+    "echo hostname $(hostname); "
+    "echo memlock $(ulimit -l); echo nofile $(ulimit -n); echo nproc $(ulimit -u); "
+    "echo orted $(command -v orted || command -v prted)"
 )
 # Mended by the roles: keys, certificates, modes. Except for modes, either end may be at fault.
 _EITHER = ("host-key", "host-key-changed", "ssh-denied")

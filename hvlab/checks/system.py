@@ -136,10 +136,6 @@ CONTAINER_RUNTIME = Role(
     asks_of_container_runtime,
     skip=unless("container_runtime_enabled", "docker is not enabled for this host"),
 )
-    "container_runtime",
-    asks_of_container_runtime,
-    skip=unless("container_runtime_enabled", "docker is not enabled for this host"),
-)
 
 
 @CONTAINER_RUNTIME.check

@@ -349,8 +349,10 @@ def test_folders(hosts, old, new, expected):
     assert shown(hosts) == {(id_, "p2") for id_ in expected}
 
 
-@pytest.mark.parametrize("folder", ["/", "/tmp"])
+@pytest.mark.parametrize("folder", ["/", "/tmp", "~/.hvlab"])
 def test_full_disks(hosts, folder):
+    # A home of its own; recorded where it is part of the root file system.
+    hosts["p2"]["folders"]["out"] += "space~/.hvlab 99999999 88888888\ninodes~/.hvlab 7777 6666\n"
     rows = hosts["p2"]["folders"]["out"].splitlines()
     full = [f"space{folder} 264212084 100" if row.startswith(f"space{folder} ") else row for row in rows]
     hosts["p2"]["folders"]["out"] = "\n".join(full)
@@ -383,6 +385,22 @@ def test_locked_memory_matters_with_rdma(hosts):
     hosts["p2"]["rdma"] = {"/sys/class/infiniband/mlx5_0": {"mode": "0777"}}
     assert shown(hosts) == {("memlock", "p2")}
     swap(hosts, "p1", "logins", "memlock 8192", "memlock unlimited")
+    assert shown(hosts) == set()
+
+
+@pytest.mark.parametrize(
+    ("limit", "low", "enough", "cause"),
+    [
+        ("nofile", "256", "1024", "open-files"),
+        ("nproc", "64", "unlimited", "too-many-processes"),
+    ],
+)
+def test_low_limits_of_a_login(hosts, limit, low, enough, cause):
+    swap(hosts, "p1", "logins", "memlock 8192", f"memlock 8192\\n{limit} {low}")
+    assert shown(hosts) == {(cause, "p2")}
+    [fault] = live.faults(SITE, hosts)
+    assert f"is {low} after ssh" in fault.observed
+    swap(hosts, "p1", "logins", f"{limit} {low}", f"{limit} {enough}")
     assert shown(hosts) == set()
 
 

@@ -29,6 +29,8 @@ TMP_MODE = "1777"
 TMPDIR_LENGTH = 55
 # RDMA locks the memory that it registers.
 MEMLOCK_KIB = 1024 * 1024
+# The kernel's default for a process; and the processes and threads of a few ranks, a thread for each core.
+OPEN_FILES, PROCESSES = 1024, 1024
 # The kernel keeps about 1.6 % of the memory for its own tables, and one of 32 modules is 3.1 %.
 MEMORY_MISSING, MEMORY_MISSING_GIB = 0.03, 1.0
 # mcelog acts on a module from the same rate on: ce-error-threshold = 10 / 24h (mcelog.conf).
