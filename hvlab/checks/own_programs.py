@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, read, run
+from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, read, run, unless
 
 
 def digests(paths: Iterable[Path]) -> dict[str, str]:
@@ -53,11 +53,11 @@ def asks_of_node_health(node: RoleHost) -> dict[str, Question]:
     }
 
 
-def _not_wanted(node: RoleHost) -> str:
-    return "" if node.variables["node_health_enabled"] else "the inventory does not ask for it"
-
-
-NODE_HEALTH = Role("node_health", asks_of_node_health, skip=_not_wanted)
+NODE_HEALTH = Role(
+    "node_health",
+    asks_of_node_health,
+    skip=unless("node_health_enabled", "the inventory does not ask for it"),
+)
 
 
 @NODE_HEALTH.check

@@ -230,6 +230,11 @@ class Role:
         return add
 
 
+def unless(variable: str, reason: str) -> Callable[[RoleHost], str]:
+    """Return a ``skip`` for hosts where a variable of the inventory is false."""
+    return lambda node: "" if node.variables[variable] else reason
+
+
 def expect_request(node: RoleHost, fact: Mapping[str, Any]) -> None:
     """Expect that the role was run for the version and the method that the inventory asks for."""
     role = node.role

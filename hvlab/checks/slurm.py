@@ -73,12 +73,12 @@ def _meeting(fact: Mapping[str, Any]) -> str:
     return f"see that slurmctld runs on {fact['controller']}, and that {same}; {AGAIN}"
 
 
-def _not_wanted(node: RoleHost) -> str:
-    wanted = node.variables["slurm_enabled"] and node.name in node.variables["slurm_hosts"]
-    return "" if wanted else "the inventory does not ask for it"
+def _left_out(node: RoleHost) -> str:
+    chosen = node.variables["slurm_enabled"] and node.name in node.variables["slurm_hosts"]
+    return "" if chosen else "the inventory does not ask for it"
 
 
-ROLE = Role("slurm", asks, skip=_not_wanted)
+ROLE = Role("slurm", asks, skip=_left_out)
 
 
 @ROLE.check
@@ -101,10 +101,10 @@ def daemons_run(node: RoleHost, fact: Mapping[str, Any]) -> None:
 @ROLE.check
 def munge_has_a_key_that_only_it_can_read(node: RoleHost, fact: Mapping[str, Any]) -> None:
     node.output("munge -n", "see `journalctl -u munge` there")
-    for path, found in node["munge key"].items():
+    for path, status in node["munge key"].items():
         node.expect(
-            (found["mode"], found["owner"]) == ("0400", "munge"),
-            f"{path} is {found['owner']}'s, mode {found['mode']}",
+            (status["mode"], status["owner"]) == ("0400", "munge"),
+            f"{path} is {status['owner']}'s, mode {status['mode']}",
         )
 
 
@@ -128,20 +128,20 @@ def slurmctld_has_the_node(node: RoleHost, fact: Mapping[str, Any]) -> None:
 @ROLE.check
 def its_configuration_is_slurmctlds(node: RoleHost, fact: Mapping[str, Any]) -> None:
     config = node.output("scontrol show config", _meeting(fact))
-    found = re.search(r"^HASH_VAL\s*=\s*(.*)$", config, re.MULTILINE)
+    match = re.search(r"^HASH_VAL\s*=\s*(.*)$", config, re.MULTILINE)
     node.expect(
-        found and found.group(1).startswith("Match"),
-        f"its slurm.conf is not that of {fact['controller']}: {found.group(1) if found else 'no HASH_VAL'}",
+        match and match.group(1).startswith("Match"),
+        f"its slurm.conf is not that of {fact['controller']}: {match.group(1) if match else 'no HASH_VAL'}",
         f"{AGAIN} on all hosts, without --limit",
     )
 
 
 @ROLE.check
 def the_lab_user_has_the_uid_that_all_hosts_had(node: RoleHost, fact: Mapping[str, Any]) -> None:
-    found = node.output("id of the lab user", "run role lab_user").strip()
+    uid = node.output("id of the lab user", "run role lab_user").strip()
     node.expect(
-        found == fact["uid"],
-        f"{node.user} has the UID {found}, and had {fact['uid']} on all hosts when Slurm was set up",
+        uid == fact["uid"],
+        f"{node.user} has the UID {uid}, and had {fact['uid']} on all hosts when Slurm was set up",
         IDENTITY,
     )
 
@@ -159,10 +159,10 @@ def accounting_knows_the_lab_and_nobody_else_reaches_its_database(
         row in node.output("sacctmgr", remedy).splitlines(),
         f"slurmdbd has no user {user} of account {user} of cluster {cluster}",
     )
-    for path, found in node["slurmdbd.conf"].items():
+    for path, status in node["slurmdbd.conf"].items():
         node.expect(
-            (found["mode"], found["owner"]) == ("0600", "slurm"),
-            f"{path} is {found['owner']}'s, mode {found['mode']}",
+            (status["mode"], status["owner"]) == ("0600", "slurm"),
+            f"{path} is {status['owner']}'s, mode {status['mode']}",
         )
     listeners = [line.split()[3] for line in node.output("listeners").splitlines()]
     outside = [address for address in listeners if not address.startswith(("127.", "[::1]"))]

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from hvlab.checks.provisioned import NotApplicable, Question, Role, RoleHost, read, run
+from hvlab.checks.provisioned import NotApplicable, Question, Role, RoleHost, read, run, unless
 
 
 def asks_of_lab_user(node: RoleHost) -> dict[str, Question]:
@@ -130,11 +130,11 @@ def missing_settings(expected: Any, actual: Any, place: str = "") -> list[str]:
     return [] if expected == actual else [place]
 
 
-def _not_wanted(node: RoleHost) -> str:
-    return "" if node.variables["container_runtime_enabled"] else "docker is not enabled for this host"
-
-
-CONTAINER_RUNTIME = Role("container_runtime", asks_of_container_runtime, skip=_not_wanted)
+CONTAINER_RUNTIME = Role(
+    "container_runtime",
+    asks_of_container_runtime,
+    skip=unless("container_runtime_enabled", "docker is not enabled for this host"),
+)
 
 
 @CONTAINER_RUNTIME.check

@@ -76,10 +76,10 @@ class ActionModule(HvlabAction):
     def _planned(self, work: PackageChanges) -> dict[str, Any]:
         """Return the expected installs and removals; the request itself if it cannot be simulated yet."""
         asked = {one.name: one.version or "" for one in work.install}
-        found = self._ask(work) if work.install else Transaction()
-        if not isinstance(found, Transaction):
+        answer = self._ask(work) if work.install else Transaction()
+        if not isinstance(answer, Transaction):
             return {"comes": asked, "removed": work.remove}
-        return {"comes": asked | dict(found.comes), "removed": sorted({*work.remove, *found.removed})}
+        return {"comes": asked | dict(answer.comes), "removed": sorted({*work.remove, *answer.removed})}
 
     def _work(self) -> PackageChanges:
         """Return the changes between the host's facts and what the task requests."""

@@ -65,10 +65,10 @@ class ActionModule(HvlabAction):
             for path, text in live.items()
             if path not in (*self.source.files, self.source.key_path)
         }
-        found = [path for path, text in others.items() if repository.switch_off(path, text, every) != text]
-        if len(found) != 1 or self.args["replace"] or not self.fingerprint or self.source.path in before:
+        listing = [path for path, text in others.items() if repository.switch_off(path, text, every) != text]
+        if len(listing) != 1 or self.args["replace"] or not self.fingerprint or self.source.path in before:
             return ""
-        path, text = found[0], others[found[0]]
+        path, text = listing[0], others[listing[0]]
         off, keys = repository.switch_off(path, text, own), repository.own_keys(text)
         if off == text or repository.switch_off(path, off, every) != off or len(set(keys)) != 1:
             return ""

@@ -124,7 +124,7 @@ def sessions(own: set[int]) -> list[str]:
 
     A connection without one is Ansible's, or that of a command; what it runs counts as a process.
     """
-    found = []
+    logins = []
     for line in run("loginctl", "list-sessions", "--no-legend").splitlines():
         shown = run("loginctl", "show-session", line.split()[0])
         one = dict(pair.split("=", 1) for pair in shown.splitlines() if "=" in pair)
@@ -132,5 +132,5 @@ def sessions(own: set[int]) -> list[str]:
         seat = one.get("TTY") or one.get("Display")
         if seat and not ended and int(one.get("Leader", 0)) not in own:
             place = one.get("RemoteHost") or seat
-            found.append("{} (logged in, {})".format(one.get("Name"), place))
-    return found
+            logins.append("{} (logged in, {})".format(one.get("Name"), place))
+    return logins

@@ -142,11 +142,11 @@ class Change:
             self.module.run_command(["update-alternatives", "--install", self.path, name, self.new, "1"])
             status, out, err = self.module.run_command(choose)
             if status:
-                seen = "update-alternatives keeps it, and refuses {}: {}".format(
+                observed = "update-alternatives keeps it, and refuses {}: {}".format(
                     self.new, (err or out).strip()
                 )
                 remedy = "see `update-alternatives --display {}` there".format(name)
-                self.module.fail_json(msg="{}: {}; {}".format(self.path, seen, remedy))
+                self.module.fail_json(msg="{}: {}; {}".format(self.path, observed, remedy))
 
     def _remove(self) -> None:
         if self.kind == "directory":

@@ -118,7 +118,7 @@ class Removal:
         if fact("container_runtime"):
             self.stays.append("the container runtime and its settings, which other containers may use")
         self.holds = held_own()
-        self.removed_user = self.user if self.uid is not None and self._made(account) else ""
+        self.removed_user = self.user if self.uid is not None and self._is_ours(account) else ""
 
     def _own(self, path: str) -> bool:
         kind = shared(path)
@@ -126,7 +126,7 @@ class Removal:
             self.stays.append("{}: it is shared between hosts ({})".format(path, kind))
         return not kind
 
-    def _made(self, account: dict[str, Any]) -> bool:
+    def _is_ours(self, account: dict[str, Any]) -> bool:
         if account.get("made") is not True:
             self.stays.append("user {}: hvlab did not make it, or did not record that".format(self.user))
             return False

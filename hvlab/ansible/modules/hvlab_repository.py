@@ -62,8 +62,8 @@ def use_proxy(module: AnsibleModule, url: str) -> None:
         if os.path.exists(path):
             with open(path, encoding="utf-8", errors="replace") as file:
                 conf += file.read()
-    if found := proxy(url, dump, conf):
-        os.environ[name] = found
+    if address := proxy(url, dump, conf):
+        os.environ[name] = address
 
 
 def fetch(url: str) -> str:
