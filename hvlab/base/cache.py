@@ -126,7 +126,7 @@ def _last_used(paths: Iterable[Path]) -> float:
 
 
 def _lower_folders() -> set[str]:
-    """Return the folders that overlays lie on, which labs that are up have mounted."""
+    """Return the lower folders of mounted overlays, which running labs use."""
     with suppress(OSError):
         lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
         options = [option for line in lines for option in line.rpartition(" ")[2].split(",")]

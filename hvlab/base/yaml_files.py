@@ -90,7 +90,6 @@ def mistake(error: ValidationError) -> str:
 
 
 def _values(value: Any, known: dict[int, int]) -> int:
-    """Return the number of values with every alias expanded."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:

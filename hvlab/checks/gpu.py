@@ -139,7 +139,6 @@ def modules_are_built(node: RoleHost, fact: Mapping[str, Any]) -> None:
 
 
 def _numbers(release: str) -> list[int]:
-    """Return a kernel's release as a sortable key: newer releases are larger."""
     return [int(number) for number in re.findall(r"\d+", release)]
 
 

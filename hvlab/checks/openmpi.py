@@ -105,7 +105,6 @@ def _version(table: Mapping[str, str]) -> str:
 
 
 def _versions(tables: Mapping[str, Mapping[str, str]]) -> Iterator[HostFault]:
-    """Compare releases, and the hwloc of equal ones."""
     versions = {name: version for name, table in tables.items() if (version := _version(table))}
     if len(set(versions.values())) > 1:
         listing = ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -72,7 +72,6 @@ def nodes(
 def _further(
     every: Mapping[str, RoleHost], roles: Sequence[Role], broken: Mapping[tuple[str, str], Exception]
 ) -> Iterator[tuple[RoleHost, dict[str, Question]]]:
-    """Yield the further questions that follow from the answers of all hosts so far."""
     for node in every.values():
         questions: dict[str, Question] = {}
         for role in roles if not node.silence else ():

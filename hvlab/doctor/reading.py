@@ -123,7 +123,7 @@ def cause_of(failure: str) -> Recognised | None:
 
 
 def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
-    """Return the lines of a log that show an entry; none where it does not, None when time is up."""
+    """Return the lines of a log that show an entry; empty if none do, None when time is up."""
     if entry.words and not any(map(log.has, entry.words)):
         return []
     lines = []

@@ -216,7 +216,7 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Part a line at the ends of lines that are written in it; of a long line keep both ends, in pieces."""
+    """Split a line at escaped line ends; keep both ends of a long line, in pieces."""
     for part in _ESCAPED_END.split(text):
         short = _HEADER.sub(_missing, part.strip())
         half = _LONGEST // 2

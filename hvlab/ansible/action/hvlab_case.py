@@ -164,7 +164,6 @@ def _facts(hostvars: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _silent(ended: Mapping[str, Any]) -> list[str]:
-    """Return the hosts where the launching host could not end leftover processes."""
     return [host for host, left in (ended.get("reaped") or {}).items() if isinstance(left, str)]
 
 

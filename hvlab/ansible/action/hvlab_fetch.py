@@ -146,7 +146,6 @@ class ActionModule(HvlabAction):
         return "", [*([str(path.relative_to(cache_dir()))] if inside else []), *there]
 
     def _any(self, name: str | None, path: str | None) -> bool:
-        """Whether there is any pack of that name, here or on a host of the play."""
         return any(cache_dir().glob(f"packs/{name}-*.tar.gz")) or self._installed(path)
 
     def _installed(self, path: str | None, key: str = "") -> bool:

@@ -66,7 +66,6 @@ class ActionModule(HvlabAction):
         }
 
     def _request(self, needs: list[str]) -> None:
-        """Note the requested pack, and all keys that go into its own."""
         self.inputs = {**self.args["inputs"], "needs": needs}
         if self.args["shared"] and needs:
             # Linkers record the targets of the links to those packs.
@@ -102,7 +101,6 @@ class ActionModule(HvlabAction):
         }
 
     def _look(self) -> dict[str, Any]:
-        """Ask the host for the state of the folder and of the packs below it."""
         return self._step(
             "check",
             needs=self.args["needs"],
@@ -152,7 +150,6 @@ class ActionModule(HvlabAction):
         return self._brought(state, brought)
 
     def _brought(self, state: dict[str, Any], brought: dict[str, Any]) -> dict[str, Any]:
-        """Return the result for a host that has the pack now."""
         if self.work in state["building"] and not self._task.check_mode:
             self._step("clear", work=self.work)
         if state["key"] == self.key and state["wrong"]:
@@ -204,7 +201,6 @@ class ActionModule(HvlabAction):
             )
 
     def _linked(self) -> bool:
-        """Link to the pack in the folder that all hosts share; return whether it is complete there."""
         return bool(self._step("link", shared=self.place)["linked"])
 
     def _share(self, free: int, unpacked: int) -> dict[str, Any]:
@@ -319,7 +315,7 @@ class ActionModule(HvlabAction):
 
     @contextlib.contextmanager
     def _copied(self) -> Iterator[str]:
-        """Copy the archive from the controller to the host; give its path, gone after the block."""
+        """Copy the archive from the controller to the host; give its path, removed after the block."""
         remote = self._make_tmp_path()
         try:
             place = self._connection._shell.join_path(remote, "pack.tar.gz")
@@ -372,5 +368,4 @@ class ActionModule(HvlabAction):
 
 
 def _run_folder(archive: str) -> Path:
-    """Return the folder in which the processes of this run agree about an archive."""
     return Path(constants.DEFAULT_LOCAL_TMP, "hvlab-packs", archive)

@@ -84,7 +84,6 @@ class ActionModule(HvlabAction):
         return {"comes": asked | dict(answer.comes), "removed": sorted({*work.remove, *answer.removed})}
 
     def _work(self) -> PackageChanges:
-        """Return the changes between the host's facts and what the task requests."""
         args = self.args
         try:
             packages = as_packages(args["name"])
@@ -119,7 +118,6 @@ class ActionModule(HvlabAction):
         return result | {"ansible_facts": {"hvlab": self._new_facts(work)}}
 
     def _check_held(self, names: Iterable[str]) -> None:
-        """Refuse to touch packages that somebody else holds."""
         stuck = sorted(set(names) & (self.held - self.own) & set(self.installed))
         if stuck:
             versions = ", ".join(f"{name} {self.installed[name]}" for name in stuck)
@@ -179,7 +177,6 @@ class ActionModule(HvlabAction):
             )
 
     def _perform(self, work: PackageChanges) -> dict[str, Any]:
-        """Run the commands up to the first failure; return the result of the last one run."""
         done: dict[str, Any] = {"rc": 0}
         for argv in self.manager.perform(work.install, work.remove):
             done = self._command(argv)
@@ -271,7 +268,6 @@ class ActionModule(HvlabAction):
         return installed(done["stdout"])
 
     def _new_facts(self, work: PackageChanges) -> dict[str, Any]:
-        """Return the facts as they are now, for the tasks that come after this one."""
         return self.facts | {
             "packages": self.installed,
             "held": sorted(self.held),

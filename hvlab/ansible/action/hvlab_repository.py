@@ -135,7 +135,6 @@ class ActionModule(HvlabAction):
         return changed
 
     def _apply(self, files: Files, *, refresh: bool) -> None:
-        """Write the files and refresh the source; restore everything on a failure."""
         trusts = self.source.key_path in files
         done = self._step(
             "apply",

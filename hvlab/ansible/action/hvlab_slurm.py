@@ -36,7 +36,6 @@ class ActionModule(HvlabAction):
 
     @property
     def _present(self) -> list[str]:
-        """Hosts of Slurm that are still in the play."""
         return [name for name in self.request.hosts if name in self.vars["ansible_play_hosts"]]
 
     def _host(self, name: str | None = None) -> SlurmHost:

@@ -167,7 +167,6 @@ class ActionModule(HvlabAction):
         return SourceArchive(self.version, path, sha256, "url")
 
     def _drop_damaged(self, path: Path, expected: str) -> None:
-        """Discard a damaged file of the cache; it is fetched again."""
         if expected and path.is_file() and file_sha256(path) != expected and not self._task.check_mode:
             self._display.warning(f"{path} in the controller's cache is damaged: it is fetched again")
             path.unlink()

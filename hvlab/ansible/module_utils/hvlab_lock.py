@@ -77,7 +77,6 @@ def ask(asking: socket.socket, words: str) -> dict[str, Any] | None:
 
 
 def _leave_behind(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
-    """Pass the socket on to a detached process."""
     child = os.fork()
     if child:
         own.close()

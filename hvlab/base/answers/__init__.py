@@ -111,7 +111,7 @@ def read(path: Path, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any
 
 @cache
 def _adapter(shape: Any) -> TypeAdapter[Any]:
-    """Return the checker of a shape, cached: making it takes longer than using it."""
+    """Return the validator of a shape; making it takes longer than using it."""
     own_config = isinstance(shape, type) and issubclass(shape, BaseModel)
     return TypeAdapter(shape, config=None if own_config else ConfigDict(strict=True))
 

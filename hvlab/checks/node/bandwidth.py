@@ -76,7 +76,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _nccl(printed: str) -> Dict[str, Any]:
-    """Read the footer of nccl-tests, whose average is of the one size that was asked for."""
+    """Read the footer of nccl-tests; its average is that of the one requested size."""
     wrong = re.search(r"^# Out of bounds values : (\d+) ", printed, re.M)
     average = re.search(r"^# Avg bus bandwidth +: ([\d.]+) *$", printed, re.M)
     values: Dict[str, Any] = {"nccl_wrong": int(wrong[1])} if wrong else {}

@@ -67,7 +67,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _document(printed: str) -> Dict[str, Any]:
-    """Return the JSON object in what was printed; before it there may be warnings."""
+    """Return the JSON object of an output; warnings may precede it."""
     try:
         document = json.loads(printed[printed.index("{") : printed.rindex("}") + 1])
     except (ValueError, RecursionError):
@@ -81,7 +81,7 @@ def _dicts(value: Any) -> List[Dict[str, Any]]:
 
 
 def _test(test: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return one test with its results: the worst status, and what was said of those that did not pass."""
+    """Return one test with its results: the worst status, and the texts of those that did not pass."""
     summary = test.get("test_summary")
     results = _dicts(test.get("results"))
     everything = results + ([summary] if isinstance(summary, dict) else [])

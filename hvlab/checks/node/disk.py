@@ -68,7 +68,7 @@ def _broken(answer: Any) -> List[str]:
 
 
 def _mounts(table: str) -> Dict[str, List[str]]:
-    """Return mount point -> options; of several on one point the last is the one in force."""
+    """Return mount point -> options; of several on one point the last is in force."""
     rows = (line.split() for line in table.splitlines() if not line.lstrip().startswith("#"))
     return {re.sub(r"\\040", " ", row[1]): row[3].split(",") for row in rows if len(row) > len("abc")}
 

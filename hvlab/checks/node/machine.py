@@ -57,7 +57,6 @@ def types(own: Mapping[str, Any], known: Mapping[str, Any]) -> List[Dict[str, An
 
 
 def _values(expect: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return values without their sources."""
     return {name: entry["value"] if isinstance(entry, dict) else entry for name, entry in expect.items()}
 
 
@@ -97,7 +96,7 @@ def _fits(match: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 def _outgrown(machine_type: MachineType, values: Mapping[str, Any]) -> bool:
-    """Whether the node has more than this type, which is told from others by its number of GPUs."""
+    """Whether the node has more than this type, which differs from others by its number of GPUs."""
     expect = machine_type["expect"] if "gpu_count" in machine_type["match"] else {}
     sizes = [name for name in ("memory_gib", "cpu_count") if name in expect]
     return any(values.get(name, 0) > expect[name] * _AT_MOST for name in sizes)

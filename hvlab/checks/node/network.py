@@ -70,7 +70,6 @@ def _by_interface(texts: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _linked(answers: Mapping[str, Any], question: str) -> Set[str]:
-    """Return the interfaces that have this link in sysfs."""
     links = answers.get(f"network {question}")
     paths = links if isinstance(links, dict) else {}
     return {path.split("/")[4] for path in paths if path.startswith("/sys/class/net/")}

@@ -78,7 +78,7 @@ def _first(element: ElementTree.Element, places: Sequence[str], read: Reader) ->
 
 
 def _uncorrected(element: ElementTree.Element, period: str) -> Dict[str, Any]:
-    """Return uncorrected errors in SRAM and DRAM; drivers say them in two layouts."""
+    """Return uncorrected errors in SRAM and DRAM; drivers report them in two layouts."""
     counts = f"ecc_errors/{period}"
     sram = [_first(element, (f"{counts}/{name}",), _number) for name in _SRAM]
     dram = _first(element, (f"{counts}/dram_uncorrectable", f"{counts}/double_bit/device_memory"), _number)

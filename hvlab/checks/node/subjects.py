@@ -50,7 +50,7 @@ def chosen(on_request: Sequence[str]) -> Tuple[ModuleType, ...]:
 
 
 def _names(subject: ModuleType) -> Set[str]:
-    """Return the first words of what a subject asks."""
+    """Return the first words of a subject's questions."""
     return {name.partition(" ")[0] for name in subject.QUESTIONS}
 
 

@@ -211,7 +211,7 @@ def _judge(event: Mapping[str, Any]) -> Tuple[str, str, str]:
 
 
 def _owner(event: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """Name the GPU by what nvidia-smi knows of it, else by what the log does."""
+    """Name the GPU as nvidia-smi knows it, else as the log does."""
     if event["kind"] == "SXid":
         return f"NVSwitch {event['address']}"
     for gpu in values.get("gpus", []):
