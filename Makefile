@@ -76,7 +76,7 @@ test: check unit  ## linters, unit tests, contracts, the report in a browser, an
 	$(call say,contract tests)
 	@pytest tests/contract --numprocesses=2
 	$(call say,tests in a browser)
-	@pytest tests/browser
+	@pytest tests/browser --numprocesses=2
 	$(call say,a walk over virtual hosts)
 	@$(TESTS_AS_ROOT) pytest tests/vlab -m walk -v --durations=10
 
