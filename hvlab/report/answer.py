@@ -17,6 +17,7 @@ from hvlab.statistics.verdict import Pair, Verdict
 
 # Most labs ask about the first.
 _PLACES = ("across", "inside")
+_OPEN = ("unclear", "too_few", "upset", "differs", "alike")
 # Figures measured at different times may be equal by chance.
 _IMPORTED = {"unclear": "alike", "too_few": "alike", "same": "even"}
 
@@ -67,6 +68,11 @@ class Answer(_Pool):
     def faster(self) -> bool:
         """The best is faster than all others."""
         return _faster(self.verdict)
+
+    @property
+    def open(self) -> bool:
+        """Return whether the figures leave open which is faster, or that both are equal."""
+        return self._kind in _OPEN
 
     def card(self, words: Words) -> tuple[str, str, str]:
         """Return the answer as a tile: its name, the backend, by how much and how surely."""

@@ -7,6 +7,7 @@ phrases in both languages in `phrases`. A function that returns None leaves its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from hvlab.analysis import ceiling
@@ -27,6 +28,7 @@ from hvlab.report.labels import Names, Value
 from hvlab.report.page import Document, Opening
 from hvlab.report.plots import spread_of
 from hvlab.report.report import Report
+from hvlab.report.verdicts import BackendVerdict
 from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration
 from hvlab.results.samples import bars, pooled
@@ -323,17 +325,29 @@ def _head(report: Report, words: Words) -> list[tuple[str, Value]]:
 def _cards(report: Report, words: Words) -> list[tuple[str, str, str]]:
     if not report.data.head.ok:
         return []
-    cards = [one.card(words) for one in report.answers]
-    cards += [tile for one in report.compressed[:1] for tile in compression.cards(one, words)]
+    # Questions that are open come last.
+    cards = [(one.open, one.card(words)) for one in report.answers]
+    cards += [(False, tile) for one in report.compressed[:1] for tile in compression.cards(one, words)]
+    if cards and all(is_open for is_open, _ in cards) and (clearest := _clearest(report)):
+        cards.append((False, verdicts.card(clearest, words)))
     for place in _PLACES:
         best = trainings.best(report.studies, place)
-        if best and trainings.gains(best[1]):
+        if best and (speedup := best[1].speedup) and trainings.gains(best[1]):
             row = best[1]
             where = _where(row.configuration.workload, row.configuration.backend, row.layout, words)
-            cards.append((words.say(f"card.speedup_{place}"), words.middle(row.speedup, "x"), where))
+            tile = (words.say(f"card.speedup_{place}"), words.middle(speedup, "x"), where)
+            cards.append((speedup.low <= 1, tile))
     if widest := collectives.widest(report.sweeps):
-        cards.append((words.say("card.busbw"), words.number(widest[0], "GB/s"), _where(*widest[1:], words)))
-    return cards
+        figure = (words.say("card.busbw"), words.number(widest[0], "GB/s"), _where(*widest[1:], words))
+        cards.append((False, figure))
+    return [tile for _, tile in sorted(cards, key=itemgetter(0))]
+
+
+def _clearest(report: Report) -> BackendVerdict | None:
+    """Return the largest difference between backends that no answer mentions; trainings come first."""
+    answered = not all(one.open for one in report.answers)
+    judged = [one for one in report.judged if one.significant and (one.backends.collective or not answered)]
+    return max(judged, key=lambda one: (not one.backends.collective, one.apart), default=None)
 
 
 def _where(workload: str, backend: str, layout: tuple[int, int], words: Words) -> str:
@@ -344,7 +358,7 @@ def _where(workload: str, backend: str, layout: tuple[int, int], words: Words) -
 
 def _findings(report: Report, words: Words) -> list[str]:
     run, only = report.data.head, answer.alone(report.data)
-    texts = [one.sentence(words) for one in report.answers]
+    texts = [one.sentence(words) for one in report.answers if not one.open]
     texts += [text for one in report.compressed for _, text in compression.remarks(one, words)]
     if not texts and only:
         texts.append(words.say("answer.alone", backend=words.backend(only)))
@@ -354,13 +368,12 @@ def _findings(report: Report, words: Words) -> list[str]:
         texts.append(words.say("finding.failed", ok=run.ok, all=run.planned, failed=run.failed))
     if run.pending:
         texts.append(words.say("finding.pending", all=run.planned, pending=run.pending))
-    # The largest difference between collectives, which the answer does not mention.
-    significant = [one for one in report.judged if one.significant and one.backends.collective]
-    if significant:
-        texts.append(verdicts.sentence(max(significant, key=lambda one: one.apart), words))
+    if clearest := _clearest(report):
+        texts.append(verdicts.sentence(clearest, words))
     for place in _PLACES:
         if best := trainings.best(report.studies, place):
             texts.append(_best(*best, place, words))
+    texts += [one.sentence(words) for one in report.answers if one.open]
     return texts + trainings.stragglers(report.checks, words)
 
 

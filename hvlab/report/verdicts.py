@@ -110,6 +110,19 @@ def sentence(judged: BackendVerdict, words: Words) -> str:
     )  # fmt: skip
 
 
+def card(judged: BackendVerdict, words: Words) -> tuple[str, str, str]:
+    """Return a significant verdict as a tile: what was measured, the faster one, and by how much."""
+    pair, first = judged.backends, judged.verdict.kind == "faster"
+    return (
+        words.say("card.faster", name=pair.what(words)),
+        words.backend(judged.winner),
+        words.say(
+            "card.by", ratio=words.both(times(judged.ratio) if first else judged.ratio, "times"),
+            other=words.backend(pair.other if first else pair.one), layout=words.layout(*pair.layout),
+        ),
+    )  # fmt: skip
+
+
 def times(ratio: Interval | None) -> Interval | None:
     """Return the first one's speed over the other's: the inverse of a verdict's ratio of times."""
     return Interval(1 / ratio.high, 1 / ratio.mid, 1 / ratio.low) if ratio else None

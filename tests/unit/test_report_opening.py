@@ -7,7 +7,9 @@ import pytest
 from hvlab.report import sections
 from hvlab.report.page import Opening, edition, markdown
 from hvlab.report.report import SIGNATURE, analyse
+from hvlab.report.words import load
 from hvlab.results.configurations import gather
+from hvlab.workloads.training import TRAININGS
 from tests.unit import runs
 from tests.unit.reports import lab, made
 
@@ -67,6 +69,29 @@ def test_what_is_slower_than_one_rank_is_no_headline():
     assert len(slow) == 2
     assert "0.5" in slow[1]
     assert len([title for title, *_ in made("lab7").edition("en").opening.cards if "speed-up" in title]) == 2
+
+
+@pytest.mark.parametrize(
+    ("lang", "tile", "figure", "detail", "asked"),
+    [
+        ("en", "Faster: ", "MPI", "as fast as Gloo, ", "Fastest backend across servers"),
+        ("zh", "更快：", "MPI", "速度是 Gloo 的 ", "服务器间最快的后端"),
+    ],
+)
+def test_the_first_tile_answers_where_backends_are_open(lang, tile, figure, detail, asked):
+    """Three repeats decide no training; the collectives have all of theirs."""
+    data, names = lab("lab7"), [each.name for each in TRAININGS]
+    kept = [record for record in data.records if record.workload not in names or record.repeat < 4]
+    open_ = replace(data, records=kept, configurations=gather(kept))
+    report = analyse(open_)
+    assert [one.open for one in report.answers] == [True, True]
+    found = edition(sections.document(report), lang).opening
+    first, *others = found.cards
+    assert first[0].startswith(tile)
+    assert first[1] == figure
+    assert detail in first[2]
+    assert [title for title, *_ in others][-2:][0] == asked
+    assert found.findings[-3:-1] == [one.sentence(load(lang)) for one in report.answers]
 
 
 @pytest.mark.parametrize(
