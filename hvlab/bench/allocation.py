@@ -1,7 +1,6 @@
 """The allocation of a run: Slurm grants its hosts before the first case, and has them back after the last.
 
-Hosts and allocations may be lost under a run: ``Losses`` says what goes on, and whether another one is of
-use.
+A run may lose hosts and allocations: ``Losses`` decides how it continues, and whether to ask again.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ _FILE = "allocation.json"
 _TICK_S, _LOOK_S, ANSWER_S = 0.1, 1.0, 30.0
 # A request that waits for long is looked at less often, since slurmctld is everybody's.
 _LOOK_PART, _LOOK_MOST_S = 0.1, 30.0
-# So many hosts of an allocation are asked to give it back, where the first ones do not answer.
+# Maximum number of hosts asked to give an allocation back if the first ones do not answer.
 _ASKED = 3
-# slurmctld may be restarted, or moved to another host, while a run goes on.
+# slurmctld may be restarted, or moved to another host, during a run.
 _AWAY_S = 90.0
 # salloc does not always notice that its job ended before the hosts were ready, as where a prolog fails.
 _ABSENT_S = 60.0
@@ -84,7 +83,9 @@ def granted(
     (folder / _FILE).write_text(json.dumps({"hosts": hosts}), "utf-8")
     asked = _Request(shell, hosts, run_id, show, schedule.spec.queue_limit)
     try:
-        longest = _longest(shell, schedule.lab)
+        # The most minutes that the partition gives, where somebody needs to know.
+        limited = slurm.limited(schedule.lab)
+        longest = None if limited else slurm.longest(_answer(shell, slurm.partition(schedule.lab)))
         yield asked.wait(schedule.allocation(cases, run_id, seconds=seconds, longest=longest))
     finally:
         if asked.refused:
@@ -94,7 +95,7 @@ def granted(
 
 
 def release(lab: Lab, login: Login, folder: Path) -> list[str]:
-    """Cancel what a run has in the queue, if it had an allocation; return what could not be done.
+    """Cancel a run's jobs in the queue, if it had an allocation; return the failures.
 
     ``folder`` is the run's.
     """
@@ -134,11 +135,6 @@ def _cancel(shell: Shell, run_id: str) -> tuple[bool, str]:
             return False, left
         time.sleep(_LOOK_S)
     return True, left
-
-
-def _longest(shell: Shell, lab: Lab) -> int | None:
-    """Return how many minutes the lab's partition gives at most; None where nobody needs or knows that."""
-    return None if slurm.limited(lab) else slurm.longest(_answer(shell, slurm.partition(lab)))
 
 
 def _around(shell: Shell, hosts: Sequence[str]) -> Allocation:
@@ -202,7 +198,7 @@ class _Request:
         return Allocation(job, self.shell, waited)
 
     def _withdraw(self) -> None:
-        """End salloc, which may still try: what it is granted later would be nobody's."""
+        """End salloc, which may still try: a later grant would be nobody's."""
         with suppress(HvlabError):
             self.shell.run(slurm.withdrawal(self.run_id), seconds=ANSWER_S)
 
@@ -213,7 +209,7 @@ class _Request:
         return max(pause, _LOOK_S)
 
     def _look(self) -> None:
-        """Show why the request waits. Raises HvlabError where it would wait for ever, or has for too long."""
+        """Show why the request waits. Raises HvlabError if it would wait forever, or has waited too long."""
         done = _run(self.shell, slurm.queue(self.run_id))
         job = slurm_queue.waiting(done.stdout) if done else None
         seconds = time.monotonic() - self.started
@@ -236,7 +232,7 @@ class _Request:
             raise error
 
     def _vanished(self) -> HvlabError | None:
-        """Return the error of a job that is not in the queue, though salloc goes on waiting for it."""
+        """Return the error of a job that is not in the queue, though salloc still waits for it."""
         if self.absent_since is None or time.monotonic() - self.absent_since < _ABSENT_S:
             return None
         unfit = self._unfit()
@@ -253,7 +249,7 @@ def _answer(shell: Shell, words: Sequence[str]) -> str:
 
 
 def _run(shell: Shell, words: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
-    """Return the exit status of a command; None where the host does not answer."""
+    """Run a command; None where the host does not answer."""
     try:
         return shell.run(words, seconds=ANSWER_S)
     except HvlabError:
@@ -266,9 +262,9 @@ _LOST = "lost.json"
 
 @dataclass
 class Losses:
-    """What was lost under a run's cases; ``folder`` is the run's.
+    """Hosts and allocations lost under a run's cases; ``folder`` is the run's.
 
-    ``gone`` says of each lost host what was seen. ``fruitless`` is how many allocations in a row ended
+    ``gone`` has the symptom of each lost host, ``fruitless`` the number of allocations in a row that ended
     without a finished case.
     """
 
@@ -281,9 +277,9 @@ class Losses:
     gone: dict[str, str] = field(default_factory=dict)
 
     def again(self, allocation: Allocation | None, left: int, *, done: int) -> bool:
-        """Whether to go on with the cases ``left``, since a host or an allocation was lost.
+        """Whether to continue with the cases ``left`` after a host or an allocation was lost.
 
-        ``done`` is how many cases ended in it. Raises HvlabError where another allocation would be of no use.
+        ``done`` is the number of cases that ended in it. Raises HvlabError if another would be of no use.
         """
         file = self.folder / _LOST
         if not file.is_file():
@@ -315,15 +311,12 @@ class Losses:
         return True
 
     def remaining(self, cases: Sequence[Case]) -> Schedule:
-        """Return the schedule to go on with: after a loss that of ``cases`` alone: hosts may be gone."""
+        """Return the schedule to continue with; after a loss, that of ``cases`` alone."""
         (self.folder / _LOST).unlink(missing_ok=True)
         return replace(self.schedule, cases=tuple(cases)) if self.lost else self.schedule
 
     def on_fit_hosts(self, cases: list[Case]) -> list[Case]:
-        """Return the cases whose hosts are there; after a loss some may be gone.
-
-        Raises UnreachableError where there are none.
-        """
+        """Return the cases whose hosts are still there. Raises UnreachableError if there are none."""
         if not self.lost or not cases:
             return cases
         gone = {name: f"{name} was lost ({observed})" for name, observed in self.gone.items()}

@@ -52,13 +52,12 @@ def estimate(cases: Sequence[Case], store: Store) -> Estimate:
 def estimates(groups: Sequence[Sequence[Case]], store: Store) -> list[Estimate]:
     """Estimate the time to measure each group of cases."""
     measured = _measured((case for cases in groups for case in cases), store)
-    return [_estimate(cases, measured) for cases in groups]
-
-
-def _estimate(cases: Sequence[Case], measured: Mapping[str, float]) -> Estimate:
-    known = [measured[_key(case)] for case in cases if _key(case) in measured]
-    guessed = [rough(case) for case in cases if _key(case) not in measured]
-    return Estimate(len(cases), len(known), _FIRST_S + sum(known) + sum(guessed) + _EACH_S * len(cases))
+    estimated = []
+    for cases in groups:
+        seconds = [(measured.get(_key(case)) or rough(case)) + _EACH_S for case in cases]
+        known = sum(_key(case) in measured for case in cases)
+        estimated.append(Estimate(len(cases), known, _FIRST_S + sum(seconds)))
+    return estimated
 
 
 def _measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
@@ -121,15 +120,11 @@ def rough(case: Case) -> float:
     """Return the seconds that a case may take, at most its time limit."""
     if case.command:
         return min(float(case.timeout), _COMMAND_S)
-    if "sizes" in case.params:
-        return min(float(case.timeout), _START_S + _collective(case))
-    return min(float(case.timeout), _START_TRAINING_S + _training(case))
-
-
-def _collective(case: Case) -> float:
+    if "sizes" not in case.params:
+        return min(float(case.timeout), _START_TRAINING_S + _training(case))
     sizes, device = case.params["sizes"], case.params["device"]
-    rounds = case.params["iterations"]
-    return float(rounds * (len(sizes) * _CALL_S + 2 * sum(sizes) / _BYTES_PER_S[device]))
+    once: float = len(sizes) * _CALL_S + 2 * sum(sizes) / _BYTES_PER_S[device]
+    return min(float(case.timeout), _START_S + float(case.params["iterations"]) * once)
 
 
 def _training(case: Case) -> float:

@@ -1,7 +1,7 @@
-"""Which cases a run still has to measure: with ``--repeats auto``, what the looks at it leave open. Pure.
+"""Which cases a run still has to measure: with ``--repeats auto``, those with open questions. Pure.
 
-The looks are those of :mod:`hvlab.statistics.sequential`. What they call for follows from the records, so an
-interrupted run goes on as it would have.
+A look at the run (:mod:`hvlab.statistics.sequential`) depends on its records alone, so an interrupted run
+continues as if it had not been interrupted.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hvlab.bench.matrix import Spec
 from hvlab.results.configurations import Configuration, gather
 from hvlab.results.store import Record
 from hvlab.statistics.interval import Interval, median
-from hvlab.statistics.looks import LOOKS, Look
+from hvlab.statistics.looks import LOOKS
 from hvlab.statistics.sequential import narrow
 from hvlab.workloads.case import Case
 
 
 def first(cases: Sequence[Case], spec: Spec) -> tuple[Case, ...]:
-    """Return the cases that are measured whatever they show."""
+    """Return the cases that are measured in any event."""
     return tuple(case for case in cases if not spec.auto or case.repeat <= LOOKS[0].repeats)
 
 
@@ -40,14 +40,9 @@ def due(cases: Sequence[Case], spec: Spec, records: Sequence[Record]) -> list[Ca
         if any(case.id not in done for case in chosen):
             break
         names = _open([record for record in records if record.repeat <= look.repeats], spec)
-        chosen += [
-            case for case in cases if _between(case, look, later) and _name(case.id, case.repeat) in names
-        ]
+        following = [case for case in cases if look.repeats < case.repeat <= later.repeats]
+        chosen += [case for case in following if _name(case.id, case.repeat) in names]
     return chosen
-
-
-def _between(case: Case, look: Look, later: Look) -> bool:
-    return look.repeats < case.repeat <= later.repeats
 
 
 def _open(records: Sequence[Record], spec: Spec) -> Collection[str]:

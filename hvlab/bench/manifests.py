@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.resources import files as resources
 from pathlib import Path
 
 import yaml
@@ -59,18 +58,16 @@ def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
 def files(schedule: Schedule, run_id: str) -> Iterator[tuple[str, str]]:
     """Yield the names and contents of the files of a schedule that is exportable."""
     width = len(str(len(schedule.cases)))
-    yield PROGRAMS, _text(mpijob.programs(dict(_programs())))
+    programs = {file.name: file.read_text("utf-8") for file in sorted(workloads.PROGRAMS.glob("*.py"))}
+    yield PROGRAMS, _text(mpijob.programs(programs))
     for number, case in enumerate(schedule.cases, 1):
         # The line that the script keeps for a job without a log.
-        text = f"# {mpijob.first_line(case)}\n" + _text(_manifest(schedule, case, run_id))
+        program = workloads.argv(case)
+        job = launchers.job(case, schedule.lab, run_id, program)
+        pods = mpijob.Pods(case.container, _resources(schedule, case))
+        text = f"# {mpijob.first_line(case)}\n" + _text(mpijob.manifest(job, program, pods))
         yield f"{number:0{width}}-{mpijob.name(case.id)}.yml", text
     yield SCRIPT, Path(__file__).with_name(SCRIPT).read_text("utf-8")
-
-
-def _manifest(schedule: Schedule, case: Case, run_id: str) -> dict[str, object]:
-    program = workloads.argv(case)
-    job = launchers.job(case, schedule.lab, run_id, program)
-    return mpijob.manifest(job, program, mpijob.Pods(case.container, _resources(schedule, case)))
 
 
 def _resources(schedule: Schedule, case: Case) -> dict[str, object]:
@@ -83,14 +80,6 @@ def _resources(schedule: Schedule, case: Case) -> dict[str, object]:
             remedy="write it as Kubernetes does: {cpu: 16, memory: 64Gi}",
         )
     return {"cpu": case.slots, "memory": f"{_MEMORY_GIB * case.slots}Gi", **gpus, **given}
-
-
-def _programs() -> Iterator[tuple[str, str]]:
-    for file in sorted(
-        resources("hvlab.workloads").joinpath("programs").iterdir(), key=lambda file: file.name
-    ):
-        if file.name.endswith(".py"):
-            yield file.name, file.read_text("utf-8")
 
 
 def _text(manifest: dict[str, object]) -> str:

@@ -53,7 +53,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Spec:
-    """What was requested. ``timeout`` limits a case, in seconds; ``asked``: the user named the backends.
+    """A request. ``timeout`` limits a case, in seconds; ``asked``: the user named the backends.
 
     ``container`` is the image the ranks run in, with an sshd on ``ssh_port``; None: on the hosts themselves.
     With ``auto``, ``repeats`` is the most, and a run ends where its questions are answered, or after
@@ -124,7 +124,7 @@ def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[InfeasibleCase]]:
 
 
 def _place(case: Case, common: str | None, seed: str) -> tuple[str, bool]:
-    """Return where a case stands in its repeat; those with the same ``common`` part are neighbours."""
+    """Return the sort key of a case in its repeat; those with the same ``common`` part are neighbours."""
     if common is None:
         return _hash([seed, case.id]), False
     first = (int(common, 16) + case.repeat) % 2
@@ -173,7 +173,11 @@ def _feasible(spec: Spec, lab: Lab) -> tuple[list[Case], list[InfeasibleCase]]:
             continue
         same = cases.setdefault(case.id, case)
         if same != case:
-            unique = replace(case, id=f"{case.id}-{_identity(case)}")
+            # The variant follows from the rest; ids are as they were before cases had it.
+            fields = {
+                name: value for name, value in asdict(replace(case, id="")).items() if name != "variant"
+            }
+            unique = replace(case, id=f"{case.id}-{_hash(fields)}")
             cases.setdefault(unique.id, unique)
     return list(cases.values()), list(infeasible.values())
 
@@ -204,7 +208,7 @@ def _case(
 ) -> Case:
     own = BACKENDS[backend].launchers
     chosen = block.launcher or spec.launcher
-    # One process alone is a step, too, where only steps reach the host or the container.
+    # One process alone is also a step where only steps reach the host or the container.
     alone = not BACKENDS[backend].parallel
     if alone and chosen == srun.NAME and not (lab.step or spec.container):
         chosen = None
@@ -255,22 +259,10 @@ def _id(case: Case, hosts: HostSet, lab: Lab, settings: Sequence[str], *, chosen
     first = hosts.names == tuple(host.name for host in lab.hosts[: hosts.count])
     place = f"{hosts.count}x{case.slots}" + ("" if first or not hosts.names else f"@{'+'.join(hosts.names)}")
     launcher = [case.launcher] if chosen == case.launcher else []
-    named = [
-        case.workload,
-        case.backend,
-        *launcher,
-        *(["container"] if case.container else []),
-        place,
-        *settings,
-    ]
-    full = "-".join(named)
+    inside = ["container"] if case.container else []
+    full = "-".join([case.workload, case.backend, *launcher, *inside, place, *settings])
     safe = re.sub(r"[^A-Za-z0-9._=@+-]", "_", full)[:_LONGEST_ID]
     return safe if safe == full else f"{safe}-{_hash(full)}"
-
-
-def _identity(case: Case) -> str:
-    # The variant follows from the rest; ids are as they were before cases had it.
-    return _hash({name: value for name, value in asdict(replace(case, id="")).items() if name != "variant"})
 
 
 def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:

@@ -81,7 +81,7 @@ def measure(
 
 
 def expected(schedule: Schedule, cases: Sequence[Case], store: Store) -> str:
-    """Estimate the time of a run: ``cases`` first, then as many again as its questions need."""
+    """Estimate the time of a run: ``cases`` first, then the repeats that its questions need."""
     text = estimate(cases, store).text
     if not schedule.spec.auto:
         return text
@@ -125,7 +125,7 @@ class _Run:
         self.losses = Losses(self.schedule, self.folder, self.login, self.progress)
 
     def end_earlier(self) -> None:
-        """End what earlier runs of the lab left on the hosts, or in Slurm's queue."""
+        """End the leftovers of earlier runs of the lab on the hosts and in Slurm's queue."""
         for past in self.store.runs():
             if past.lab != self.schedule.lab.name:
                 continue
@@ -198,7 +198,7 @@ class _Run:
         return f" on the same hosts (sbatch --nodelist={names})" if lab.step else ""
 
     def due(self) -> list[Case]:
-        """Return the cases that are still to be measured, after what the last ones have shown."""
+        """Return the cases still to be measured, given the results so far."""
         records = self.store.records(self.run_id)
         done = {record.case_id for record in records}
         due = looks.due(self.schedule.cases, self.schedule.spec, records)
@@ -216,7 +216,7 @@ class _Run:
         if not limit:
             return list(cases)
         measured = self.progress.done - self.progress.before
-        if not measured:  # An estimate of what was never measured may be far off: one repeat shows it.
+        if not measured:  # An estimate without earlier runs may be far off: one repeat shows it.
             return [case for case in cases if case.repeat == cases[0].repeat]
         most = int((limit - elapsed) / (elapsed / measured))
         repeats = [case.repeat for case in cases]
@@ -235,7 +235,7 @@ class _Run:
         return self.store.run_folder(run_id) / "unended"
 
     def reap(self, run_id: str, *, without: Collection[str] = ()) -> None:
-        """End what a run left on the hosts, but those ``without`` an answer; report where that failed."""
+        """End a run's leftovers on the hosts, but those ``without`` an answer; report where that failed."""
         mark = self._mark(run_id)
         # An unwritable folder must not stop the clean-up.
         with suppress(OSError):
@@ -324,7 +324,7 @@ class _Run:
             self.progress.step(text, running=True)
 
     def collect(self) -> int:
-        """Put every case whose files have arrived into the store; return how many did."""
+        """Put every case whose files have arrived into the store; return their number."""
         before = len(self.queue)
         for case in list(self.queue):
             folder = self.folder / case.id

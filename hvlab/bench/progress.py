@@ -31,10 +31,10 @@ NAME = "progress.json"
 
 
 class RunProgress(BaseModel):
-    """What a bench says of its run to others on this machine; times are seconds since 1970.
+    """The progress of a run for other processes of this machine; times are seconds since 1970.
 
     ``before`` cases were done when it began, and ``left`` was the estimate ``at`` that time. ``doing`` says
-    what goes on, with ``running`` a case; ``expected`` is the estimate before the first.
+    the current activity, with ``running`` a case; ``expected`` is the estimate before the first.
     """
 
     model_config = ConfigDict(strict=True)
@@ -61,7 +61,7 @@ def read(folder: Path) -> RunProgress | None:
 
 
 class Display:
-    """What is running, how many cases are done, how much time is left. A context manager."""
+    """The current activity, the number of finished cases, the time left. A context manager."""
 
     def __init__(self, total: int, *, done: int = 0) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -95,7 +95,7 @@ class Display:
         self._write()
 
     def keep(self, folder: Path) -> None:
-        """Write what is going on into the run's folder from now on."""
+        """Write the progress into the run's folder from now on."""
         make_folder(folder)
         self._file = folder / NAME
         self._write()

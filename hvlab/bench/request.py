@@ -28,7 +28,7 @@ AUTO = 0
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What a user asks to measure; None, empty or False where nothing was asked.
+    """A request to measure; None, empty or False stands for what the user left open.
 
     ``workload``, ``backend`` and ``library`` are names separated by commas, ``hosts`` and ``slots`` counts
     or words. ``short`` holds values by parameter, ``sets`` texts NAME=VALUE. ``ab`` is two texts of
@@ -149,9 +149,11 @@ def _spec(request: BenchRequest, lab: Lab) -> Spec:
     launcher = request.launcher
     if lab.step or (lab.slurm and not request.container):
         launcher = launcher or srun.NAME
+    usual = AUTO if request.ab else 1 if chosen.repeats is None else chosen.repeats
+    repeats = usual if request.repeats is None else request.repeats
     return Spec(
         blocks=suite.blocks(chosen, lab, overrides),
-        **_repeats(_number_of_repeats(request, chosen)),
+        **_repeats(repeats),
         time_limit=request.time_limit,
         queue_limit=request.queue_limit,
         timeout=request.timeout or chosen.timeout or Spec.timeout,
@@ -164,17 +166,8 @@ def _spec(request: BenchRequest, lab: Lab) -> Spec:
     )
 
 
-def _number_of_repeats(request: BenchRequest, chosen: suite.Suite) -> int:
-    """Return the number asked for, else that for two sides, else the suite's."""
-    if request.repeats is not None:
-        return request.repeats
-    if request.ab:
-        return AUTO
-    return 1 if chosen.repeats is None else chosen.repeats
-
-
 def _repeats(number: int) -> dict[str, Any]:
-    """Return the fields that say how often to repeat; with ``AUTO``, as often as the questions need."""
+    """Return the fields for a number of repeats; with ``AUTO``, as many as the questions need."""
     return {"auto": number == AUTO, "repeats": number or LOOKS[-1].repeats}
 
 
@@ -208,7 +201,7 @@ def _backends(
 ) -> tuple[str, ...] | None:
     """Return the backends that were ``named``, or their like in ``libraries``; None for the default.
 
-    Where none was named, they are what the lab can run. Raises UsageError.
+    Where none was named, they are those that the lab can run. Raises UsageError.
     """
     if libraries is None:
         return named

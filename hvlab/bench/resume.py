@@ -1,6 +1,6 @@
-"""Earlier runs: one that did not finish resumed with the very schedule it had, or one measured again.
+"""Earlier runs: an unfinished one resumed with its own schedule, or one measured again.
 
-Measured again it is A, as it was, beside B, which has what the command changes.
+Measured again, it is A as it was, beside B with the command's changes.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ class Schedule:
 
         Slurm takes one number for all hosts, and a step has no more than that.
         """
-        used = [[case.slots for case in cases if _cuda(case) and name in case.hosts] for name in hosts]
+        on_gpu = [case for case in cases if case.params["device"] == "cuda"]
+        used = [[case.slots for case in on_gpu if name in case.hosts] for name in hosts]
         slots = [self.lab.host(name).slots for name in hosts]
         return min(max(map(max, used)), *slots) if all(used) else 0
 
@@ -134,7 +135,3 @@ class Schedule:
             "python": "python3" if self.port else self.lab.python,
             "cases": rows,
         }
-
-
-def _cuda(case: Case) -> bool:
-    return bool(case.params["device"] == "cuda")

@@ -34,7 +34,7 @@ _PLACES = re.compile(r"(-H|--?host|--?hostfile|--?machinefile|-np?|-c|-x|--?m?ca
 
 
 class SettingsFile(BaseModel):
-    """What a settings file holds. ``about`` is for who reads it."""
+    """The content of a settings file. ``about`` is for its readers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -112,7 +112,7 @@ def with_settings(block: Block, settings: SettingsFile) -> Block:
 
 
 def misfit(spec: Spec, settings: SettingsFile, lab: Lab) -> str:
-    """Return why what is measured cannot run with settings; empty where it can."""
+    """Return the reason why these cases cannot run with the settings; empty if they can."""
     blocks = tuple(with_settings(block, settings) for block in spec.blocks)
     _, infeasible = expand(replace(spec, blocks=blocks), lab)
     return infeasible[0].reason if infeasible else ""
@@ -123,10 +123,8 @@ def check_one(spec: Spec, lab: Lab, problem: str) -> None:
     cases, infeasible = expand(spec, lab)
     if len(cases) == 1:
         return
-    why, remedy = (
-        f"{len(cases)} configurations are asked for",
-        "name one --workload, --backend, --hosts and --slots, and one value of each parameter",
-    )
+    why = f"{len(cases)} configurations are asked for"
+    remedy = "name one --workload, --backend, --hosts and --slots, and one value of each parameter"
     if not cases:
         why = infeasible[0].reason if infeasible else why
         remedy = "name one that can run; `hvlab bench --dry-run` says what is infeasible, and why"

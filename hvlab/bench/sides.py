@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from hvlab.base.errors import UsageError, unknown
 from hvlab.base.masking import masked
@@ -78,7 +77,7 @@ def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> t
             remedy=f"switch what leaves the work as it is; throughput decides about {' and '.join(SAMPLES)}",
         )
     names = _names(sides)
-    able = [block for block in blocks if _has(block, names)]
+    able = [block for block in blocks if names.keys() <= _settable(block)]
     if not able:
         raise UsageError(f"no workload of this run has all of {', '.join(names)}", remedy=_REMEDY)
     one, other = ([_with(block, side, sides[side], names, lab) for block in able] for side in (A, B))
@@ -100,14 +99,15 @@ def _names(sides: Mapping[str, Settings]) -> dict[str, None]:
     return dict.fromkeys(name for settings in sides.values() for name in settings)
 
 
-def _has(block: Block, names: Iterable[str]) -> bool:
-    own = {"backend", "launcher", *(item.name for item in parameters(block.workload))}
-    return all(name in own for name in names)
+def _settable(block: Block) -> set[str]:
+    return {"backend", "launcher", *(item.name for item in parameters(block.workload))}
 
 
 def _with(block: Block, side: str, settings: Settings, switched: Iterable[str], lab: Lab) -> Block:
     known = parameters(block.workload)
-    axes = {**block.axes, **{name: item.several(text) for name, text, item in _items(settings, known)}}
+    items = {name: find(name, known) for name in settings}
+    own = {name: item.several(settings[name]) for name, item in items.items() if item is not None}
+    axes = {**block.axes, **own}
     backends = block.backends
     if "backend" in settings:
         backends = tuple(choose(settings["backend"].split(","), lab))
@@ -132,19 +132,5 @@ def _same(one: Block, other: Block, names: Iterable[str], lab: Lab) -> bool:
         for name in names
         if name in known
     }
-    own = [
-        (
-            block.backends,
-            block.launcher,
-            {name: block.axes.get(name, value) for name, value in defaults.items()},
-        )
-        for block in (one, other)
-    ]
-    return own[0] == own[1]
-
-
-def _items(settings: Settings, known: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    for name, text in settings.items():
-        item = find(name, known)
-        if item is not None:
-            yield name, text, item
+    a, b = ({name: block.axes.get(name, usual) for name, usual in defaults.items()} for block in (one, other))
+    return (one.backends, one.launcher, a) == (other.backends, other.launcher, b)

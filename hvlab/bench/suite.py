@@ -45,7 +45,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line overrides, None where it does not; ``sets`` are values by parameter."""
+    """The command line's values, None where it has none; ``sets`` are values by parameter."""
 
     workloads: tuple[str, ...] | None = None
     backends: tuple[str, ...] | None = None
@@ -168,7 +168,7 @@ def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple
     """Return a block's backends, or the overriding ones, except for a block of one process alone.
 
     In a suite, ``all`` is every backend of Horovod, and ``first`` the first of the lab: NCCL with GPUs.
-    ``horovod-and-ddp`` is what the lab can run of Horovod and of DDP: NCCL with GPUs, else MPI and Gloo.
+    ``horovod-and-ddp`` is the lab's backends of Horovod and of DDP: NCCL with GPUs, else MPI and Gloo.
     """
     given = _words(entry.get("backends", "all"))
     if given == ["all"]:
@@ -178,7 +178,10 @@ def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple
     elif given == ["first"]:
         own = tuple(sorted(available(lab.hosts), key=lambda name: not BACKENDS[name].gpu)[:1]) or PARALLEL
     else:
-        own = tuple(_backend(name) for name in given)
+        for name in given:
+            if name not in BACKENDS:
+                raise unknown("backend", name, BACKENDS)
+        own = tuple(given)
     return overrides.backends if overrides.backends and _parallel(own) else own
 
 
@@ -238,12 +241,6 @@ def _workloads(entry: Mapping[str, Any]) -> list[str]:
         if name not in WORKLOADS:
             raise unknown("workload", name, WORKLOADS)
     return names
-
-
-def _backend(name: str) -> str:
-    if name not in BACKENDS:
-        raise unknown("backend", name, BACKENDS)
-    return name
 
 
 def _count(value: object) -> int:

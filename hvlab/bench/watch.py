@@ -1,4 +1,4 @@
-"""What another process sees of a run: the store and the file of its progress, on the controller alone."""
+"""A run as another process on the controller sees it: its store, and the file of its progress."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class View:
     ``state`` is that of the store; a run that is running there may be killed instead, or "elsewhere": on
     another machine, where it cannot be seen whether it still runs. ``judged`` are the records of the last
     look at all its comparisons, none before the first; None where it compares nothing. ``search`` is the
-    folder of the search that the run belongs to, and ``searching`` says that this goes on.
+    folder of the search that the run belongs to, and ``searching`` says that this continues.
     """
 
     run: Run
@@ -57,12 +57,12 @@ class View:
 
     @property
     def ended(self) -> bool:
-        """Whether neither the run nor its search goes on."""
+        """Whether the run and its search have both ended."""
         return not (self.going or self.searching)
 
     @property
     def total(self) -> int:
-        """Return how many cases there are, as far as is known now."""
+        """Return the number of cases, as far as it is known now."""
         planned = self.progress.total if self.progress else len(self.run.planned)
         return max(planned, len(self.cases))
 
@@ -75,7 +75,7 @@ class View:
 
     @property
     def running(self) -> int:
-        """Return how many cases are running."""
+        """Return the number of running cases."""
         return int(self.going and self.progress is not None and self.progress.running)
 
     @property
@@ -93,7 +93,7 @@ class View:
         return max(0.0, self.progress.left - (time.time() - self.progress.at))
 
     def count(self, status: str) -> int:
-        """Return how many cases ended so."""
+        """Return the number of cases that ended with this status."""
         return sum(case.status == status for case in self.cases)
 
 
@@ -110,7 +110,7 @@ class Search:
     process: tuple[str, int]
 
     def going(self) -> bool:
-        """Whether it goes on; on another machine, that cannot be seen."""
+        """Whether it still runs; on another machine, that cannot be seen."""
         return (socket.gethostname(), holder(self.results.folder, self.lab)) == self.process
 
     def run(self) -> tuple[Store, str] | None:
@@ -154,7 +154,7 @@ class Watch:
 
 
 def current(results: Store) -> Watch:
-    """Return a watch of the newest run that goes on. Raises UsageError where there is none."""
+    """Return a watch of the newest running run. Raises UsageError where there is none."""
     runs = results.runs()
     going = [
         (run.started_at, Watch(results, run.run_id))
@@ -189,7 +189,7 @@ def open_watch(results: Store, run_id: str) -> Watch:
 
 
 def _searching(folder: Path, results: Store) -> Iterator[tuple[str, Watch]]:
-    """Yield the last run of a search, with when it began, if that search goes on."""
+    """Yield the start and the watch of the last run of a search, if that search still runs."""
     store = Store(folder)
     for last in store.runs()[-1:]:
         state, run, progress = _state(store, last.run_id)
@@ -200,7 +200,7 @@ def _searching(folder: Path, results: Store) -> Iterator[tuple[str, Watch]]:
 
 
 def _state(store: Store, run_id: str) -> tuple[str, Run, RunProgress | None]:
-    """Return a run's state: what the store says last counts, and was said before a process ended."""
+    """Return a run's state. The store is read after the lock: a process writes its end there first."""
     run = store.run(run_id)
     if run.state != "running":
         return run.state, run, read(store.run_folder(run_id))

@@ -36,7 +36,7 @@ class Backend:
     framework: str = HOROVOD
     """Who averages gradients over it: Horovod or DDP; nobody for one process alone."""
     group: str = ""
-    """What torch.distributed calls it."""
+    """Its name in torch.distributed."""
     counterpart: str = ""
     """The backend of Horovod that ``--library ddp`` replaces by this one."""
     wheel: bool = True

@@ -138,7 +138,7 @@ def frameworks(facts: Facts) -> str | None:
 
 
 def horovod(facts: Facts) -> str | None:
-    """Return Horovod's version and what each of its builds can use."""
+    """Return Horovod's version and the operations of each of its builds."""
     recorded = recorded_by_role(facts, "horovod")
     builds = (
         f"{name}: {', '.join(item.get('operations') or [])}"
@@ -159,9 +159,8 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
     return f"{name}, {gpu['memory_mib'] / 1024:.0f} GiB" if gpu.get("memory_mib") else str(name)
 
 
-def _system(facts: Facts) -> str:
-    name = f"{facts.get('distribution')} {facts.get('distribution_version')}"
-    return f"{name}, Linux {facts.get('kernel')}"
+def _os(facts: Facts) -> str:
+    return f"{facts.get('distribution')} {facts.get('distribution_version')}"
 
 
 def _host_facts(facts: Facts) -> Mapping[str, Any]:
@@ -213,12 +212,11 @@ def stack(facts: Mapping[str, Mapping[str, Any]], variant: str) -> dict[str, Any
     """Return the stack that a record keeps: versions that are the same everywhere, by host where not."""
     rows = {host: _versions(of_host, variant) for host, of_host in facts.items()}
     keys = dict.fromkeys(key for row in rows.values() for key in row)
-    common: dict[str, Any] = {}
-    for key in keys:
-        values = {host: row.get(key) for host, row in rows.items()}
-        distinct = set(values.values())
-        common[key] = distinct.pop() if len(distinct) == 1 else values
-    return common
+    by_host = {key: {host: row.get(key) for host, row in rows.items()} for key in keys}
+    return {
+        key: next(iter(values.values())) if len(set(values.values())) == 1 else values
+        for key, values in by_host.items()
+    }
 
 
 def _versions(facts: Mapping[str, Any], variant: str) -> dict[str, Any]:
@@ -227,7 +225,7 @@ def _versions(facts: Mapping[str, Any], variant: str) -> dict[str, Any]:
     packages = (facts.get("hvlab") or {}).get("packages") or {}
     environments = recorded_by_role(facts, "python_env").get("environments") or {}
     versions = {
-        "os": f"{facts.get('distribution')} {facts.get('distribution_version')}",
+        "os": _os(facts),
         "kernel": facts.get("kernel"),
         "architecture": facts.get("architecture"),
         "cpus": facts.get("processor_vcpus"),
@@ -245,7 +243,7 @@ CELLS: Mapping[str, Callable[[Facts], str | None]] = {
     "NIC": nics,
     "GPU": gpus,
     "GPU link": link,
-    "OS": _system,
+    "OS": lambda facts: f"{_os(facts)}, Linux {facts.get('kernel')}",
     "GPU driver": driver,
     "NIC driver": nic_driver,
     "Frameworks": frameworks,

@@ -24,8 +24,8 @@ __all__ = ["LAB_VARIABLES", "Host", "Lab", "load", "problems"]
 
 # Plugins that ask a cloud take a minute.
 _SECONDS = 180.0
-# Maximum characters of an inventory shown in a message.
 _UNWRITABLE = re.compile(r"Unable to create local directories ([^\n]+)")
+# Maximum characters of an inventory shown in a message.
 _LONGEST = 300
 # Readers that `begun` started.
 _begun: dict[tuple[Path, str | None], subprocess.Popen[str]] = {}
@@ -94,7 +94,7 @@ class Lab:
 
     @property
     def python(self) -> str:
-        """What runs hvlab's programs on the hosts: Ansible's Python, if the inventory names one for all."""
+        """The Python of hvlab's programs on the hosts: Ansible's, if the inventory names one for all."""
         named = self.text("ansible_python_interpreter", "")
         return named if named.startswith("/") else "python3"
 
@@ -290,7 +290,7 @@ def _lab(source: Path, hosts: list[Host]) -> Lab:
     )
 
 
-# The user's ANSIBLE_* variables that hold where hvlab itself runs Ansible and reads what it says: how hosts
+# The user's ANSIBLE_* variables that apply where hvlab itself runs Ansible and reads its output: how hosts
 # are reached, where secrets and plugins are, how much is done at a time. The rest is for a person at a
 # terminal: it would stop Ansible at a question, choose other tasks, or change its answers. `hvlab provision`,
 # which runs on the user's terminal, keeps all of them.

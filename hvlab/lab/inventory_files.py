@@ -142,23 +142,17 @@ def _expanded(host: str) -> list[str]:
     return [each.target for each in expand(host)]
 
 
-def variable_files(source: Path) -> Iterator[Path]:
-    """Yield the files of variables beside the inventory at ``source``."""
-    folder = source if source.is_dir() else source.parent
-    for name in _VARIABLE_FOLDERS:
-        for path in sorted((folder / name).rglob("*")):
-            if path.is_file() and path.suffix in _YAML:
-                yield path
-
-
 def _files(source: Path) -> Iterator[tuple[Path, bool]]:
     """Yield each file and whether it lists hosts (else it holds variables)."""
     listed = sorted(source.iterdir()) if source.is_dir() else [source]
     for path in listed:
         if path.is_file() and not path.name.startswith(".") and not path.name.endswith(_IGNORED):
             yield path, True
-    for path in variable_files(source):
-        yield path, False
+    folder = source if source.is_dir() else source.parent
+    for name in _VARIABLE_FOLDERS:
+        for path in sorted((folder / name).rglob("*")):
+            if path.is_file() and path.suffix in _YAML:
+                yield path, False
 
 
 def _parse(path: Path, text: str) -> tuple[Any, list[Problem]]:

@@ -114,7 +114,7 @@ class Inventory:
 
 
 class InventoryReader(InventoryCLI):  # type: ignore[misc]
-    """Adds to ``_meta`` the hosts that match ``--limit``, and per host the variables that fail, with why."""
+    """Adds to ``_meta`` the hosts that match ``--limit``, and the failed variables of each host."""
 
     def json_inventory(self, top: Any) -> dict[str, Any]:
         """Return every host of the inventory, whatever the limit."""

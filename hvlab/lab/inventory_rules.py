@@ -55,6 +55,16 @@ _MAPPINGS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 # A folder, or an address without a password: both are printed.
 _MIRROR = re.compile(r"/.*|https?://[^/@\s]+(/\S*)?")
 _FOLDER = re.compile(r"(/(?!\.{0,2}(/|$))[^/:\s]+)+")
+_TEXTS = {
+    "lab_name": (_LABEL, "use letters, digits and hyphens"),
+    "lab_interface": (_INTERFACE, "write one interface's name, such as eth0"),
+    "lab_pack_mirror": (
+        _MIRROR,
+        "write a folder's absolute path, or a http or https address without user and password",
+    ),
+    "lab_shared_packs": (_FOLDER, "write the absolute path of a folder that is the same on all hosts"),
+}
+_MAY_BE_EMPTY = ("lab_pack_mirror", "lab_shared_packs")
 _NAME_LENGTH = 253
 # A name of the wiring's own, in a template.
 _WIRING = re.compile(r"\b__\w")
@@ -137,21 +147,11 @@ def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -
         if not _template(value) and not (whole and int(value) in allowed):
             remedy = f"write a whole number from {allowed[0]} to {allowed[-1]}"
             problems.append(Problem(host, f"{name} is {value!r}", remedy))
-    lab_name = variables.get("lab_name", "lab")
-    if not _template(lab_name) and not _LABEL.fullmatch(str(lab_name)):
-        problems.append(Problem(host, f"lab_name is {lab_name!r}", "use letters, digits and hyphens"))
-    interface = variables.get("lab_interface", "eth0")
-    if not _template(interface) and not _INTERFACE.fullmatch(str(interface)):
-        remedy = "write one interface's name, such as eth0"
-        problems.append(Problem(host, f"lab_interface is {interface!r}", remedy))
-    mirror = variables.get("lab_pack_mirror") or "/"
-    if not _template(mirror) and not _MIRROR.fullmatch(str(mirror)):
-        remedy = "write a folder's absolute path, or a http or https address without user and password"
-        problems.append(Problem(host, f"lab_pack_mirror is {mirror!r}", remedy))
-    shared = variables.get("lab_shared_packs") or "/folder"
-    if not _template(shared) and not _FOLDER.fullmatch(str(shared)):
-        remedy = "write the absolute path of a folder that is the same on all hosts"
-        problems.append(Problem(host, f"lab_shared_packs is {shared!r}", remedy))
+    for name, (pattern, remedy) in _TEXTS.items():
+        value = variables.get(name)
+        unset = name not in variables or (not value and name in _MAY_BE_EMPTY)
+        if not unset and not _template(value) and not pattern.fullmatch(str(value)):
+            problems.append(Problem(host, f"{name} is {value!r}", remedy))
     problems += _mapping_problems(host, variables)
     return problems + _network_problems(host, variables, virtual=virtual)
 
@@ -206,7 +206,7 @@ def _unknown_variables(
 
 
 def _wired_variables(host: str, variables: Mapping[str, Any]) -> list[Problem]:
-    """Return those that the chosen versions fill: set, the roles would install what no plan shows."""
+    """Return the variables that only hvlab sets: with other values, roles would deviate from the plan."""
     return [
         Problem(host, f"{name} is set, which hvlab does itself", f"write {pin} instead")
         for name, pin in WIRED.items()

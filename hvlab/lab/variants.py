@@ -63,11 +63,6 @@ def _requested(host: Host) -> Mapping[str, Mapping[str, Any]]:
     return variants
 
 
-def _frameworks(variant: Mapping[str, Any]) -> Sequence[str]:
-    frameworks: Sequence[str] = variant.get("frameworks") or ("torch",)
-    return frameworks
-
-
 def computes_on_gpu(host: Host) -> bool:
     """Whether ranks there can use GPUs: GPUs that only ``lab_gpus`` names cannot be used."""
     return host.gpu and not host.virtual and not host.vars.get("lab_gpus")
@@ -107,7 +102,9 @@ def variant_for(backend: str, hosts: Iterable[Host], framework: str | None = "to
         name
         for name in (common[0] if common else ())
         if all(name in on_host and (backend in on_host[name] or not by_horovod) for on_host in common)
-        and all(framework in (None, *_frameworks(_requested(host)[name])) for host in hosts)
+        and all(
+            framework in (None, *(_requested(host)[name].get("frameworks") or [_TORCH])) for host in hosts
+        )
     ]
     on_gpu = (name for name in candidates if _on_gpu(backend, name, hosts))
     return next(on_gpu, candidates[0] if candidates else None)
@@ -119,7 +116,7 @@ def available(hosts: Sequence[Host]) -> list[str]:
 
 
 def with_ddp(lab: Lab) -> tuple[str, ...]:
-    """Return the backends of Horovod that DDP has, too, and DDP's: those of GPUs where the hosts have some.
+    """Return the backends of Horovod that DDP also has, and DDP's: those of GPUs where the hosts have some.
 
     Raises UsageError where the hosts can run none of DDP's.
     """
@@ -138,7 +135,7 @@ def with_ddp(lab: Lab) -> tuple[str, ...]:
 
 
 def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = None) -> str | None:
-    """Return why these hosts cannot run ``backend``, as the inventory has it; None where they can.
+    """Return the obstacle to ``backend`` on these hosts, by the inventory; None if there is none.
 
     With ``framework`` the backend has to be built for it, else for any.
     """
@@ -188,10 +185,7 @@ class Refusal:
 
 
 def refusal(case: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
-    """Return why these hosts cannot run a case.
-
-    It uses the case's ``backend``, ``variant``, ``stack``, ``device`` and ``slots``.
-    """
+    """Return the refusal of a case, by its ``backend``, ``variant``, ``stack``, ``device`` and ``slots``."""
     observed = not_built(case["backend"], case["variant"], facts)
     if observed and case["stack"]:
         return Refusal(f"stack {case['stack']}: {observed}", "name an installed one, or leave out stack=")
@@ -208,7 +202,7 @@ def refusal(case: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def without_gpu(backend: str, slots: int, facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
-    """Return which hosts have too few GPUs for ``slots`` ranks each; None when all have enough.
+    """Return the hosts with too few GPUs for ``slots`` ranks each; None when all have enough.
 
     Each rank of NCCL needs a GPU of its own; ranks of MPI can share one.
     """
@@ -259,7 +253,7 @@ def _check_gpus(host: str, facts: Mapping[str, Any], needed: int) -> Refusal | N
 
 
 def not_built(backend: str, variant: str, facts: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return why these hosts cannot run ``backend``, from what the role recorded there; None if they can."""
+    """Return the obstacle to ``backend`` on these hosts, by the role's records; None if there is none."""
     absent, without = [], []
     for host, of_host in facts.items():
         operations = built(of_host).get(variant)

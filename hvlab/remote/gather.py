@@ -34,7 +34,7 @@ def collect(
     at_once: int = 0,
     shape: Any = Any,
 ) -> tuple[dict[str, Any], list[HostFailure]]:
-    """Return the playbook's answers, by host in the lab's order, and the hosts without one, with why.
+    """Return the playbook's answers, by host in the lab's order, and the failures of the other hosts.
 
     The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on failures; ``at_once`` is the
     minimum number of hosts served at the same time. An answer that lacks the ``shape``, a type that pydantic
@@ -95,7 +95,7 @@ def facts(lab: Lab) -> dict[str, dict[str, Any]]:
 
 
 def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
-    """Return the facts of hosts that are in no inventory yet, without root's rights; and why some give none.
+    """Return the facts of hosts that are in no inventory yet, without root's rights, and the failures.
 
     Raises CheckError where Ansible itself fails.
     """

@@ -68,11 +68,11 @@ def lab(
     program = Path(sys.argv[0]).absolute()
     started = [str(program)] if program.name == "hvlab" else [sys.executable, "-m", "hvlab"]
     job = slurm_job.of_environment(environment, socket.gethostname(), shlex.join([*started, *sys.argv[1:]]))
-    nodes = _answer(("scontrol", "show", "hostnames", job.nodes)).split()
+    nodes = _run(("scontrol", "show", "hostnames", job.nodes)).stdout.split()
     order = slurm_job.own_first(job, nodes)
     for name in slurm_job.to_drop(environment):
         del environment[name]
-    version = [int(number) for number in re.findall(r"\d+", _answer(("srun", "--version")))]
+    version = [int(number) for number in re.findall(r"\d+", _run(("srun", "--version")).stdout)]
     shared = Path.home() / ".hvlab"
     shared.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=shared, prefix=f"job-{job.number}-") as folder:
@@ -116,11 +116,6 @@ def _absolute(python: str | None, image: str | None) -> str:
     if image or not python:
         return python or ("python3" if image else sys.executable)
     return str(Path(python).expanduser().absolute()) if os.sep in python else python
-
-
-def _answer(argv: Sequence[str]) -> str:
-    """Return the output of one of Slurm's commands, without its warnings."""
-    return _run(argv).stdout
 
 
 def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -84,7 +84,7 @@ RESUMES = "bring it back; the same command resumes from there"
 
 @dataclass(frozen=True)
 class HostFailure:
-    """What failed on a host, in Ansible's words."""
+    """A failure on a host, in Ansible's words."""
 
     host: str
     message: str
@@ -235,7 +235,7 @@ class Play:
             raise HvlabError(f"{failed}:\n{self.last_words()}")
 
     def stop(self) -> None:
-        """End Ansible and its workers. What runs on the hosts goes on: reap it."""
+        """End Ansible and its workers. Processes on the hosts continue: reap them."""
         self._drain()
         if self._pid is not None:
             with suppress(ProcessLookupError):
@@ -356,13 +356,13 @@ def _end_workers(folder: Path) -> None:
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             ours = mark in (entry / "environ").read_bytes().split(b"\0")
-            # The connections, which outlast a play, have that variable, too.
+            # The connections, which outlast a play, also have that variable.
             if ours and b"ansible-playbook" in (entry / "cmdline").read_bytes():
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
 def reap(login: Login, run_id: str, hosts: Sequence[str]) -> list[HostFailure]:
-    """End the leftovers of ``run_id`` on these hosts; return what could not be done."""
+    """End the leftovers of ``run_id`` on these hosts; return the failures."""
     program = f"{folders(login.lab).workloads}/reap.py"
     variables = {
         "hvlab_run": run_id,

@@ -66,7 +66,7 @@ class FirstLogin:
 
     @property
     def offset(self) -> float:
-        """Return by how many seconds at least its clock is ahead of ours; below 0 it is behind."""
+        """Return the least number of seconds that its clock is ahead of ours; below 0 it is behind."""
         return max(self.now - self.received, min(0.0, self.now - self.sent))
 
     @property
@@ -205,18 +205,14 @@ def _log_in(host: Host) -> FirstLogin | Problem:
         # A forced command speaks on its output, ssh itself on the other one.
         failed = done.returncode == _SSH_FAILED
         return _refused(host, done.stderr if failed else done.stdout or done.stderr, key)
-    pythons = [" ".join(rest).split() for _, kind, *rest in lines if kind == "python"]
+    pythons = [[*" ".join(rest).split(), "", ""] for _, kind, *rest in lines if kind == "python"]
     answer = values["sudo"].partition(" ")
     return FirstLogin(
         host=host,
         sent=sent,
         now=float(clock.group()),
         received=received,
-        pythons=tuple(
-            (words[0], words[1] if words[1:] else "")
-            for words in pythons
-            if words and _PATH.fullmatch(words[0])
-        ),
+        pythons=tuple((path, version) for path, version, *_ in pythons if _PATH.fullmatch(path)),
         sudo=None if answer[0] == "yes" else answer[2].strip() or "there is no sudo",
     )
 

@@ -4,11 +4,11 @@ The host CA signs each machine's own host key, the user CA signs the one key the
 Both stay in `hvlab.base.paths.trust_dir`; only the user key, its certificate and public texts go to the
 machines. While an authority is replaced, hosts trust two of them.
 
-A rotation has three steps, each on all hosts before the next begins. ANNOUNCED: hosts trust the next
-authorities, too. REPLACED: those are in use, and sign every host and a new key of the lab user; the former
-ones still count. RETIRED: hosts are told to trust the former ones no longer. STABLE: all of them were. The
-step shows in the lab's folder, so an interrupted rotation goes on from there, and hosts that it has not
-reached are trusted meanwhile.
+A rotation has three steps, each on all hosts before the next begins. ANNOUNCED: hosts also trust the next
+authorities. REPLACED: those are in use, and sign every host and a new key of the lab user; the former ones
+still count. RETIRED: hosts are told to trust the former ones no longer. STABLE: all of them were. The step
+shows in the lab's folder, so an interrupted rotation continues there, and hosts not yet reached are trusted
+meanwhile.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def revoke(trust: Trust, keys: Iterable[str]) -> list[str]:
 
 
 def revoke_former(trust: Trust, shown: Mapping[str, str]) -> list[str]:
-    """Revoke what hosts had before they got another key, as by a new installation; return their names.
+    """Revoke the former keys of hosts that got another, as by a new installation; return their names.
 
     ``shown`` has the key that each host has now.
     """
@@ -400,7 +400,7 @@ def announce(trust: Trust) -> None:
 def replace_identity(trust: Trust) -> None:
     """Give the lab user a new key, which the next provisioning takes to the hosts.
 
-    A key is there at every moment, so a lab whose rotation is interrupted here still has all its keys.
+    A key exists at every moment, so a lab whose rotation is interrupted here still has all its keys.
     """
     coming = _pair(trust.identity, NEXT)
     with locked(trust.folder):
@@ -414,13 +414,13 @@ def replace_identity(trust: Trust) -> None:
 def replace(trust: Trust) -> None:
     """Bring the next authorities into use, and give the lab user a new key.
 
-    Where it was interrupted it does what is left. An authority in use is missing at no point.
+    Interrupted, it completes the rest when called again. An authority in use is missing at no point.
     """
     replace_identity(trust)
     with locked(trust.folder):
         for key in _authorities(trust):
             if _pair(key, NEXT)[0].exists():
-                # The public half first: a private key is trusted from the moment it is there.
+                # The public half first: a private key is trusted from the moment it exists.
                 for path, former in reversed([*zip(_pair(key), _pair(key, PREVIOUS), strict=True)]):
                     write_file(former, path.read_bytes(), mode=path.stat().st_mode & 0o777)
             for path, coming in zip(_pair(key), _pair(key, NEXT), strict=True):

@@ -22,7 +22,7 @@ _LEVEL = 0.95
 _A_SPREAD = 2
 # With this many cells, a few changed ones do not move the median, and the variances show a common one.
 _MANY = 16
-# The parts of alpha that what all cells have in common and what is each one's own may take.
+# The parts of alpha for the shift common to all cells, and for each cell's own.
 _COMMON, _OWN = 0.5, 0.25
 
 
@@ -41,7 +41,7 @@ class RunMedians:
 
 
 class Changes(NamedTuple):
-    """How far a run lies from the usual, in logarithms: of each cell, and what all have in common.
+    """The distance of a run from the usual, in logarithms: of each cell, and common to all.
 
     ``total_chances`` are of each cell as it is; ``own_chances`` of its deviation ``own`` from what is common,
     adjusted for their number.
@@ -60,9 +60,9 @@ def compare_to_runs(
 ) -> list[Verdict]:
     """Compare a run with several earlier runs, one verdict a cell; all cells are one family.
 
-    If nothing differs but what differs between runs anyway, about the share ``alpha`` of runs holds a
-    ``faster`` or ``slower`` (less in simulations). Part of it is for what all cells have in common, part for
-    what is a cell's own. Such a verdict takes five runs with that cell (with fewer it is
+    If only the usual difference between runs is present, about the share ``alpha`` of runs holds a
+    ``faster`` or ``slower`` (less in simulations). Part of it is for the shift common to all cells, part for
+    each cell's own. Such a verdict takes five runs with that cell (with fewer it is
     ``too_few``), a ratio that is significant as it is and whose interval excludes 1, and a shift of the cell
     itself or of all that is significant, goes the ratio's way and matters: so cells that did not change are
     seldom taken for changed where others did. The ratio is the new median over the geometric mean of the

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-# A percentile lies within the values only where one of them is beyond it: of fewer, it would be a maximum.
+# A percentile lies within the values only where one of them is beyond it; with fewer, it would be a maximum.
 ENOUGH = {"p95": 20, "p99": 100}
 _SHARE = {"p95": 0.95, "p99": 0.99}
 _FEWEST_BINS, _MOST_BINS = 5, 40
@@ -96,7 +96,7 @@ _COARSE = 1e-3
 
 
 def warmup_length(series: Sequence[float]) -> int:
-    """Return how many leading iterations are warm-up: 0 for short or flat series, at most half.
+    """Return the number of leading warm-up iterations: 0 for short or flat series, at most half.
 
     MSER (White 1997): cut where the rest has the smallest standard error of its mean. To tolerate outliers,
     distances from the median are clipped at three robust standard deviations, and a single one between usual
@@ -105,12 +105,14 @@ def warmup_length(series: Sequence[float]) -> int:
     """
     if len(series) < _SHORTEST or min(series) == max(series):
         return 0
+    # Distances from the median of the second half, in its robust standard deviations.
     half = series[len(series) // 2 :]
     centre = statistics.median(half)
     # Most values may be alike where the clock is coarse: below a thousandth no difference counts.
     spread = max(1.4826 * statistics.median(abs(value - centre) for value in half), _COARSE * abs(centre))
     scores = [(value - centre) / (spread or 1.0) for value in series]
-    smooth = [scores[0], *map(_middle, scores, scores[1:], scores[2:]), scores[-1]]
+    threes = zip(scores, scores[1:], scores[2:], strict=False)
+    smooth = [scores[0], *map(statistics.median, threes), scores[-1]]
     errors = _errors([max(-_FENCE, min(_FENCE, score)) for score in smooth])
     cuts = [cut for side in (1, -1) for cut in _cuts([side * score for score in scores])]
     for cut in sorted(set(cuts), key=errors.__getitem__):
@@ -119,12 +121,8 @@ def warmup_length(series: Sequence[float]) -> int:
     return 0
 
 
-def _middle(*three: float) -> float:
-    return sorted(three)[1]
-
-
 def _errors(scores: Sequence[float]) -> list[float]:
-    """Return for each cut the squared standard error of the mean of what it leaves."""
+    """Return the squared standard error of the mean after each cut."""
     sums = list(accumulate(reversed(scores)))
     squares = list(accumulate(score * score for score in reversed(scores)))
     return [(squares[left - 1] - sums[left - 1] ** 2 / left) / left**2 for left in range(len(scores), 1, -1)]
@@ -142,7 +140,7 @@ def _cuts(scores: Sequence[float]) -> Iterator[int]:
 
 
 def _significant(scores: Sequence[float], cut: int) -> bool:
-    """Whether what is cut is clearly apart from the rest, and the rest has settled."""
+    """Whether the cut part is clearly apart from the rest, and the rest has settled."""
     lead, rest = scores[:cut], sorted(scores[cut:])
     middle = statistics.median(rest)
     spread = 1.4826 * statistics.median(abs(score - middle) for score in rest)

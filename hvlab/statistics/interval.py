@@ -59,7 +59,7 @@ def median(values: Sequence[float], *, level: float = 0.95) -> Interval:
 
 
 def block(values: Sequence[float]) -> int:
-    """Return how many neighbours to draw together; 1 for independent values and for short series.
+    """Return the number of neighbours to draw together; 1 for independent values and for short series.
 
     Carlstein's (1986) length for an autoregressive series. Its correlation comes from the sides of the
     median that neighbours lie on, so that outliers do not count, by the arcsine law of normal series.
@@ -161,7 +161,7 @@ def medians(a: Sequence[float], b: Sequence[float]) -> Interval | None:
 def words(ratio: Interval) -> str:
     """Return a ratio as a difference in words, such as ``9.1 % lower (7.3 % to 11.5 %)``."""
     low, mid, high = (100 * (part - 1) for part in (ratio.low, ratio.mid, ratio.high))
-    text = f"{abs(mid):.1f} % {('lower' if mid < 0 else 'higher')}"
+    text = f"{abs(mid):.1f} % {'lower' if mid < 0 else 'higher'}"
     if low < 0 < high:
         return f"{text} ({-low:.1f} % lower to {high:.1f} % higher)"
     near, far = sorted((abs(low), abs(high)))
@@ -170,14 +170,14 @@ def words(ratio: Interval) -> str:
 
 @cache
 def _left_out(a: int, b: int) -> int:
-    """Return how many of the a x b ordered quotients to leave out at each end."""
+    """Return the number of the a x b ordered quotients to leave out at each end."""
     allowed = 0.025 * math.comb(a + b, a)
     small = sum(below <= allowed for below in itertools.accumulate(_ways(a, b)))
     return max(0, small - 1)
 
 
 def _ways(a: int, b: int) -> list[int]:
-    """Return how many orders of a and b figures show each U: the Gaussian binomial's coefficients."""
+    """Return the number of orders of a and b figures for each U: the Gaussian binomial's coefficients."""
     ways = [1] + [0] * (a * b)
     for i in range(1, a + 1):
         for power in range(a * b, b + i - 1, -1):

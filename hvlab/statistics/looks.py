@@ -1,4 +1,4 @@
-"""When a run is looked at while it is measured, and what each look may spend."""
+"""The looks at a run while it is measured, and the part of alpha that each may spend."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _A_SPREAD = 2
 
 
 def chances(a: Floats, b: Floats) -> Floats:
-    """Return for each column how often chance alone would show as large a difference in any column.
+    """Return the chance, for each column, of as large a difference in any column by noise alone.
 
     ``a`` and ``b`` hold a row for each repeat and a column for each pair compared; NaN is a repeat without
     a figure. Columns with a chance of at most 1 % hold a false alarm in at most 1 % of comparisons, however
@@ -70,7 +70,7 @@ def least_chance(a: int, b: int) -> float:
 
 
 def needed(alpha: float) -> int:
-    """Return how many repeats on each side can show a chance of at most ``alpha``."""
+    """Return the number of repeats on each side that can show a chance of at most ``alpha``."""
     return next(count for count in itertools.count(_A_SPREAD) if least_chance(count, count) <= alpha)
 
 
@@ -94,6 +94,7 @@ def _statistics(labels: Floats, values: Floats, known: Floats) -> Floats:
     sum_b = values.sum(axis=0) - sum_a
     within = (values**2).sum(axis=0) - sum_a**2 / count_a - sum_b**2 / count_b
     variance = np.maximum(within, 0) / np.maximum(count_a + count_b - 2, 1)
+    # For each labelling, the median variance of the columns that have one; infinite without any.
     ordered = np.sort(np.where(enough, variance, np.inf), axis=1)
     count, rows = enough.sum(axis=1), np.arange(len(variance))
     middle: Floats = (ordered[rows, np.maximum(count - 1, 0) // 2] + ordered[rows, count // 2]) / 2

@@ -122,7 +122,7 @@ _NORMAL = NormalDist()
 def repeats_to_decide(
     pair: Pair, *, family: int = 1, matters: float = MATTERS, alpha: float = ALPHA
 ) -> int | None:
-    """Return how many repeats of each side make a verdict likely; None where no number does.
+    """Return the number of repeats of each side that make a verdict likely; None where no number does.
 
     It assumes that the measured ratio of the medians and the measured spread are the true ones, so that the
     share POWER of such runs would hold the verdict: two-sided, at ``alpha`` over the number of
@@ -136,7 +136,8 @@ def repeats_to_decide(
     if min(map(len, sides)) < _A_SPREAD:
         return None
     apart = abs(float(np.median(sides[0]) - np.median(sides[1])))
-    variance = _variance(sides)
+    squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
+    variance = squares / sum(len(side) - 1 for side in sides)
     room, power = math.log1p(matters), POWER
     if apart >= room:
         level, distance = alpha / family / 2, apart
@@ -152,8 +153,3 @@ def repeats_to_decide(
     count = math.ceil(2 * variance * (reach / distance) ** 2 + quantile**2 / 4)
     least = max(least, 1 + min(len(pair.a), len(pair.b)))
     return max(least, count) if count <= MOST else None
-
-
-def _variance(sides: Sequence[permutation.Floats]) -> float:
-    squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
-    return squares / sum(len(side) - 1 for side in sides)

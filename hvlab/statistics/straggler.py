@@ -1,4 +1,4 @@
-"""Which host is slower than the others, beyond what chance would show."""
+"""Which host is slower than the others, by more than chance."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def slowest(groups: Sequence[Sequence[Launch]]) -> Straggler | None:
 
 
 def launches_needed(hosts: int, *, alpha: float = ALPHA) -> int:
-    """Return how many launches of that many hosts it takes to name a straggler.
+    """Return the number of launches of that many hosts that it takes to name a straggler.
 
     By chance, one host is the slowest of k in all n launches in k^(1-n) of labs. That has to be at most half
     of ``alpha``, because the chance is estimated from draws.
@@ -92,7 +92,7 @@ def _excess(launch: Launch) -> dict[str, float]:
 
 
 def _chance(groups: Sequence[Sequence[Launch]], host: str) -> float:
-    """Return how often some host would stand out as much if the times of each launch were shuffled."""
+    """Return the share of shuffles of the times within launches in which some host stands out as much."""
     excesses = [[excess for launch in group if (excess := _excess(launch))] for group in groups]
     hosts = sorted({name for group in excesses for excess in group for name in excess})
     draw = np.random.default_rng(0)

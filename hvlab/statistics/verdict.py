@@ -26,7 +26,7 @@ _LEAST = 3
 class Pair:
     """Two sides of one comparison: the figure of each successful repeat, by its number.
 
-    ``launches`` names what was launched for A and for B, once a repeat: all sizes of a case come from the
+    ``launches`` names the launches of A and of B, one a repeat: all sizes of a case come from the
     same launches and share their noise. Without, a pair has launches of its own.
     """
 
@@ -42,9 +42,9 @@ class Verdict:
 
     ``same`` means equal within what matters, ``unclear`` not distinguishable, ``differs`` that the figures of
     two runs do, perhaps only because of the time of measurement. ``ratio`` is A's median over B's with its
-    95 % interval, of figures without what their rounds did; None where a side has no figure above zero.
-    ``reason`` is what the kind rests on. ``needed`` is how many repeats of each it takes where there are too
-    few, else 0. ``chance`` is how often noise alone would show as much anywhere in the comparison.
+    95 % interval, of figures without the effect of their rounds; None where a side has no figure above zero.
+    ``reason`` is the basis of the kind. ``needed`` is the number of repeats of each that a verdict takes if
+    they are too few, else 0. ``chance``: of as much anywhere in the comparison by noise alone.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ def compare_all(pairs: Sequence[Pair], *, matters: float = MATTERS, alpha: float
     """Return the verdict on each pair; all pairs are one family of tests.
 
     Repeats are independent of each other, and are compared by their logarithms. Figures of one number on
-    both sides are of one round; what a round does to all launches alike is taken out, where it has 16 or more
+    both sides are of one round; its effect on all launches alike is taken out, where it has 16 or more
     (:func:`hvlab.statistics.welch.shared`). ``faster`` and ``slower`` take all of these:
 
     - the chance by :func:`hvlab.statistics.permutation.chances` is at most ``alpha``: if nothing differs, at
@@ -99,7 +99,7 @@ def _counts(pair: Pair) -> str:
 
 
 def _without_rounds(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs, each figure over what its round did to all of them."""
+    """Return the pairs, each figure divided by the effect of its round on all of them."""
     if not pairs:
         return []
     numbers = sorted({number for pair in pairs for side in (pair.a, pair.b) for number in side})
@@ -117,7 +117,7 @@ def _without_rounds(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _chances(pairs: Sequence[Pair]) -> list[float]:
-    """Return for each pair how often noise alone would show as much in any of them."""
+    """Return the chance, for each pair, of as large a difference in any of them by noise alone."""
     if not pairs:
         return []
     a, b = (_table(side, sorted({number for values in side for number in values})) for side in _sides(pairs))
@@ -127,7 +127,7 @@ def _chances(pairs: Sequence[Pair]) -> list[float]:
 
 
 def _launches(pairs: Sequence[Pair]) -> NDArray[np.int_]:
-    """Return a number for what was launched: a row for each side, a column for each pair."""
+    """Return the number of each launch: a row for each side, a column for each pair."""
     names = [pair.launches or (object(), object()) for pair in pairs]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(itertools.chain(*names)))}
     return np.array([[numbers[name] for name in sides] for sides in zip(*names, strict=True)])

@@ -26,7 +26,7 @@ class Trimmed(NamedTuple):
 
 
 def chances(a: Floats, b: Floats, launches: NDArray[np.int_] | None = None) -> Floats:
-    """Return for each column the two-sided chance of such a difference between sides with the same mean.
+    """Return the two-sided chance, for each column, of such a difference between sides with the same mean.
 
     ``a`` and ``b`` hold a row for each repeat and a column for each pair compared; NaN is a repeat without
     a figure, each side of a column needs two. Welch's (1947) test; from seven values on with trimmed means
@@ -125,7 +125,7 @@ ENOUGH = 16
 
 
 def round_effects(a: Floats, b: Floats, launches: NDArray[np.int_]) -> Floats:
-    """Return for each round how far its logarithms lie from the usual; 0 where that is not known.
+    """Return the distance of each round's logarithms from the usual; 0 where that is not known.
 
     ``a`` and ``b`` hold a row for each round and a column for each comparison; NaN is a launch without a
     figure. ``launches`` has two rows, for the columns of ``a`` and of ``b``: columns with the same number

@@ -223,22 +223,20 @@ def _keep_settings(plan: LabPlan, limits: Mapping[str, NodeLimits], ports: Mappi
     for node in plan.nodes:
         link, own = plan.link(node.name), limits[node.name]
         rack, port = plan.topology.rack_of(node.name), ports.get(node.name)
+        limit = plan.topology.racks[rack - 1].uplink if rack else LinkLimits()
+        uplink = min(filter(None, (limit.up, limit.down)), key=names.rate, default=None)
         settings[node.name] = {
             "memory": own.memory,
             "cpu_weight": own.weight,
             **vars(link),
             "pairs": plan.pairs(node.name),
             "rack": plan.topology.racks[rack - 1].name if rack else None,
-            "uplink": _slower(plan.topology.racks[rack - 1].uplink) if rack else None,
+            "uplink": uplink,
             "port": port,
             "port_index": links.index_of(port) if port else None,
             "bridge": network.bridge_of(plan.lab, rack),
         }
     write(plan.runtime / _SETTINGS, json.dumps(settings, indent=1) + "\n")
-
-
-def _slower(link: LinkLimits) -> str | None:
-    return min(filter(None, (link.up, link.down)), key=names.rate, default=None)
 
 
 def recorded_settings(runtime: Path) -> dict[str, dict[str, Any]]:

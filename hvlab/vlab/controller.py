@@ -47,12 +47,12 @@ def run(
 
 
 def succeeds(argv: Sequence[str]) -> bool:
-    """Run ``argv`` and return whether it ended with 0; what it prints is dropped."""
+    """Run ``argv`` and return whether it ended with 0; its output is dropped."""
     return not process.run(argv, seconds=SECONDS, env=environment()).returncode
 
 
 def stream(argv: Sequence[str], *, line: Callable[[str], None], remedy: str | None = None) -> None:
-    """Run ``argv``, hand over each line it prints while it runs; raises HvlabError like ``run``."""
+    """Run ``argv`` and pass each line of its output to ``line`` at once; raises HvlabError like ``run``."""
     lines: list[str] = []
     with subprocess.Popen(
         argv,
@@ -101,9 +101,9 @@ def write(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
 
 @contextmanager
 def folder_within(root: Path, inner: str, *, make: bool = True) -> Iterator[int]:
-    """Open the folder ``inner`` of a node's tree at ``root``; what is missing is made, with mode 0755.
+    """Open the folder ``inner`` of a node's tree at ``root``; missing folders are made, with mode 0755.
 
-    In a node, its root decides what a path is. So no link is followed, not even one that is put there now.
+    The node's root controls these paths. So no link is followed, not even one that is made meanwhile.
     Raises NotADirectoryError with the whole path of a link, or of a file in the place of a folder.
     """
     path = root

@@ -29,7 +29,7 @@ PACKAGES = (
 _OPTIONS = ("--variant=minbase", "--dpkgopt=force-unsafe-io", "--skip=cleanup/apt/lists")
 # As in other images for containers: a first `apt-get update` takes half as long without.
 _NO_TRANSLATIONS = 'Acquire::Languages "none";\n'
-# Background work that would hold apt's lock or wait for what a container does not have.
+# Background work that would hold apt's lock, or wait for something that a container lacks.
 _MASKED = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "apt-daily.service", "apt-daily-upgrade.service",
     "e2scrub_all.timer", "e2scrub_reap.service", "dpkg-db-backup.timer", "console-getty.service",
@@ -73,7 +73,7 @@ def ensure(config: ImageConfig, *, say: Callable[[str], None]) -> Path:
 
 
 def close_all() -> None:
-    """Leave each image to root alone, those of an earlier hvlab, too; their folder is the user's."""
+    """Close every image, also of an earlier hvlab, to all but root; their folder is the user's."""
     for folder in image_dirs():
         for image in folder.glob("*-" + "[0-9a-f]" * 16):
             # On a read-only file system they stay unchanged.
@@ -123,7 +123,7 @@ def _argv(config: ImageConfig, work: Path, tree: Path) -> list[str]:
 
 
 def _finish(config: ImageConfig, tree: Path) -> None:
-    """Turn what mmdebstrap left into a node's base: our sources and CAs, no identity, no background work."""
+    """Turn mmdebstrap's tree into a node's base: our sources and CAs, no identity, no background work."""
     apt = tree / "etc/apt"
     sources = config.sources
     if not sources:
@@ -165,11 +165,8 @@ def _number_users(settings: Path) -> None:
 
 
 def _step(line: str) -> str:
-    return (
-        line.removeprefix("I: ")
-        if line.startswith("I: ") and line.endswith("...")
-        else "build the base image"
-    )
+    named = line.startswith("I: ") and line.endswith("...")
+    return line.removeprefix("I: ") if named else "build the base image"
 
 
 def _remedy(config: ImageConfig) -> str:

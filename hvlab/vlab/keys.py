@@ -13,7 +13,7 @@ LOGIN_KEY = "id_ed25519"
 
 
 def ensure(path: Path, *, comment: str) -> str:
-    """Make an ed25519 key pair unless it is there and whole; return the line of its public key."""
+    """Make an ed25519 key pair unless a whole one exists; return the line of its public key."""
     public = path.with_name(f"{path.name}.pub")
     if key_whole(path):
         path.chmod(0o600)

@@ -76,8 +76,11 @@ def down(lab: Lab, plan: LabPlan, *, report: Report) -> bool:
     check_machine()
     existed = plan.runtime.exists() or network.present(plan.lab)
     with _disk_errors(), _alone(plan, report):
+        nodes = _existing_nodes(plan)
+        for node in nodes:
+            report(node.name, "stop")
         with ThreadPoolExecutor(max_workers=8) as pool:
-            list(pool.map(lambda node: _stop(node, report), _existing_nodes(plan)))
+            list(pool.map(machines.stop, nodes))
         machines.unmount(plan.runtime)
         network.remove(plan.lab)
         for hierarchy in enter_cgroup.hierarchies():
@@ -102,11 +105,6 @@ def _existing_nodes(plan: LabPlan) -> list[Node]:
     nodes = plan.runtime / "nodes"
     names = {*reality.supervisors(nodes), *reality.members(nodes), *(path.name for path in nodes.glob("*"))}
     return [Node(plan.lab, name, "", 0, nodes / name) for name in sorted(names)]
-
-
-def _stop(node: Node, report: Report) -> None:
-    report(node.name, "stop")
-    machines.stop(node)
 
 
 def _alone(plan: LabPlan, report: Report) -> AbstractContextManager[None]:

@@ -24,7 +24,7 @@ _LINKS = Path("/sys/class/net")
 def ensure(lab: str, network: IPv4Network, *, routes: bool, racks: int = 0) -> None:
     """Make the bridge, those of ``racks`` racks, and the firewall table, if missing.
 
-    ``routes`` says whether this machine is a router without labs, too.
+    ``routes`` says whether this machine is a router even without labs.
     Raises UsageError when the network is in use on this machine already.
     """
     bridge = names.bridge(lab)
@@ -81,12 +81,12 @@ def remove(lab: str) -> None:
 
 
 def present(lab: str) -> bool:
-    """Whether the bridge or the firewall table of the lab is there."""
+    """Whether the bridge or the firewall table of the lab exists."""
     return (_LINKS / names.bridge(lab)).exists() or has_table(lab)
 
 
 def has_table(lab: str) -> bool:
-    """Whether the lab's firewall table is there; it needs root."""
+    """Whether the lab's firewall table exists; it needs root."""
     return succeeds(["nft", "list", "table", "ip", names.table(lab)])
 
 
@@ -166,7 +166,7 @@ _SETTINGS = Path("/proc/sys")
 
 
 def set_kernel(runtime: Path, *, settings: Path = _SETTINGS) -> None:
-    """Raise the settings, and record in ``runtime`` what they were before the first lab."""
+    """Raise the settings, and record in ``runtime`` their values before the first lab."""
     with _record(runtime) as record:
         before = _read(record)
         for name, least in LEAST.items():
@@ -180,7 +180,7 @@ def set_kernel(runtime: Path, *, settings: Path = _SETTINGS) -> None:
 
 
 def routes(runtime: Path, *, settings: Path = _SETTINGS) -> bool:
-    """Whether this machine forwards packets without labs, too."""
+    """Whether this machine forwards packets even without labs."""
     # In this order: a lab that begins now records before it sets.
     forwards = int((settings / _FORWARD).read_text(encoding="ascii"))
     return bool(forwards) and _FORWARD not in _read(runtime / "kernel.json")

@@ -65,12 +65,12 @@ class Node:
 
     @property
     def console(self) -> Path:
-        """What it wrote on its console."""
+        """The file with its console's output."""
         return self.directory / "console.log"
 
     @property
     def recorded(self) -> Path:
-        """What it was made with; everybody may read it."""
+        """The record of its image and address; everybody may read it."""
         return self.directory.parent.with_name("hosts") / f"{self.name}.json"
 
     @property
@@ -204,7 +204,7 @@ def start(node: Node, config: NodeConfig) -> tuple[subprocess.Popen[bytes], subp
         cwd="/",
     )
     assert reader.stdin  # noqa: S101 - for mypy
-    # Open for reading, too: else the node would end with its reader.
+    # Also open for reading: else the node would end with its reader.
     with reader.stdin, Path(f"/proc/self/fd/{reader.stdin.fileno()}").open("r+b", buffering=0) as log:
         child = subprocess.Popen(
             argv,

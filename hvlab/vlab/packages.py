@@ -241,7 +241,7 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """What goes into a base image. ``files`` are (path, mode, content) to lie at the same path there."""
+    """The inputs of a base image. ``files`` are (path, mode, content), for the same path there."""
 
     release: str
     sources: tuple[PackageSource, ...]
@@ -252,7 +252,7 @@ class ImageConfig:
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """What a node gets each time it starts. ``shared`` are folders shown at the same path, read-only.
+    """The inputs of a node at each start. ``shared`` are folders shown at the same path, read-only.
 
     ``files`` are (path, mode, content) of what pip's settings name in folders of the system itself.
     """
@@ -297,7 +297,7 @@ def node_config(release: str) -> NodeConfig:
 def _files(paths: Iterable[Path]) -> tuple[tuple[str, int, bytes], ...]:
     """Return path, mode and content of those that are files; the CA bundle is in the image.
 
-    The folders are the real ones: a node's tree has the links to them, too, but none is written through.
+    The folders are the real ones: a node's tree also has the links to them, but none is written through.
     """
     real = [path.parent.resolve() / path.name for path in paths]
     return tuple(

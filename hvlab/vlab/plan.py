@@ -185,7 +185,7 @@ def check_machine(*, root: bool | None = None, path: str = PATH) -> None:
             "the virtual lab needs root: it makes mounts, a network bridge and a firewall table",
             remedy=f"run `{again}`",
         )
-    missing = missing_tools(path)
+    missing = [tool for tool in _TOOLS if shutil.which(tool, path=path) is None]
     if missing:
         packages = dict.fromkeys(_TOOLS[tool] for tool in missing)
         raise UsageError(
@@ -205,11 +205,6 @@ def check_names(plan: LabPlan) -> None:
                 f"{own[name]} of lab {plan.lab} and {host} of lab {lab} would both be the machine {name}",
                 remedy=f"choose another lab_name or host name, or remove lab {lab} with `hvlab lab down`",
             )
-
-
-def missing_tools(path: str) -> list[str]:
-    """Return the programs the lab needs that are not on this PATH."""
-    return [tool for tool in _TOOLS if shutil.which(tool, path=path) is None]
 
 
 def _problems(host: Host, network: IPv4Network) -> Iterable[str]:

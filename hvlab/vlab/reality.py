@@ -108,7 +108,7 @@ def _start_tick(pid: int) -> int:
 
 
 def age(pid: int) -> float:
-    """Return for how many seconds a process has run."""
+    """Return the age of a process in seconds."""
     uptime = float(_read(PROC / "uptime").split()[0])
     return max(0.0, uptime - _start_tick(pid) / os.sysconf("SC_CLK_TCK"))
 

@@ -1,7 +1,7 @@
-"""A topology file: racks with their uplinks, and what single links and pairs of hosts may carry. Pure.
+"""A topology file: racks with their uplinks, and limits of single links and pairs of hosts. Pure.
 
-docs/virtual-lab.md describes the format. Rates are in tc's notation (``100mbit``); up is what leaves a host
-or a rack, down what enters it.
+docs/virtual-lab.md describes the format. Rates are in tc's notation (``100mbit``); up is traffic out of a
+host or a rack, down is traffic into it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WEIGHTS = range(1, 10001)
 
 @dataclass(frozen=True)
 class LinkLimits:
-    """What a link may carry: ``up`` and ``down`` are rates; None limits nothing.
+    """The limits of a link: ``up`` and ``down`` are rates; None limits nothing.
 
     ``delay`` (``2ms``) and ``loss`` (``0.1%``) hold for each packet in each direction.
     """

@@ -1,4 +1,4 @@
-"""List what hvlab left on this host and may go: build folders, old packs, stacks, files of runs.
+"""List hvlab's removable leftovers on this host: build folders, old packs, stacks, files of runs.
 
 Takes a JSON object with ``builds`` (the folder in which packs are built), ``root`` (where packs lie),
 ``stacks``, ``user`` (who runs ranks), ``host`` (its name) and ``remove``: null, or paths by host. It

@@ -27,7 +27,7 @@ _NO_CSTDINT = (15,)
 
 @dataclass(frozen=True, kw_only=True)
 class HorovodRequest:
-    """The variants of Horovod for a host, and what they are built on.
+    """The variants of Horovod for a host, and their build environment.
 
     ``minor`` is the version of the environments' Python, ``oneccl`` has prefix, version and sha256, ``nccl``
     the folders include and lib, ``compilers`` cc and cxx; ``sources`` lists the ways and the folder in which

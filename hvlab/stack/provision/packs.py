@@ -1,6 +1,6 @@
 """Packs on the controller: the key, the building host, the cached archive, and who forwards it.
 
-Also what a stack is built from, which of those files the cache has, and copying them to a portable folder.
+Also the inputs of a stack, those of them that the cache lacks, and copies of them in a portable folder.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def _record(stack: Mapping[str, Any]) -> Path:
 
 
 def note(stack: Mapping[str, Any], needed: Mapping[str, list[str]]) -> None:
-    """Record what a stack is built from: each item with its alternative files in the cache."""
+    """Record the inputs of a stack: each item with its alternative files in the cache."""
     path = _record(stack)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, json.dumps(needed, indent=1) + "\n")

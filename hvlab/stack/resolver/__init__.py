@@ -1,4 +1,4 @@
-"""Which versions fit together. In: hosts with their pins. Out: a stack for each, or why there is none.
+"""Which versions fit together: a stack for each host, or why there is none.
 
 In: `HostRequest`s (facts of `facts`, pins and methods of `pins`, joined in `lab`), and the catalogue.
 Out: a `Resolution` (versions, packages, reasons and notes by host), or `Infeasible` (conflict, remedies).
@@ -18,16 +18,16 @@ supplies the candidates of a key in order of preference; the relations of a chos
 candidates of later keys (`Requirement`); resolvelib backtracks. `domains.add` sets the order of keys. The
 meaning of a rule is in `rules`, as predicates over the catalogue.
 
-Besides resolvelib, which explains neither why nothing fits nor what would:
+Besides resolvelib, which explains neither a failure nor its remedies:
 
     model.prune           arc consistency: leaves few candidates to search, and says which key has none left
     solve.best            resolvelib has hard requirements only; preferences are rules tried on top
     conflict.minimal      which pins and facts are in conflict: leaves out one after the other, searches again
-    conflict.sentences    the rules that exclude them, in words, from what pruning left
+    conflict.sentences    the rules that exclude them, in words, from the pruned domains
     nearest.remedies      changes of pins, hosts and drivers, each tried by a search before it is offered
 
 `lock` keeps the versions of a plan in a file, and makes them pins of a later one.
-The answer: `stack` (versions, reasons and `packages` by host), `notes`; `render` writes it for a terminal.
+The answer: `stack` (versions, reasons and `packages` by host), `notes`; `lock` writes it for a terminal.
 The data: `catalogue` reads the files of `hvlab.stack.catalogue` and a user's `own` into checked objects,
 `versions` compares them.
 `newer` adds the releases that pins ask for beyond the files, each taken to be like the newest of its branch.

@@ -25,7 +25,7 @@ _LOCAL = re.compile(r"cu(\d{2,3})")
 
 @dataclass(frozen=True)
 class Pin:
-    """The version requested for a component; longer versions that begin with it match, too."""
+    """The version requested for a component; longer versions that begin with it also match."""
 
     name: str
     value: str

@@ -1,4 +1,4 @@
-"""What to do about the driver of a host, and apt's configuration for it."""
+"""The plan for the driver of a host, and apt's configuration for it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from hvlab.stack.provision.driver.packages import (
 
 @dataclass(frozen=True)
 class DriverPlan:
-    """What to do, and the obstacles."""
+    """Changes to a host, and the obstacles."""
 
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
