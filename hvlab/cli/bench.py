@@ -91,17 +91,8 @@ def _shorts(command: F) -> F:
 @click.command("bench", cls=_Bench)
 @options.inventory
 @options.limit
-@click.option(
-    "--here",
-    is_flag=True,
-    help="Use this Slurm job's hosts, without root or ssh.",
-)
-@click.option(
-    "--python",
-    metavar="FILE",
-    shell_complete=candidates.files,
-    help="With --here: the Python that the ranks run, with Horovod or torch. Default: hvlab's own.",
-)
+@options.here
+@options.python
 @click.option(
     "--hosts",
     metavar="N,...",
