@@ -17,7 +17,14 @@ _GRACE_S = 5.0
 
 
 class TimeLimitError(HvlabError):
-    """A program did not end in time; it was killed, with all that it had started."""
+    """A program did not end in time; it was killed, with all that it had started.
+
+    ``printed`` is its output until then.
+    """
+
+    def __init__(self, message: str, *, remedy: str | None = None, printed: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.printed = printed
 
 
 def run(
@@ -61,9 +68,10 @@ def finish(
     words: list[str] = list(process.args)  # type: ignore[arg-type]
     try:
         out, err = process.communicate(given, timeout=seconds)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as expired:
         abandon(process)
-        raise TimeLimitError(f"`{shlex.join(words)}` {late(seconds)}", remedy=hung) from None
+        printed = (expired.output or b"").decode(errors="replace")
+        raise TimeLimitError(f"`{shlex.join(words)}` {late(seconds)}", remedy=hung, printed=printed) from None
     except BaseException:
         abandon(process)
         raise

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +15,9 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.checks.node import probe, subjects
 from hvlab.lab.inventory import Lab
+from hvlab.remote import direct
 from hvlab.remote.gather import collect
+from hvlab.remote.playbook import HostFailure
 from hvlab.remote.probe import problems
 
 # Time limit of a question, see probe; then extra time for the round trip.
@@ -53,10 +56,13 @@ def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 
     A silent host does not hold up the others; at least ``at_once`` are asked at the same time.
     Raises CheckError where Ansible itself fails.
     """
+    seconds = _ROUND_TRIP_S + _longest(questions)
+    if lab.listed:
+        return _put_directly(lab, questions, seconds)
     variables = {
         "hvlab_probe": probe.__file__,
         "hvlab_questions": base64.b64encode(json.dumps(questions).encode()).decode(),
-        "hvlab_seconds": _ROUND_TRIP_S + _longest(questions),
+        "hvlab_seconds": seconds,
     }
     began = time.time()
     # Ansible would wait long for a dead host, or mistake an old connection for an answer.
@@ -65,9 +71,29 @@ def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 
     gathered, failures = (
         collect(there, "ask.yml", variables, at_once=at_once, shape=str) if there.hosts else ({}, [])
     )
+    return _answered(gathered, failures, silent, began)
+
+
+def _put_directly(lab: Lab, questions: Mapping[str, Mapping[str, Any]], seconds: int) -> Answered:
+    """Put questions without an inventory: each host answers as the user who asks."""
+    own = json.dumps({name: {**question, "user": None} for name, question in questions.items()})
+    silent = direct.silent_hosts(lab)
+    began = time.time()
+    gathered, failures = direct.run(
+        replace(lab, hosts=tuple(host for host in lab.hosts if host.name not in silent)),
+        Path(probe.__file__).read_text("utf-8"),
+        arguments=lambda host: [own.replace("@HOST@", host)],
+        seconds=seconds,
+    )
+    return _answered(gathered, failures, silent, began)
+
+
+def _answered(
+    gathered: Mapping[str, str], failures: Sequence[HostFailure], silent: Mapping[str, str], began: float
+) -> Answered:
     asked = (began, time.time())
-    silent |= {failure.host: failure.message.strip() for failure in failures if failure.unreachable}
-    broken = {failure.host: failure.message.strip() for failure in failures if not failure.unreachable}
+    silent = {**silent, **{each.host: each.message.strip() for each in failures if each.unreachable}}
+    broken = {each.host: each.message.strip() for each in failures if not each.unreachable}
     readings = {}
     for host, answer in gathered.items():
         try:

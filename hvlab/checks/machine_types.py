@@ -35,13 +35,14 @@ def own_folder(inventory: Path) -> Path:
     return (inventory if inventory.is_dir() else inventory.parent) / "health"
 
 
-def load(inventory: Path) -> list[dict[str, Any]]:
-    """Return the known types, a user's own first, as :func:`machine.choose` takes them.
+def load(inventory: Path | None) -> list[dict[str, Any]]:
+    """Return the known types, those beside an inventory first, as :func:`machine.choose` takes them.
 
     Raises UsageError with every mistake in the files.
     """
     wrong: list[Problem] = []
-    own, known = (_read(folder, wrong) for folder in (own_folder(inventory), FOLDER))
+    own = _read(own_folder(inventory), wrong) if inventory else {}
+    known = _read(FOLDER, wrong)
     if wrong:
         raise UsageError(f"machine types cannot be used:\n{report(wrong, indent='  ')}")
     return machine.types(own, known)

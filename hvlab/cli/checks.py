@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hvlab.base.errors import some
-from hvlab.remote.verify import CheckOutcome
+from hvlab.remote.verify import NEEDS_ROOT, CheckOutcome
 from hvlab.results.tables import render
 
 C = TypeVar("C", bound=CheckOutcome)
@@ -39,6 +39,16 @@ def failed(checks: Sequence[CheckOutcome]) -> None:
         click.echo(f"\n{some(names)}{title}\n  observed: {observed}")
         if remedy:
             click.echo(f"  what to do: {remedy}")
+
+
+def needing_root(checks: Sequence[CheckOutcome]) -> None:
+    """Print the checks that were skipped because the user is not root."""
+    hosts: dict[str, list[str]] = {}
+    for check in checks:
+        if check.outcome == "skipped" and check.observed.startswith(NEEDS_ROOT):
+            hosts.setdefault(f"{check.check}: {check.observed}", []).append(check.host)
+    for text, names in hosts.items():
+        click.echo(f"\n{some(names)}  skipped: {text}")
 
 
 def rows(checks: Sequence[CheckOutcome], columns: Sequence[str], output_format: str) -> None:

@@ -19,8 +19,7 @@ _MORE_WORDS = "NCCL_DEBUG=INFO or HOROVOD_LOG_LEVEL=debug"
 
 @click.command()
 @click.argument("log", required=False, metavar="[LOG]", shell_complete=candidates.files)
-@options.inventory
-@options.limit
+@options.asked
 @click.option(
     "--log",
     "path",
@@ -57,6 +56,8 @@ def command(
     *,
     inventory: Path,
     limit: str | None,
+    here: bool,
+    named: str | None,
     log: str | None,
     path: str | None,
     output_format: str,
@@ -68,6 +69,7 @@ def command(
 ) -> None:
     """\b
     hvlab doctor                                # ask the hosts
+    hvlab doctor --here                         # those of this Slurm job, as any user
     hvlab doctor job.log                        # what went wrong there?
     kubectl logs my-job | hvlab doctor -
     hvlab doctor --fix                          # have roles mend what they can
@@ -107,10 +109,13 @@ def command(
     if path is None:
         from hvlab.cli import doctor_live  # noqa: PLC0415 - it takes long, and a log needs no ssh and no Ansible
 
-        doctor_live.examine(inventory, limit, output_format=output_format, fix=fix, yes=yes, prove=prove)
+        lab = options.asked_lab(inventory, limit, here=here, named=named)
+        doctor_live.examine(lab, output_format=output_format, fix=fix, yes=yes, prove=prove)
         return
-    if fix or limit:
-        raise UsageError("a log is read without the hosts", remedy="leave out the log, or --fix and --limit")
+    if fix or limit or here or named:
+        raise UsageError(
+            "a log is read without the hosts", remedy="leave out the log, or the options of hosts"
+        )
     lines = doctor_log.lines(path)
     diagnosis = reading.diagnose(lines)
     if output_format == "json":

@@ -6,7 +6,6 @@ import json
 import random
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +16,6 @@ from hvlab.checks import across_hosts
 from hvlab.checks.ask import put
 from hvlab.checks.site import HostFault, Member, Site
 from hvlab.cli import doctor_prove, provision
-from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Host, Lab, folders
 
 # Below the ports that systems give to clients, and those of Kubernetes' services.
@@ -33,9 +31,7 @@ _REFUSED = (
 )
 
 
-def examine(
-    inventory: Path, limit: str | None, *, output_format: str, fix: bool, yes: bool, prove: bool
-) -> None:
+def examine(lab: Lab, *, output_format: str, fix: bool, yes: bool, prove: bool) -> None:
     """Ask the hosts and print what is wrong. Raises HvlabError for faults and for silent hosts.
 
     With ``prove``, the first fault that virtual hosts can show is reproduced on some; root causes come first.
@@ -46,7 +42,8 @@ def examine(
         raise UsageError(
             "--fix asks before it changes anything, and there is no terminal", remedy="add --yes"
         )
-    lab = inventories.load(inventory, limit=limit)
+    if fix and lab.listed:
+        raise UsageError("--fix changes hosts as root, by an inventory", remedy="name one with -i")
     faults, silent = _ask(lab)
     failed: HvlabError | None = None
     if output_format == "json":
@@ -75,7 +72,8 @@ def site(lab: Lab) -> Site:
 def _member(lab: Lab, host: Host) -> Member:
     addresses = tuple(dict.fromkeys([lab.rank_address(host), host.address]))
     interface = host.text("lab_interface") or lab.interface
-    return Member(host.name, addresses, host.port, host.slots, host.gpu, interface, host.local)
+    without_ssh = host.local or bool(lab.step)
+    return Member(host.name, addresses, host.port, host.slots, host.gpu, interface, without_ssh)
 
 
 def _ask(lab: Lab) -> tuple[list[HostFault], dict[str, str]]:
@@ -100,19 +98,30 @@ def _document(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) 
     for fault, hosts in _groups(faults):
         seen = {"hosts": hosts, "observed": fault.observed, "role": fault.role or None}
         findings.append({**across_hosts.ENTRIES[fault.id].as_json(), **seen})
-    return {"lab": lab.name, "findings": findings, "silent": dict(silent)}
+    return {"lab": lab.name, "findings": findings, "silent": dict(silent), "skipped": _skipped(lab)}
+
+
+def _skipped(lab: Lab) -> list[str]:
+    """Name the questions that are not put without an inventory, with the reason."""
+    if not lab.listed:
+        return []
+    if lab.step:
+        return ["logins between the hosts: steps of a job need none"]
+    return ["whether the hosts know these names: they may be your own ssh's"]
 
 
 def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> str:
     parts = []
     for number, (fault, hosts) in enumerate(_groups(faults), 1):
         entry = across_hosts.ENTRIES[fault.id]
-        mends = [f"  --fix runs: role {fault.role}"] if fault.role else []
+        mends = [f"  --fix runs: role {fault.role}"] if fault.role and not lab.listed else []
         lines = [f"{number}. {', '.join(hosts)}: {entry.title}", f"  observed: {fault.observed}"]
         lines += [f"  why: {entry.why}", f"  what to do: {entry.remedy}", *mends]
         parts.append("\n".join([*lines, f"  source: {entry.source}"]))
     answered = [host.name for host in lab.hosts if host.name not in silent]
-    return "\n\n".join(parts) or (f"nothing known is wrong on {some(answered)}" if answered else "")
+    if answered and not parts:
+        parts = [f"nothing known is wrong on {some(answered)}"]
+    return "\n\n".join([*parts, *(f"skipped: {text}" for text in _skipped(lab))])
 
 
 def _fix(

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from hvlab.base.errors import CheckError
 from hvlab.cli import options, textfile
-from hvlab.lab import inventory as inventories
-from hvlab.remote import probe
+from hvlab.remote import direct, probe
 from hvlab.results.formats.plain import Families
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
@@ -29,8 +28,7 @@ _WIDE = 10_000
 
 
 @click.command("find-slow")
-@options.inventory
-@options.limit
+@options.asked
 @options.table_or_json
 @click.option(
     "--ratio",
@@ -60,6 +58,8 @@ def command(
     *,
     inventory: Path,
     limit: str | None,
+    here: bool,
+    named: str | None,
     output_format: str,
     ratio: float,
     alpha: float,
@@ -70,6 +70,7 @@ def command(
 ) -> None:
     """\b
     hvlab find-slow
+    hvlab find-slow --here                      # in a Slurm job, as any user
     hvlab find-slow -l 'n[1:8]' --matrix
 
     Find out which host is slow, and which link, in which direction.
@@ -81,7 +82,7 @@ def command(
     of the lab. The exit code is 1 if something is slow (but for virtual hosts that share cores) or most
     links carry nothing, 3 if a host is unreachable.
     """
-    lab = inventories.load(inventory, limit=limit)
+    lab = options.asked_lab(inventory, limit, here=here, named=named)
     names = [host.name for host in lab.hosts]
     console = Console(stderr=True)
     lock = measuring(store.folder.resolve(), lab.name)
@@ -91,7 +92,9 @@ def command(
             status.update(f"launch {launch}: {steps} steps on {len(names)} hosts")
 
         measure = HostProbe(lab, transfer_s=transfer_time, on_launch=show)
-        if len(names) > 1:
+        if lab.listed:
+            direct.refuse_silent(lab)
+        elif len(names) > 1:
             probe.probe(lab.hosts)
         result = search(len(names), measure, ratio=ratio, alpha=alpha)
     cores = {host: held.cpus for host, held in host_cores(lab.name).items()}

@@ -12,13 +12,12 @@ import click
 from rich.console import Console
 
 from hvlab.base import files
-from hvlab.base.errors import some, unknown
+from hvlab.base.errors import UsageError, some, unknown
 from hvlab.checks import judge, machine_types, registry
 from hvlab.checks.ask import ask
 from hvlab.checks.judge import HealthCheck
 from hvlab.checks.node import subjects
 from hvlab.cli import candidates, checks, options, textfile
-from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
 from hvlab.results.tables import render
 
@@ -27,8 +26,7 @@ _COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
 
 
 @click.command()
-@options.inventory
-@options.limit
+@options.asked
 @options.output_format
 @options.junit
 @options.metrics
@@ -60,6 +58,8 @@ def command(
     *,
     inventory: Path,
     limit: str | None,
+    here: bool,
+    named: str | None,
     output_format: str,
     junit: Path | None,
     metrics: Path | None,
@@ -72,6 +72,8 @@ def command(
 ) -> None:
     """\b
     hvlab health
+    hvlab health --here                         # in a Slurm job, as any user
+    hvlab health --hosts localhost
     hvlab health --bandwidth                    # GPUs, a minute
     hvlab health --burn                         # weak GPUs or hosts, two minutes
     hvlab health --learn n1                     # take n1 as the model
@@ -85,14 +87,18 @@ def command(
     if listed:
         click.echo(render([asdict(check) for check in registry.every()], _LISTED, output_format))
         return
-    lab = inventories.load(inventory, limit=limit)
+    lab = options.asked_lab(inventory, limit, here=here, named=named)
+    if teacher and lab.listed:
+        raise UsageError(
+            "--learn writes beside an inventory", remedy="name one with -i: `hvlab init` writes it"
+        )
     requested = [f"diagnostics {diagnostics}"] if diagnostics else []
     requested += [name for name, is_asked in (("bandwidth", bandwidth), ("burn", burn)) if is_asked]
     chosen = subjects.chosen(requested)
     if teacher:
         click.echo(f"written: {_learn(inventory, lab, teacher, chosen, force=force)}")
         return
-    types = machine_types.load(inventory)
+    types = machine_types.load(None if lab.listed else inventory)
     machine_types.check_names(types, [host.text("lab_machine_type") for host in lab.hosts])
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
         outcomes = judge.judge(lab, ask(lab, chosen), chosen, types)
@@ -136,6 +142,7 @@ def _table(outcomes: list[HealthCheck]) -> None:
         ),
     }
     checks.counts(outcomes, columns)
+    checks.needing_root(outcomes)
     checks.failed(outcomes)
 
 

@@ -21,6 +21,7 @@ from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import find
 
 if TYPE_CHECKING:
+    from hvlab.lab.inventory import Lab
     from hvlab.results.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,6 +122,53 @@ limit = click.option(
     shell_complete=candidates.patterns,
     help="Only these hosts (an Ansible pattern).",
 )
+
+
+here = click.option(
+    "--here", is_flag=True, help="Use this Slurm job's hosts, without an inventory, root or ssh."
+)
+python = click.option(
+    "--python",
+    metavar="FILE",
+    shell_complete=candidates.files,
+    help="With --here: the Python that the ranks run, with Horovod or torch. Default: hvlab's own.",
+)
+named = click.option(
+    "--hosts",
+    "named",
+    metavar="NAME,...",
+    help="Ask these hosts by your own ssh, or localhost, without an inventory or root.",
+)
+
+
+def asked(command: F) -> F:
+    """Add the options that name the hosts of a verb that only looks; :func:`asked_lab` reads them."""
+    for option in (named, here, limit, inventory):
+        command = option(command)
+    return command
+
+
+def asked_lab(inventory: Path, limit: str | None, *, here: bool, named: str | None) -> Lab:
+    """Return the hosts that those options name. Raises UsageError."""
+    # They load slowly, and --help needs none of them.
+    from hvlab.lab import inventory as inventories  # noqa: PLC0415
+    from hvlab.remote import direct  # noqa: PLC0415
+
+    source = click.get_current_context().get_parameter_source("inventory")
+    ways = [
+        option
+        for option, given in (
+            ("--inventory", source is click.core.ParameterSource.COMMANDLINE),
+            ("--here", here),
+            ("--hosts", named is not None),
+        )
+        if given
+    ]
+    if len(ways) > 1:
+        raise UsageError(f"{' and '.join(ways)} each name the hosts", remedy="give one of them")
+    if here:
+        return direct.lab_of_job(limit)
+    return inventories.load(inventory, limit=limit) if named is None else direct.lab_of_list(named, limit)
 
 
 def _refuse_names(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> Any:

@@ -31,11 +31,11 @@ _note = partial(click.echo, err=True)
 
 class _Tune(GroupedCommand):
     brief = (
-        *("inventory", "limit", "hosts", "slots", "workload", "backend", "sets"),
+        *("inventory", "limit", "here", "hosts", "slots", "workload", "backend", "sets"),
         *("settings", "budget", "restart", "host_settings", "output", "store"),
     )
     groups = {
-        "Where": ("inventory", "limit", "hosts", "slots"),
+        "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
         "What": ("workload", "backend", "sets", "copy", "pattern"),
         "Search": ("settings", "space_file", "kind", "budget", "seed", "timeout", "launcher", "restart"),
         "Hosts": ("host_settings", "restore"),
@@ -46,6 +46,8 @@ class _Tune(GroupedCommand):
 @click.command("tune", cls=_Tune)
 @options.inventory
 @options.limit
+@options.here
+@options.python
 @one_options
 @click.option(
     "--settings",
@@ -103,6 +105,8 @@ def command(
     *,
     inventory: Path,
     limit: str | None,
+    here: bool,
+    python: str | None,
     settings: Path | None,
     space_file: Path | None,
     kind: str,
@@ -120,6 +124,7 @@ def command(
     hvlab tune --workload mnist --time-limit 30m
     hvlab tune --backend gloo --set sizes=64K,4M
     hvlab tune -- python train.py               # a training of your own
+    hvlab tune --here --backend mpi             # in a Slurm job
 
     Find settings that make one configuration faster, and prove it.
 
@@ -129,10 +134,10 @@ def command(
     the best was not accepted, and why, or that it is open because time ran out; the exit code is 0 for each
     answer. To resume an interrupted or open search, run the same command again.
     """
-    lab = load(inventory, limit=limit)
+    lab = _lab(inventory, limit, python, here=here, as_root=host_settings or restore)
     if host_settings and space_file:
         raise UsageError("--host-settings has a space of its own", remedy="leave --space or it out")
-    put_back = _put_back(inventory, lab, store)
+    put_back = not here and _put_back(inventory, lab, store)
     if restore:
         if not put_back:
             _note("there is nothing to put back: no search was killed before it did so")
@@ -157,6 +162,26 @@ def command(
     if not host_settings and (outcome := written(request, result, output)):
         _note(outcome)
     return 0
+
+
+def _lab(inventory: Path, limit: str | None, python: str | None, *, here: bool, as_root: bool) -> Lab:
+    context = click.get_current_context()
+    if python and not here:
+        raise UsageError("--python is for --here", remedy="add --here, or leave --python out")
+    if not here:
+        return load(inventory, limit=limit)
+    others = [
+        name
+        for name, given in (("--limit", limit), ("--host-settings or --restore, which need root", as_root))
+        if given
+    ]
+    if context.get_parameter_source("inventory") is click.core.ParameterSource.COMMANDLINE:
+        others.insert(0, "--inventory")
+    if others:
+        raise UsageError(f"--here takes no {', no '.join(others)}", remedy="leave it out, or --here")
+    from hvlab.remote import here as jobs  # noqa: PLC0415 - it loads slowly
+
+    return context.with_resource(jobs.lab(python))
 
 
 def _request(

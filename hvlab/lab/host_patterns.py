@@ -37,12 +37,7 @@ def expand(text: str) -> list[ListedHost]:
 
     Addresses without a name are called node1, node2, ... Raises UsageError.
     """
-    entries = text.replace(",", " ").split()
-    if not entries:
-        raise UsageError("no hosts are given", remedy=f"write {EXAMPLE}")
-    hosts = [host for entry in entries for host in _expand_entry(entry)]
-    if len(hosts) > _MOST:
-        raise UsageError(f"these are {len(hosts)} hosts", remedy=f"list {_MOST} at most")
+    hosts = listed(text)
     names = {host.name for host in hosts}
     numbered = (
         name for number in range(1, len(names) + len(hosts) + 1) if (name := f"node{number}") not in names
@@ -51,6 +46,17 @@ def expand(text: str) -> list[ListedHost]:
         ListedHost(next(numbered), host.target, host.port) if is_address(host.name) else host
         for host in hosts
     ]
+
+
+def listed(text: str) -> list[ListedHost]:
+    """Return the hosts of a list, with an address as its own name. Raises UsageError."""
+    entries = text.replace(",", " ").split()
+    if not entries:
+        raise UsageError("no hosts are given", remedy=f"write {EXAMPLE}")
+    hosts = [host for entry in entries for host in _expand_entry(entry)]
+    if len(hosts) > _MOST:
+        raise UsageError(f"these are {len(hosts)} hosts", remedy=f"list {_MOST} at most")
+    return hosts
 
 
 def matching(names: Iterable[str], limit: str) -> list[str]:

@@ -85,6 +85,11 @@ class Lab:
         return all(host.local for host in self.hosts)
 
     @property
+    def listed(self) -> bool:
+        """Whether it has no inventory: hosts of a Slurm job or of a list, asked without root and Ansible."""
+        return self.source == Path()
+
+    @property
     def step(self) -> tuple[str, ...]:
         """Return the words before a host's name that run a command there, as a step of hvlab's own Slurm job.
 

@@ -43,7 +43,7 @@ class _Recorded(HostAnswer):
     hvlab_python_env: _Environments
 
 
-class _Installed(HostAnswer):
+class InstalledAnswer(HostAnswer):
     """The output of programs/installed.py on a host."""
 
     prefix: str
@@ -65,14 +65,8 @@ def lab(
     steps are removed from the ``environment``. Raises UsageError outside of a job, CheckError where hosts
     lack what the ranks need.
     """
-    program = Path(sys.argv[0]).absolute()
-    started = [str(program)] if program.name == "hvlab" else [sys.executable, "-m", "hvlab"]
-    job = slurm_job.of_environment(environment, socket.gethostname(), shlex.join([*started, *sys.argv[1:]]))
-    nodes = _run(("scontrol", "show", "hostnames", job.nodes)).stdout.split()
+    job, nodes, version = own_job(environment)
     order = slurm_job.own_first(job, nodes)
-    for name in slurm_job.to_drop(environment):
-        del environment[name]
-    version = [int(number) for number in re.findall(r"\d+", _run(("srun", "--version")).stdout)]
     shared = Path.home() / ".hvlab"
     shared.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=shared, prefix=f"job-{job.number}-") as folder:
@@ -109,6 +103,21 @@ def lab(
         source = Path(folder) / "hosts.json"
         source.write_text(json.dumps(listing, indent=1), "utf-8")
         yield inventory.load(source)
+
+
+def own_job(environment: MutableMapping[str, str]) -> tuple[SlurmJob, list[str], list[int]]:
+    """Return the job that hvlab runs in, its nodes, and Slurm's version.
+
+    Variables that would change its steps are removed from the ``environment``. Raises UsageError outside of a
+    job.
+    """
+    program = Path(sys.argv[0]).absolute()
+    started = [str(program)] if program.name == "hvlab" else [sys.executable, "-m", "hvlab"]
+    job = slurm_job.of_environment(environment, socket.gethostname(), shlex.join([*started, *sys.argv[1:]]))
+    nodes = _run(("scontrol", "show", "hostnames", job.nodes)).stdout.split()
+    for name in slurm_job.to_drop(environment):
+        del environment[name]
+    return job, nodes, [int(number) for number in re.findall(r"\d+", _run(("srun", "--version")).stdout)]
 
 
 def _absolute(python: str | None, image: str | None) -> str:
@@ -176,7 +185,9 @@ def _installed(
             or f"{python}, {workloads.PROGRAMS} and {folder.parent} must be on file systems that all "
             "hosts of the job share; name another Python with --python",
         )
-    answers_of = {node: answers.read(file, f"{node}: {file}", _Installed) for node, file in files.items()}
+    answers_of = {
+        node: answers.read(file, f"{node}: {file}", InstalledAnswer) for node, file in files.items()
+    }
     installed = {node: Installed(answer["prefix"], answer["recorded"]) for node, answer in answers_of.items()}
     bare = [node for node, has in installed.items() if not has.frameworks]
     if bare:

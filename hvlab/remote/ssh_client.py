@@ -26,7 +26,7 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _SETTINGS_S, _CONNECT_S, _LOGIN_S = 20.0, 10, 45.0
 _AT_ONCE = 32
 _REMEDY = "install openssh-client (Debian) or openssh-clients"
-_SSH_FAILED = 255
+SSH_FAILED = 255
 # ssh's messages if an sshd answers and either side refuses the other.
 _REFUSALS = ("Permission denied", "Host key verification failed", "Too many authentication failures")
 _MARK = "hvlab"
@@ -127,12 +127,12 @@ def detour(address: str, port: int, options: str = "") -> bool:
 def responds(address: str, port: int, options: str, *, user: str | None, key: str | None) -> bool:
     """Whether ssh reaches an sshd there, which may accept or refuse the user."""
     try:
-        argv = _argv(address, port, options, user=user, key=key, command="true")
+        argv = login_argv(address, port, options, user=user, key=key, command="true")
         env = os.environ | {"LC_ALL": "C"}
         done = process.run(argv, seconds=_LOGIN_S, env=env, remedy=_REMEDY)
     except (HvlabError, ValueError):
         return False
-    return done.returncode != _SSH_FAILED or any(words in done.stderr for words in _REFUSALS)
+    return done.returncode != SSH_FAILED or any(words in done.stderr for words in _REFUSALS)
 
 
 def hashes_names(host: Host) -> bool:
@@ -168,9 +168,16 @@ def _settings(entry: ListedHost, options: Sequence[str]) -> dict[str, str]:
     return {name.lower(): value for name, _, value in pairs}
 
 
-def _argv(
-    address: str, port: int, options: str, *, user: str | None, key: str | None, command: str
+def login_argv(
+    address: str,
+    port: int | None,
+    options: str = "",
+    *,
+    command: str,
+    user: str | None = None,
+    key: str | None = None,
 ) -> list[str]:
+    """Return the words that run a shell's line on a host, by the user's own ssh; host keys are checked."""
     own = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={_CONNECT_S}"]
     own += ["ServerAliveInterval=5", "ServerAliveCountMax=3", "RemoteCommand=none"]
     argv = ["ssh", "-T", *(word for option in own for word in ("-o", option)), *shlex.split(options)]
@@ -181,7 +188,7 @@ def _argv(
 
 def _log_in(host: Host) -> FirstLogin | Problem:
     key, options = host.text(_KEY), host.text("ansible_ssh_common_args") or ""
-    argv = _argv(host.address, host.port, options, user=host.user, key=key, command="/bin/sh -s")
+    argv = login_argv(host.address, host.port, options, user=host.user, key=key, command="/bin/sh -s")
     # A Python that Ansible would take comes first.
     names = " ".join(shlex.quote(name) for name in constants.INTERPRETER_PYTHON_FALLBACK)
     sent = time.time()
@@ -203,7 +210,7 @@ def _log_in(host: Host) -> FirstLogin | Problem:
     clock = re.match(r"\d+(\.\d+)?", values.get("clock", ""))
     if clock is None or "sudo" not in values:
         # A forced command speaks on its output, ssh itself on the other one.
-        failed = done.returncode == _SSH_FAILED
+        failed = done.returncode == SSH_FAILED
         return _refused(host, done.stderr if failed else done.stdout or done.stderr, key)
     pythons = [[*" ".join(rest).split(), "", ""] for _, kind, *rest in lines if kind == "python"]
     answer = values["sudo"].partition(" ")

@@ -1,23 +1,34 @@
-"""Runs the checks of tests/node against an inventory and returns the outcome of each."""
+"""Runs the checks of tests/node against an inventory; without one, compares the ranks' Python of hosts."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from hvlab import workloads
 from hvlab.base import answers, process
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
 from hvlab.base.paths import project_dir
 from hvlab.base.temporary import temporary_folder
-from hvlab.lab.inventory import kept_variables
+from hvlab.lab.inventory import Lab, kept_variables
+from hvlab.remote import direct
+from hvlab.remote.here import InstalledAnswer
 
+# How the reason of a check begins that a plain user cannot make.
+NEEDS_ROOT = "needs root"
 _CHECKS_RAN = (0, 1)
+# Importing TensorFlow alone may take minutes on a cold file system.
+_INSTALLED_S = 400
+_SAME_EVERYWHERE = "name the ranks' Python, the same on every host: --python ~/envs/horovod/bin/python"
 
 
 class _Reported(HostAnswer):
@@ -126,8 +137,68 @@ def run(
     return checks
 
 
-def verdict(checks: list[Check]) -> HvlabError | None:
-    """Return the error that names the hosts that fail, or None where every host matches the inventory."""
+def compare(lab: Lab, python: str) -> list[Check]:
+    """Check the ranks' Python of hosts without an inventory: has it a framework, and the same everywhere?"""
+    silent = direct.silent_hosts(lab)
+    asked = replace(lab, hosts=tuple(host for host in lab.hosts if host.name not in silent))
+    program = (workloads.PROGRAMS / "installed.py").read_text("utf-8")
+    texts, failures = direct.run(asked, program, python=python, seconds=_INSTALLED_S)
+    reasons = {**silent, **{failure.host: failure.message for failure in failures}}
+    lost = {*silent, *(failure.host for failure in failures if failure.unreachable)}
+    versions = {host: _versions(answers.load(text, host, InstalledAnswer)) for host, text in texts.items()}
+    usual = Counter(versions.values()).most_common(1)[0][0] if versions else ""
+
+    def judge(host: str) -> Iterator[tuple[str, str, str]]:
+        if host not in versions:
+            yield "answers", "unreachable" if host in lost else "failed", reasons.get(host, "no answer")
+            return
+        own = versions[host]
+        if re.search("torch|tensorflow|Horovod", own):
+            yield "has a framework", "passed", own
+        else:
+            yield "has a framework", "failed", f"{python or 'python3'} has neither torch nor Horovod"
+        if own == usual:
+            yield "is the same everywhere", "passed", own
+        else:
+            observed = f"{own or 'nothing'}; most hosts have {usual or 'nothing'}"
+            yield "is the same everywhere", "failed", observed
+        yield "all checks of roles", "skipped", f"{NEEDS_ROOT}, and an inventory to compare with"
+
+    return [
+        Check(
+            host=host.name,
+            role="python_env",
+            check=check,
+            outcome=outcome,
+            observed=observed,
+            remedy="" if outcome in ("passed", "skipped") else _SAME_EVERYWHERE,
+        )
+        for host in lab.hosts
+        for check, outcome, observed in judge(host.name)
+    ]
+
+
+def _versions(answer: Mapping[str, Any]) -> str:
+    """Return what ranks need to have in common, in words."""
+    recorded = answer["recorded"]
+    frameworks = recorded["hvlab_python_env"]["environments"].values()
+    words = [
+        " ".join(filter(None, (each["framework"], each["version"], each["build"]))) for each in frameworks
+    ]
+    horovod = recorded["hvlab_horovod"]
+    if horovod["version"]:
+        operations = [name for build in horovod["variants"].values() for name in build["operations"]]
+        words.append(f"Horovod {horovod['version']} ({', '.join(operations)})")
+    if openmpi := recorded.get("hvlab_openmpi"):
+        words.append(f"Open MPI {openmpi['version']}")
+    return ", ".join(words)
+
+
+def verdict(checks: list[Check], *, listed: bool = False) -> HvlabError | None:
+    """Return the error that names the hosts that fail, or None where every host is as it should be.
+
+    ``listed`` says that there is no inventory.
+    """
     silent = sorted({check.host for check in checks if check.outcome == "unreachable"})
     if silent:
         every = len({check.host for check in checks})
@@ -137,6 +208,8 @@ def verdict(checks: list[Check]) -> HvlabError | None:
         )
     wrong = sorted({check.host for check in checks if check.wrong})
     if wrong:
+        if listed:
+            return CheckError(f"not ready for ranks: {some(wrong)}", remedy="see above")
         return CheckError(
             f"does not match the inventory: {some(wrong)}", remedy="see above, or run `hvlab provision`"
         )

@@ -133,7 +133,7 @@ def test_a_run_on_this_machine(inventory, tmp_path):
 
 
 def test_an_unknown_type_is_refused_before_any_host_is_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr("hvlab.cli.health.inventories.load", lambda *_, **__: lab(2, lab_machine_type="bigg"))
+    monkeypatch.setattr("hvlab.lab.inventory.load", lambda *_, **__: lab(2, lab_machine_type="bigg"))
     monkeypatch.setattr("hvlab.cli.health.ask", lambda *_: pytest.fail("a host was asked"))
     done = CliRunner().invoke(cli, ["health", "-i", str(tmp_path)], standalone_mode=False)
     assert done.exception.exit_code == 2
@@ -160,7 +160,7 @@ def test_learning_from_a_host(tmp_path, monkeypatch, *, readings, words, code, w
     one = lab(1)
     here = replace(one, hosts=(replace(one.hosts[0], name="here", vars={"lab_interface": "lo0"}),))
     answered = Answered({} if readings is None else {"here": readings}, {}, {}, (0, 1))
-    monkeypatch.setattr("hvlab.cli.health.inventories.load", lambda *_, **__: here)
+    monkeypatch.setattr("hvlab.lab.inventory.load", lambda *_, **__: here)
     monkeypatch.setattr("hvlab.cli.health.ask", lambda *_: answered)
     done = CliRunner().invoke(cli, ["health", "-i", str(tmp_path), "--learn", words], standalone_mode=False)
     assert getattr(done.exception, "exit_code", 0) == code, done.output

@@ -404,7 +404,7 @@ def command(monkeypatch, tmp_path):
             links.shares = dict(shares)
             return links
 
-        monkeypatch.setattr("hvlab.cli.find_slow.inventories.load", lambda path, limit: lab(count))
+        monkeypatch.setattr("hvlab.lab.inventory.load", lambda path, limit: lab(count))
         monkeypatch.setattr("hvlab.cli.find_slow.probe.probe", lambda hosts: None)
         monkeypatch.setattr("hvlab.cli.find_slow.HostProbe", measure)
         held = {host: HostCores("here", cpus) for host, cpus in dict(cores).items()}

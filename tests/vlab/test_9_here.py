@@ -118,6 +118,47 @@ def test_what_is_wrong_is_named(user):
     assert outside == ""
 
 
+# Soft ones: with a hard one Slurm's prolog drains the node.
+FAULTS = (
+    "umount /dev/shm; mount -t tmpfs -o size=128m tmpfs /dev/shm && head -c 100M /dev/zero > /dev/shm/full; "
+    "mount -t tmpfs -o size=100m tmpfs /var/tmp && head -c 97M /dev/zero > /var/tmp/full"
+)
+SHAPED = {"rate": "50mbit", "hosts": {"c2": {"up": "12mbit"}, "c3": {"cpu_weight": 50}}}
+
+
+@pytest.fixture
+def faulty(user, tmp_path):
+    """c2 sends slowly, c3 has half a share of the cores, a nearly full folder and little shared memory."""
+    topology = tmp_path / "topology.yml"
+    topology.write_text(json.dumps(SHAPED))
+    user.hvlab("lab up", "--topology", str(topology))
+    user.on("c3", FAULTS)
+    yield user
+    user.on("c3", "umount /var/tmp /dev/shm; mount -t tmpfs tmpfs /dev/shm")
+    user.hvlab("lab up")
+
+
+def test_a_plain_user_finds_the_same_faults_as_an_inventory(faulty):
+    def slow(found):
+        return {(each["kind"], each["host"], each["to"]) for each in found["slow"]}
+
+    def unfit(found):
+        return {(row["host"], row["check"], row["severity"]) for row in found if row["outcome"] == "failed"}
+
+    def wrong(found):
+        return {(each["id"], *each["hosts"]) for each in found["findings"]}
+
+    for verb, findings, planted, code in (
+        ("find-slow", slow, {("up", "c2", None), ("host", "c3", None)}, 1),
+        ("health", unfit, {("c3", "disk space /var/tmp", "soft"), ("c3", "memory /dev/shm", "soft")}, 0),
+        ("doctor", wrong, {("backing-file", "c3")}, 1),
+    ):
+        text = job(faulty, verb, "--here", "--format", "json", hosts=3, expect=code)
+        here = findings(json.JSONDecoder().raw_decode(text)[0])
+        root = findings(json.loads(faulty.hvlab(verb, "--format", "json", expect=code).stdout))
+        assert planted <= here == root, (verb, here, root)
+
+
 def test_scancel_leaves_nothing(user):
     sleep = "import horovod.torch as h, time, torch; h.init(); h.allreduce(torch.ones(1)); time.sleep(300)"
     argv = (

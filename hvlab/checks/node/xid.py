@@ -51,7 +51,7 @@ XIDS: Dict[int, Xid] = {
 UNKNOWN = Xid("soft", "not in the table", "support")
 
 
-_JOURNAL, _RING = "xid journal", "xid dmesg"
+_JOURNAL, _RING, _READER = "xid journal", "xid dmesg", "xid reader"
 _GREP = r"NVRM: (Xid|GPU|loading|The NVIDIA GPU)|: SXid \("
 LOG: Dict[str, Dict[str, Any]] = {
     _JOURNAL: {
@@ -67,6 +67,8 @@ LOG: Dict[str, Dict[str, Any]] = {
     },
     # Where the journal cannot search. The driver writes at the default level, which is warn.
     _RING: {"run": ["dmesg", "--level=emerg,alert,crit,err,warn"]},
+    # Its owner is who asks.
+    _READER: {"stat": "/proc/self/fd"},
 }
 QUESTIONS: Dict[str, Dict[str, Any]] = {**smi.QUESTION, **pci.QUESTION, **LOG}
 CHECKS = {"xid": "hard"}
@@ -140,6 +142,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``gpus``, ``gpu_bus``, ``xids`` and the UUIDs that the log names; no ``xids`` without a log."""
     texts = logs(answers)
     values: Dict[str, Any] = {"gpus": smi.gpus(answers), "gpu_bus": pci.addresses(answers, pci.GPU)}
+    values["xid_root"] = _by_root(answers)
     if texts:
         # One of the two may hold less: a journal without the kernel's messages, a ring that has turned over.
         text = max(texts, key=lambda text: (len(_XID.findall(text)), len(text)))
@@ -150,8 +153,15 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
 
 def logs(answers: Mapping[str, Any]) -> List[str]:
     """Return the driver's lines of the journal, and the kernel's ring, each where it can be read."""
-    texts = (_text(answers.get(_JOURNAL), (0, 1)), _text(answers.get(_RING), (0,)))
+    # A plain user's journal may hold nothing of the kernel, and journalctl says as little then.
+    fine = (0, 1) if _by_root(answers) else (0,)
+    texts = (_text(answers.get(_JOURNAL), fine), _text(answers.get(_RING), (0,)))
     return [text for text in texts if text is not None]
+
+
+def _by_root(answers: Mapping[str, Any]) -> bool:
+    own = (answers.get(_READER) or {}).get("/proc/self/fd") or {}
+    return bool(own.get("owner", "root") == "root")
 
 
 def unsupported(answers: Mapping[str, Any]) -> List[str]:
@@ -177,6 +187,8 @@ def findings(values: Mapping[str, Any], _expected: Mapping[str, Any]) -> List[Fi
     events = values.get("xids")
     if not values.get("gpus") and not values.get("gpu_bus"):
         return []
+    if events is None and not values.get("xid_root", True):
+        return [skipped("xid", "needs root, or group adm or systemd-journal, to read the kernel log")]
     if events is None:
         return [skipped("xid", "the kernel log cannot be read (neither journalctl nor dmesg)")]
     faults = [finding for event in events for finding in _fault(event, values)]

@@ -8,6 +8,7 @@ import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -25,6 +26,7 @@ from hvlab.base.errors import (
     unusable,
 )
 from hvlab.lab.inventory import Lab
+from hvlab.remote import direct
 from hvlab.remote.gather import collect
 from hvlab.remote.playbook import HostFailure
 from hvlab.searches.slow.programs import transfers
@@ -58,7 +60,7 @@ _FAILED = ("no_interface", "missing", "cut_off", "lost")
 
 
 def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Run the program on all hosts at once, through Ansible; return what the first host printed.
+    """Run the program on all hosts at once; return what the first host printed.
 
     Where this is interrupted, what runs there is ended first.
     Raises UnreachableError (a host does not answer), CheckError (the program failed) and InterruptedRunError
@@ -115,6 +117,16 @@ def _end(lab: Lab, mark: str) -> list[str]:
 def _on_all(
     lab: Lab, program: str, plan: str, *, mark: str, seconds: int
 ) -> tuple[dict[str, Any], list[HostFailure]]:
+    if lab.listed:
+        places = {host.name: str(place) for place, host in enumerate(lab.hosts)}
+        return direct.run(
+            lab,
+            Path(program).read_text("utf-8"),
+            arguments=lambda host: [mark, places[host]],
+            environment=lambda host: {"HVLAB_CASE": f"{mark}/{places[host]}"},
+            given=plan,
+            seconds=seconds,
+        )
     variables = {
         "hvlab_program": program,
         "hvlab_plan": base64.b64encode(plan.encode()).decode(),

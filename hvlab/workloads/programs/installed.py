@@ -1,6 +1,6 @@
 """The training software of this Python, as the roles would record it: Horovod's build, torch, Open MPI.
 
-    installed.py FOLDER      writes HOST.json there: {"prefix", "recorded": {"hvlab_horovod", ...}}
+    installed.py [FOLDER]    prints, or writes to HOST.json: {"prefix", "recorded": {"hvlab_horovod", ...}}
 
 Run once on each host of a Slurm job, by the Python that the ranks will use. Needs Python 3.8+ and no package.
 """
@@ -22,10 +22,14 @@ _ANSWER_S = 180
 
 
 def main() -> int:
+    answered = {"prefix": sys.prefix, "recorded": recorded(os.path.basename(sys.prefix))}
+    if not sys.argv[1:]:
+        print(json.dumps(answered))
+        return 0
     host = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     path = os.path.join(sys.argv[1], host + ".json")
     with open(path + ".part", "w") as file:
-        json.dump({"prefix": sys.prefix, "recorded": recorded(os.path.basename(sys.prefix))}, file)
+        json.dump(answered, file)
     os.replace(path + ".part", path)
     return 0
 
