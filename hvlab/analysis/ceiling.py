@@ -219,6 +219,8 @@ def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> 
     if limited:
         rate = min(limited, key=_gigabytes)
         return LinkCapacity("network", rate, _gigabytes(rate), slots)
+    if facts.get("virtual_link"):
+        raise LookupError("links of virtual hosts have no rate unless lab_rate sets one")
     own = facts.get("hvlab") or {}
     rates = {
         f"{port['name']}:1": float(port["rate"].split()[0]) * 1000

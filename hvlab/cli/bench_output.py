@@ -250,8 +250,9 @@ def show_run(store: Store, run_id: str, records: Sequence[Record]) -> None:
         click.echo(f"ceiling: {_sentence(judgement)}")
     if len(judgements) > _MOST:
         click.echo(f"ceiling: and {len(judgements) - _MOST} more; `hvlab report {run_id}` has all")
-    for reason in dict.fromkeys(each for each in limits.values() if each and isinstance(each, str)):
-        click.echo(f"no ceiling is known: {reason}")
+    reasons = dict.fromkeys(each for each in limits.values() if each and isinstance(each, str))
+    if reasons:
+        click.echo(f"no ceiling is known: {'; '.join(reasons)}")
 
 
 def _sentence(judged: JudgedCollective) -> str:

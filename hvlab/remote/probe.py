@@ -70,7 +70,8 @@ def unreached(host: Host, error: OSError) -> Problem:
         )
     if isinstance(error, socket.gaierror):
         observed = f"the name {host.address} does not resolve: {error.strerror}"
-        return Problem(host.name, observed, "set ansible_host to its address")
+        remedy = f"give its address: ansible_host in the inventory; with `hvlab init`, {host.name}=ADDRESS"
+        return Problem(host.name, observed, remedy)
     if isinstance(error, TimeoutError):
         observed = f"{where} does not answer within {TIMEOUT_S:.0f} s"
     else:

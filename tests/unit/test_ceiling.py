@@ -135,6 +135,12 @@ def test_the_unknown_is_said_and_not_guessed(facts: dict[str, Any], reason: str)
     assert reason in answer
 
 
+def test_virtual_hosts_without_a_rate_are_said_once() -> None:
+    facts = _virtual(dict.fromkeys(("n1", "n2"), ""))
+    answer = ceiling.ceiling(_configuration(2, 1, device="cpu"), facts, "host0")
+    assert answer == "links of virtual hosts have no rate unless lab_rate sets one"
+
+
 def test_the_devices_that_carried_the_data_count() -> None:
     nics = [{"name": "eth0", "speed_mbit": 10_000}, {"name": "eth1", "speed_mbit": None}]
     rdma = {"devices": [{"name": "mlx5_0", "rate": "200 Gb/sec (4X HDR)", "state": "ACTIVE"}]}

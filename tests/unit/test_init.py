@@ -276,6 +276,7 @@ def test_hosts_that_do_not_answer_are_named_with_why(hosts, capsys):
     assert "no host can be used; mylab was not written" in shown
     assert "a: 127.0.0.1:1 refuses the connection" in shown
     assert "b: the name no.such.name.invalid does not resolve" in shown
+    assert "with `hvlab init`, b=ADDRESS" in shown
     assert not Path("mylab").exists()
 
 
