@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,14 +126,3 @@ def gather(records: Iterable[Record]) -> dict[Configuration, Repeats]:
 
 def _plain(value: Any) -> Param:
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
-
-
-def where(configurations: Mapping[Configuration, Repeats], **values: Any) -> dict[Configuration, Repeats]:
-    """Return the configurations whose attributes, or else parameters, have these values."""
-    return {
-        configuration: repeats
-        for configuration, repeats in configurations.items()
-        if all(
-            vars(configuration).get(name, configuration.get(name)) == value for name, value in values.items()
-        )
-    }
