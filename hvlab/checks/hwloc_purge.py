@@ -17,7 +17,8 @@ def asks(node: RoleHost) -> dict[str, Question]:
         "hwloc packages": run([*show, *PACKAGES]),
         "hwloc rpms": run(["rpm", "-q", "--qf", "%{NAME} rpm\\n", *RPMS]),
         "mpirun libraries": run(["ldd", f"{folder}/mpirun"]),
-        "orted libraries": run(["ldd", f"{folder}/orted"]),
+        # prted in Open MPI 5.
+        "orted libraries": run(["sh", "-c", f"ldd {folder}/[op]rted"]),
     }
 
 

@@ -243,7 +243,7 @@ def libraries_are_found_and_its_own(node: RoleHost) -> None:
         output = node.output(f"ldd {part}")
         missing = unfound(output)
         node.expect(not missing, f"{part}: {'; '.join(missing)}", f"`ldconfig`, or {AGAIN}")
-        own = re.findall(r"lib(?:mpi|open-rte|open-pal|pmix|event|hwloc)\S* => (\S+)", output)
+        own = re.findall(r"lib(?:mpi|open-rte|open-pal|pmix|prrte|event|hwloc)\S* => (\S+)", output)
         foreign = [path for path in own if not node.is_packed(path)]
         node.expect(not foreign, f"{part} loads {', '.join(foreign)}", f"remove those packages, or {AGAIN}")
 

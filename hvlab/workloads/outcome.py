@@ -28,7 +28,8 @@ CORES = "hvlab: cores: "
 _FRAME = re.compile(
     r"[-=*~^\s]*$|File \"|Traceback |Process name: |Exit code: |Terminated$"
     r"|Primary job  terminated normally|a non-zero exit code\. Per user-direction"
-    r"|mpirun detected that one or more processes exited|the job to be terminated\. The first process"
+    r"|(?:mpirun|prterun) detected that one or more processes exited"
+    r"|(?:thus causing )?the job to be terminated\. The first process"
     r"|RuntimeError: Horovod detected that one or more processes exited"
     # libevent in mpirun, of the connections of ranks that are gone.
     r"|\[warn\] Epoll (?:ADD|MOD|DEL)\(\d+\) on fd \d+ failed\."
@@ -37,20 +38,23 @@ _FRAME = re.compile(
     r"|srun: error: \S+: tasks? [\d,-]+: (?:Terminated|Exited with exit code 1(?:37|43))$"
 )
 # What mpirun guesses, always the same, where a daemon of it could not be started.
-_ADVICE = re.compile(r"^This usually is caused by:\n.*?(?:^-{20,}\n|\Z)", re.MULTILINE | re.DOTALL)
+_ADVICE = re.compile(
+    r"^This (?:usually is caused by|is usually due to)\b.*?(?:^-{20,}\n|\Z)", re.MULTILINE | re.DOTALL
+)
 _FIRST, _LAST = 0, -1
 # What tells most, the first kind that is there: a C++ exception, the end of a rank, a Python exception,
 # a rank that horovodrun or srun lost. The last line of a traceback counts; it may name the one before as its
 # cause; of ends of ranks the first, others are ended for it.
 _TELLING = (
     (_LAST, re.compile(r"what\(\):\s*(.*)")),
-    (_LAST, re.compile(r"mpirun noticed that process rank .*")),
+    (_LAST, re.compile(r"(?:mpirun|prterun) noticed that process rank .*")),
     (_LAST, re.compile(r"srun: error: (Node failure on .*|Unable to .*)")),
     (_FIRST, re.compile(r"srun: error: (Task launch for \S+ failed on node .*)")),
     (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: (?!Terminated|Killed|Exited).*)")),
     (_LAST, re.compile(r"\b(?:\w{1,40}+\.){0,5}(\w{0,40}(?:Error|Exception|Interrupt)\b.*)")),
     (_FIRST, re.compile(r"Process \d+ exit with status code .*")),
     (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)")),
+    (_FIRST, re.compile(r"(An MPI communication peer process has unexpectedly disconnected)")),
     (_LAST, re.compile(r"srun: (First task exited \d+s ago)")),
 )
 # A shell's and a launcher's exit status for a signal is that much more than its number.
@@ -66,11 +70,16 @@ _ISSUE = (
     "help, compare the clocks of the hosts and of this machine"
 )
 _LAB_REMEDIES = dict.fromkeys(("host-key", "host-key-changed", "ssh-denied"), _ISSUE)
-# How launchers name the rank that failed first: mpirun twice, horovodrun.
+# How launchers name the rank that failed first: mpirun twice (5 calls itself prterun), horovodrun.
 _FAILED = re.compile(
-    r"Process name: (?:\[\[\d+,\d+\],)?(\d+)|process rank (\d+) with PID|^Process (\d+) exit with",
+    r"Process name: (?:\[(?:\[\d+,\d+\]|\S+@\d+),)?(\d+)"
+    r"|(?<!prterun has exited due to )process rank (\d+) with PID|^Process (\d+) exit with",
     re.MULTILINE,
 )
+# Open MPI 5 may name a rank here that ended itself because another one was gone.
+_GONE = re.compile(r"^ *Peer host: +(\S+)$.*^prterun has exited due to", re.MULTILINE | re.DOTALL)
+# Open MPI 5 breaks its lines.
+_BROKEN = re.compile(r"^(prterun noticed that process rank .*[^.\n])\n", re.MULTILINE)
 _ADVISED = "; what to do: "
 _MISSING = re.compile(r"Missing ranks:\s*(.*)")
 
@@ -235,7 +244,7 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
     if not error or ended.get("timed_out"):
         return error
     first = _first_failed(case, folder)
-    where = first or (case.hosts[1:] if re.search("orted|ORTE", error) else case.hosts[:1])
+    where = first or (case.hosts[1:] if re.search("orted|ORTE|prted|PRTE", error) else case.hosts[:1])
     seen = error if not first or re.search(rf"\b{re.escape(first[0])}\b", error) else f"{first[0]}: {error}"
     # A user's own program, a container's image: not from hvlab.
     if case.command or case.container or ROOT not in read_text(folder / "argv.json"):
@@ -251,8 +260,13 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
 
 def _first_failed(case: Case, folder: Path) -> Sequence[str]:
     """Return the host of the rank that failed first; none where the launcher does not say it."""
-    match = _FAILED.search(output(folder))
-    if not match or case.params.get(MPIRUN.name):
+    text = output(folder)
+    if case.params.get(MPIRUN.name):
+        return ()
+    if gone := _GONE.search(text):
+        return [host for host in case.hosts if host == gone[1]]
+    match = _FAILED.search(text)
+    if not match:
         return ()
     rank = int(match[match.lastindex or 0])
     return case.hosts[rank // case.slots :][:1]
@@ -319,7 +333,7 @@ def last_words(folder: Path, status: object = None) -> str:
 
 
 def _last_lines(folder: Path) -> list[str]:
-    text = _ADVICE.sub("", output(folder))
+    text = _BROKEN.sub(r"\1 ", _ADVICE.sub("", output(folder)))
     lines = [_RANK.sub("", line).strip() for line in text.splitlines()]
     return [line for line in lines if not _FRAME.match(line) and not line.startswith(CORES)]
 

@@ -60,7 +60,7 @@ def rank_that_is_killed(world):
 @fault("processes", *LONG, code=1, says=("mpirun",), then=TINY, seconds=60)
 def mpirun_that_is_killed(world):
     """mpirun is killed on the head."""
-    yield on_host(world, 0, "pkill -9 -x mpirun")
+    yield on_host(world, 0, "pkill -9 -x 'mpirun|prterun'")
 
 
 @fault("processes", *LONG, code=1, says=(), then=TINY, seconds=60)

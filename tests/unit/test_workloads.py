@@ -593,6 +593,18 @@ def test_the_cause_is_told_and_not_all_that_mpirun_can_think_of(
     assert "network connectivity" not in words
 
 
+PRTE = """--------------------------------------------------------------------------
+PRTE has lost communication with a remote daemon.
+
+  HNP daemon   : [prterun-n1-144@0,0] on node n1
+  Remote daemon: [prterun-n1-144@0,1] on node n2
+
+This is usually due to either a failure of the TCP network
+connection to the node, or possibly an internal failure of
+the daemon itself. We cannot recover from this failure, and
+therefore will terminate the job.
+--------------------------------------------------------------------------
+"""
 _ENDED_FIRST = "The first process to do so was:\n\n  Process name: [[4615,1],1]\n  Exit code:    1\n"
 
 
@@ -609,6 +621,13 @@ _ENDED_FIRST = "The first process to do so was:\n\n  Process name: [[4615,1],1]\
         ({"rc": 127}, f"timeout: failed to run command '{ROOT}/x/python3': No such\n{_ENDED_FIRST}", "n2"),
         ({"rc": 1}, "Process 1 exit with status code 127.\nProcess 0 exit with status code 143.\n", "n2"),
         ({"rc": 127}, f"bash: line 1: {ROOT}/bin/orted: No such file or directory\n{ORTE}", "n2"),
+        ({"rc": 127}, f"bash: line 1: {ROOT}/bin/prted: No such file or directory\n{PRTE}", "n2"),
+        (
+            {"rc": 1},
+            f"ImportError: {ROOT}/x/mpi_lib_v2.so: invalid ELF header\n"
+            "   Process name: [prterun-n1-119@1,1]\n   Exit code:    1\n",
+            "n2",
+        ),
         ({"rc": None, "error": f"{ROOT}/bin/mpirun: No such file or directory"}, "", "n1"),
         ({"rc": 1}, "ValueError: Gloo support has not been built. If this is not expected,\n", "n1"),
     ],
@@ -629,6 +648,7 @@ def test_a_damaged_installation_names_its_host_and_what_mends_it(tmp_path, ended
     "printed",
     [
         ORTE,
+        PRTE,
         "mpirun noticed that process rank 1 with PID 3077 on node n2 exited on signal 7 (Bus error).",
         "Process 1 exit with status code 255.",
     ],
@@ -637,3 +657,25 @@ def test_a_crash_without_words_may_be_a_damaged_file(tmp_path, printed):
     (tmp_path / "argv.json").write_text(f'["{ROOT}/bin/mpirun"]')
     (tmp_path / "stderr").write_text(printed)
     assert "`hvlab verify -l n2`" in launcher_error(case(), {"rc": 1}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("printed", "error"),
+    [
+        (
+            "prterun noticed that process rank 1 with PID 213 on node n2 exited on\nsignal 12.\n-----\n",
+            ": prterun noticed that process rank 1 with PID 213 on node n2 exited on signal 12.",
+        ),
+        (
+            "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates\n"
+            "  Local host: n1\n  Local PID:  94\n  Peer host:  n2\n-----\n"
+            'prterun has exited due to process rank 0 with PID 0 on node n1 calling\n"abort".\n',
+            ": An MPI communication peer process has unexpectedly disconnected",
+        ),
+        ("prterun has exited due to process rank 0 with PID 0 on node n9 calling\n", ": prterun has exited"),
+    ],
+)
+def test_the_rank_that_open_mpi_5_lost_is_named(tmp_path, printed, error):
+    (tmp_path / "stderr").write_text(printed)
+    words = launcher_error(case(), {"rc": 1}, tmp_path)
+    assert words.startswith(f"{'n2: ' * ('Peer' in printed)}mpirun ended with exit status 1{error}")

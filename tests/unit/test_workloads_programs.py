@@ -70,6 +70,23 @@ def test_a_name_that_the_kernel_cut_off_within_a_character_keeps_nothing_alive()
         mine.wait()
 
 
+@pytest.mark.parametrize("name", ["orted", "mpirun", "prted", "prterun", "bash"])
+def test_the_daemon_of_open_mpi_above_a_rank_is_ended_too(name):
+    daemon = sleeper(
+        "",
+        f"import os, subprocess, time; open('/proc/self/comm', 'w').write('{name}')\n"
+        f"subprocess.Popen(['sleep', '60'], env=os.environ | {{'HVLAB_CASE': '{RUN}/daemon'}})\n"
+        "print('up', flush=True); time.sleep(60)",
+    )
+    try:
+        ended = [item["pid"] for item in reap(f"{RUN}/daemon")]
+        assert (daemon.pid in ended) is (name != "bash")
+        assert len(ended) == 1 + (name != "bash")
+    finally:
+        daemon.kill()
+        daemon.wait()
+
+
 def test_what_does_not_listen_is_killed():
     mine = sleeper(f"{RUN}/stubborn", STUBBORN)
     assert reap(f"{RUN}/stubborn")[0]["signal"] == "SIGKILL"

@@ -1,4 +1,4 @@
-"""Open MPI's mpirun (4.0 and 4.1)."""
+"""Open MPI's mpirun (4.0, 4.1 and 5.0)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from hvlab.workloads.parameters import MPIRUN
 
 NAME = "mpirun"
 _PLACING = ("--bind-to", "none", "--map-by", "slot")
+# Open MPI 5 starts ranks with PRRTE, which has names of its own and passes over Open MPI 4's without a word,
+# as Open MPI 4 passes over these variables: with both, nobody has to know which mpirun a host has.
+_PRRTE = {
+    "oob_tcp_if_include": "PRTE_MCA_prte_if_include",
+    "plm_rsh_agent": "PRTE_MCA_plm_ssh_agent",
+    "plm_rsh_args": "PRTE_MCA_plm_ssh_args",
+}
 
 
 @launcher(NAME)
@@ -25,7 +32,9 @@ def command(job: Job) -> Command:
     secret = {name: value for name, value in job.env.items() if hides(name)}
     for name, value in job.env.items():
         argv += ["-x", name if name in secret else f"{name}={value}"]
-    return Command((*argv, *job.program), secret)
+    return Command(
+        (*argv, *job.program), {_PRRTE[name]: value for name, value in connection.items()} | secret
+    )
 
 
 @recipe(NAME)

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 GRACE_S = 3.0
-DAEMONS = ("orted", "mpirun")
+DAEMONS = ("orted", "mpirun", "prted", "prterun")
 
 
 def main() -> int:
