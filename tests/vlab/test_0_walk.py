@@ -1,4 +1,4 @@
-"""The walk of `make test`: one lab of three virtual hosts, from its boot to its end."""
+"""The walk of `make test`: one lab of three virtual hosts, from its boot to its end. Also with Open MPI 5."""
 
 import json
 import re
@@ -12,10 +12,11 @@ from tests.faults import FAULTS, SHORT
 from tests.faults.fault import check
 from tests.faults.stores import TINY
 from tests.faults.world import World
-from tests.vlab.labs import booted, leftovers
+from tests.vlab.labs import PROJECT, booted, leftovers
 
-pytestmark = pytest.mark.walk
 HOSTS = ("w1", "w2", "w3")
+# Debian 13 has Open MPI 5 alone: its own package, and its source package.
+TRIXIE = {"lab_release": "trixie"}
 SMALL = ("--restart", "--backend", "mpi,gloo", "--sizes", "1K,64K", "--iterations", "6", "--slots", "1")
 
 
@@ -30,10 +31,26 @@ LIST = (
 )
 
 
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory):
+def inventory(source, folder, **changes):
+    """Copy an inventory and change variables of all its hosts."""
+    shutil.copytree(source, folder)
+    file = folder / "group_vars/all.yml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | changes))
+    return folder
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param({}, id="bookworm", marks=pytest.mark.walk),
+        pytest.param(TRIXIE | {"lab_openmpi_method": "distro"}, id="trixie", marks=pytest.mark.trixie),
+        pytest.param(TRIXIE | {"lab_openmpi": "5.0.7"}, id="trixie-source", marks=pytest.mark.trixie),
+    ],
+)
+def bare(request, tmp_path_factory):
     """The hosts before anything is installed, and what is on the first of them."""
-    with booted("walk", tmp_path_factory) as lab:
+    folder = tmp_path_factory.mktemp("walk") / "inventory"
+    with booted(inventory(PROJECT / "tests/vlab/walk", folder, **request.param), tmp_path_factory) as lab:
         yield lab, lab.on("w1", LIST)
 
 
@@ -48,10 +65,7 @@ def slurm(bare):
 def lab(slurm, tmp_path_factory):
     """The same hosts for mpirun and horovodrun."""
     folder = tmp_path_factory.mktemp("walk") / "inventory"
-    shutil.copytree(slurm.inventory, folder)
-    file = folder / "group_vars/all.yml"
-    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"lab_slurm": False}))
-    return replace(slurm, inventory=folder)
+    return replace(slurm, inventory=inventory(slurm.inventory, folder, lab_slurm=False))
 
 
 @pytest.fixture(scope="module")
