@@ -153,7 +153,7 @@ def measure(step: str, lab: SimulatedLab, limit_s: float) -> Cost:
                 status = process.returncode = os.waitstatus_to_exitcode(ended)
                 break
             if time.monotonic() - begun > limit_s:
-                kill(process)
+                kill(process.pid)
                 _, _, usage = os.wait4(process.pid, 0)
                 process.returncode = -9
                 break

@@ -91,22 +91,22 @@ def late(seconds: float) -> str:
     return f"did not end within {seconds:g} s and was killed"
 
 
-def kill(process: subprocess.Popen[str]) -> None:
-    """Kill a program and all that it started."""
-    family, waiting = [], [process.pid]
+def kill(program: int) -> None:
+    """Kill a program and all that it started; this one itself comes last."""
+    family, waiting = [], [program]
     while waiting:
         family.append(waiting.pop())
         for file in Path(f"/proc/{family[-1]}/task").glob("*/children"):
             with suppress(OSError):
                 waiting += map(int, file.read_text().split())
-    for pid in family:
+    for pid in sorted(family, key=os.getpid().__eq__):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
 def abandon(process: subprocess.Popen[str]) -> None:
     """End a program that nobody waits for any more."""
-    kill(process)
+    kill(process.pid)
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:
             with suppress(OSError):

@@ -153,5 +153,5 @@ def _played(argv: list[str], env: Mapping[str, str]) -> int:
             with suppress(subprocess.TimeoutExpired):
                 ansible.wait(_STOPS_S)
                 return _INTERRUPTED[1]
-            process.kill(ansible)
+            process.kill(ansible.pid)
             return _INTERRUPTED[1]

@@ -127,7 +127,7 @@ def run(
                     if on_check:
                         on_check(checks[-1])
             except BaseException:
-                pytest.terminate()
+                process.kill(pytest.pid)
                 raise
         log.seek(0)
         output = log.read()

@@ -67,7 +67,7 @@ def stream(argv: Sequence[str], *, line: Callable[[str], None], remedy: str | No
 
         def end() -> None:
             late.set()
-            process.kill(program)
+            process.kill(program.pid)
 
         timer = Timer(_STREAM_SECONDS, end)
         timer.start()
@@ -76,7 +76,7 @@ def stream(argv: Sequence[str], *, line: Callable[[str], None], remedy: str | No
                 lines.append(text)
                 line(text.rstrip())
         except BaseException:
-            process.kill(program)
+            process.kill(program.pid)
             raise
         finally:
             timer.cancel()

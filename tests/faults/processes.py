@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.faults.fault import LIST, fault
 from tests.faults.stores import BENCH, TINY
+from tests.faults.world import PROBE
 
 LONG = (*BENCH, "--iterations", "100000")
 RANKS = "pgrep -f '[c]ollective.py'"
@@ -110,7 +111,7 @@ def verify_and_ctrl_c(world):
     """Ctrl-C in verify."""
 
     def act(process):
-        world.until(lambda: len(below(process.pid)) > 1)
+        world.until(lambda: world.on(world.hosts[1], PROBE))
         process.send_signal(signal.SIGINT)
 
     yield act
@@ -121,7 +122,7 @@ def verify_and_sigkill(world):
     """SIGKILL to verify."""
 
     def act(process):
-        world.until(lambda: len(below(process.pid)) > 1)
+        world.until(lambda: world.on(world.hosts[1], PROBE))
         process.kill()
 
     yield act

@@ -26,9 +26,13 @@ PROJECT = Path(__file__).resolve().parents[2]
 LEFT = (
     "for file in $(grep -lz '^HVLAB_CASE=' /proc/[0-9]*/environ 2>/dev/null); do "
     "echo process: $(tr '\\0' ' ' < ${file%environ}cmdline | cut -c1-80); done; "
-    "ls -d /tmp/*hvlab* /var/tmp/hvlab-* /tmp/pymp* {/root,/home/*}/{.ansible,.hvlab}/tmp/ansible-* "
-    "2>/dev/null; cut -d' ' -f2 /proc/mounts | grep -i hvlab; true"
+    "ls -d /tmp/*hvlab* /tmp/ompi.* "
+    "/var/tmp/hvlab-* /tmp/pymp* {/root,/home/*}/{.ansible,.hvlab}/tmp/ansible-* "
+    "2>/dev/null; cut -d' ' -f2 /proc/mounts | grep -i hvlab; "
+    "pgrep -f 'answers many questions in one round [t]rip' >/dev/null && echo process: verify; true"
 )
+# What `verify` runs there.
+PROBE = "pgrep -f 'answers many questions in one round [t]rip' || true"
 MARK = "COMMAND"
 # They stay on purpose: the hosts themselves, and connections that the next call takes up.
 STAY = ("systemd-nspawn", "ssh", "sshd")

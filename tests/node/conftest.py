@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import testinfra
 from testinfra.utils.ansible_runner import AnsibleRunner
 
+from hvlab.base import process
 from hvlab.checks import round_trips
 from hvlab.checks.provisioned import ROOT, RoleHost, UnreachableHostError, WrongNodeError, is_local
 from hvlab.checks.registry import after_roles
@@ -37,6 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Turn --hosts, an Ansible pattern with or without ``ansible://``, into hosts of the inventory."""
+    # With its logins ends what they ask on the hosts.
+    signal.signal(signal.SIGTERM, lambda *_: process.kill(os.getpid()))
     option = config.option
     option.ansible_inventory = (
         option.ansible_inventory or os.environ.get("ANSIBLE_INVENTORY") or str(ROOT / "inventory" / "lab")

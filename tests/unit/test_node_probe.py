@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +30,34 @@ def test_a_command_whose_output_never_ends_is_left_behind(monkeypatch: pytest.Mo
     assert answer["rc"] == 124
     assert "did not finish within" in answer["err"]
     assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("channel", ["pipe", "socket"])
+def test_it_ends_with_what_it_runs_once_nobody_reads_the_answers(channel: str, tmp_path: Path) -> None:
+    """As after Ctrl-C in `hvlab verify`: sshd, whose channel is a pipe or a socket, closes it."""
+    if channel == "pipe":
+        reader, writer = os.pipe()
+    else:
+        reader, writer = (end.detach() for end in socket.socketpair())
+    began = tmp_path / "began"
+    script = f"echo $$ > {began}.new; mv {began}.new {began}; exec sleep 60"
+    question = json.dumps({"long": {"run": ["sh", "-c", script], "timeout": 60}})
+    with subprocess.Popen(
+        [sys.executable, probe.__file__, question], stdout=writer, stderr=subprocess.DEVNULL
+    ) as program:
+        os.close(writer)
+        wait_until(began.exists)
+        assert program.poll() is None
+        os.close(reader)
+        assert program.wait(20) == 1
+        wait_until(lambda: not Path("/proc", began.read_text().strip()).exists())
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_program_that_is_not_there() -> None:

@@ -15,7 +15,6 @@ import torch
 
 import collective
 import exchange
-import tasks
 import train
 import world as ranks_of
 
@@ -114,7 +113,7 @@ def trainings(world, data, *asked):
     for name, seed, epochs in (text.split(":") for text in asked):
         words = ["--workload", "mnist", "--data", data, "--epochs", epochs, "--seed", seed]
         words += ["--world-size", "1", "--hosts", "1", "--output", "x", "--compression", name]
-        run = train.Run(tasks.Digits(train.parse(words), world, "cpu"), exchange.create(name, world))
+        run = train.Run(train.Digits(train.parse(words), world, "cpu"), exchange.create(name, world))
         run.train()
         checks += run.checks()
         found.append(run.results()["accuracy"])
@@ -146,7 +145,7 @@ def broken_weights(argv):
 
 def broken_samples(argv):
     """Run the program with ranks that all take the first rank's samples."""
-    tasks.samples.own = lambda step, among, rank: slice(step * sum(among), step * sum(among) + among[rank])
+    train.samples.own = lambda step, among, rank: slice(step * sum(among), step * sum(among) + among[rank])
     return ranks_of.run(train.parse(argv), train.measure)
 
 
