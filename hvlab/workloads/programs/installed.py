@@ -1,6 +1,6 @@
 """What this Python has for training, as the roles would record it: Horovod's build, torch, Open MPI.
 
-    installed.py [FOLDER]    prints, or writes to HOST.json there: {"prefix", "recorded": {"hvlab_horovod", ...}}
+    installed.py [FOLDER]    prints {"prefix", "recorded": {"hvlab_horovod", ...}}; or HOST.json gets it there
 
 Run once on each host of a Slurm job, by the Python that the ranks will use. Needs Python 3.8+ and no package.
 """
