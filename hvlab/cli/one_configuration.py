@@ -35,7 +35,7 @@ _ONE = (
         "sets",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Set a parameter of the workload, as in bench.",
+        help="Set a parameter, as in bench.",
     ),
     click.option(
         "--copy",

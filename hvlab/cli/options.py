@@ -128,9 +128,7 @@ limit = click.option(
 )
 
 
-here = click.option(
-    "--here", is_flag=True, help="Use this Slurm job's hosts, without an inventory, root or ssh."
-)
+here = click.option("--here", is_flag=True, help="Use this Slurm job's hosts, without root or ssh.")
 python = click.option(
     "--python",
     metavar="FILE",
@@ -141,7 +139,7 @@ named = click.option(
     "--hosts",
     "named",
     metavar="NAME,...",
-    help="Ask these hosts by your own ssh, or localhost, without an inventory or root.",
+    help="Ask these hosts over your own ssh, or localhost.",
 )
 
 
