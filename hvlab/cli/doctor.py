@@ -69,7 +69,7 @@ def command(
 ) -> None:
     """\b
     hvlab doctor                                # ask the hosts
-    hvlab doctor --here                         # those of this Slurm job, as any user
+    hvlab doctor --here                         # in a Slurm job, as any user
     hvlab doctor job.log                        # what went wrong there?
     kubectl logs my-job | hvlab doctor -
     hvlab doctor --fix                          # have roles mend what they can

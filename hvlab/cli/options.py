@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hvlab.base.errors import UsageError
+from hvlab.base.errors import InventoryError, UsageError
 from hvlab.base.paths import default_inventory, results_dir
 from hvlab.base.yaml_files import read_shipped
 from hvlab.bench import suite
@@ -124,9 +124,7 @@ limit = click.option(
 )
 
 
-here = click.option(
-    "--here", is_flag=True, help="Use this Slurm job's hosts, without an inventory, root or ssh."
-)
+here = click.option("--here", is_flag=True, help="Use this Slurm job's hosts, without root or ssh.")
 python = click.option(
     "--python",
     metavar="FILE",
@@ -137,7 +135,7 @@ named = click.option(
     "--hosts",
     "named",
     metavar="NAME,...",
-    help="Ask these hosts by your own ssh, or localhost, without an inventory or root.",
+    help="Ask these hosts over your own ssh, or localhost.",
 )
 
 
@@ -168,7 +166,14 @@ def asked_lab(inventory: Path, limit: str | None, *, here: bool, named: str | No
         raise UsageError(f"{' and '.join(ways)} each name the hosts", remedy="give one of them")
     if here:
         return direct.lab_of_job(limit)
-    return inventories.load(inventory, limit=limit) if named is None else direct.lab_of_list(named, limit)
+    if named is not None:
+        return direct.lab_of_list(named, limit)
+    try:
+        return inventories.load(inventory, limit=limit)
+    except InventoryError as error:
+        if not inventory.exists():
+            error.remedy = f"name hosts: --hosts localhost, or --here in a Slurm job; or {error.remedy}"
+        raise
 
 
 def _refuse_names(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> Any:

@@ -124,7 +124,6 @@ def command(
     hvlab tune --workload mnist --time-limit 30m
     hvlab tune --backend gloo --set sizes=64K,4M
     hvlab tune -- python train.py               # a training of your own
-    hvlab tune --here --backend mpi             # in a Slurm job
 
     Find settings that make one configuration faster, and prove it.
 

@@ -182,9 +182,7 @@ def _versions(answer: Mapping[str, Any]) -> str:
     """Return what ranks need to have in common, in words."""
     recorded = answer["recorded"]
     frameworks = recorded["hvlab_python_env"]["environments"].values()
-    words = [
-        " ".join(filter(None, (each["framework"], each["version"], each["build"]))) for each in frameworks
-    ]
+    words = [f"{each['framework']} {each['version']}" for each in frameworks]
     horovod = recorded["hvlab_horovod"]
     if horovod["version"]:
         operations = [name for build in horovod["variants"].values() for name in build["operations"]]

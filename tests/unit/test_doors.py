@@ -30,7 +30,7 @@ MORE = {
     "python3": 'mkdir -p "$3/bin"; : > "$3/bin/activate"; cp "$BIN/hvlab" "$BIN/pip" "$3/bin"',
     "sbatch": 'sh "$1"',
 }
-VERBS_ON_HOSTS = {"init", "provision", "verify", "health"}
+VERBS_ON_HOSTS = {"find-slow", "init", "provision", "verify", "health"}
 
 
 def typed(door, home):

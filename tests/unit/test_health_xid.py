@@ -189,6 +189,18 @@ def test_logs_that_cannot_be_read(journal, ring, outcome):
     assert finding.outcome == outcome
 
 
+@pytest.mark.parametrize(("owner", "outcome"), [("root", "passed"), ("ann", "skipped")])
+def test_a_plain_users_journal_is_no_log_without_xids(owner, outcome):
+    """It ends with 1 and says nothing, whether nothing matches or nothing of the kernel may be read."""
+    recorded = answers(xid.QUESTIONS, outputs={"gpu nvidia-smi": report()})
+    denied = {"rc": 1, "out": "", "err": "dmesg: read kernel buffer failed: Operation not permitted"}
+    recorded.update({JOURNAL: {"rc": 1, "out": "", "err": ""}, RING: denied})
+    recorded["xid reader"] = {"/proc/self/fd": {"mode": "0500", "owner": owner, "group": owner}}
+    (finding,) = xid.findings(xid.readings(recorded), {})
+    assert finding.outcome == outcome
+    assert finding.observed.startswith("needs root") == (outcome == "skipped")
+
+
 def test_without_gpus_there_is_nothing_to_say():
     assert judged(xid, "", outputs={RING: LOST}) == []
 

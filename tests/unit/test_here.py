@@ -17,9 +17,10 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from hvlab.ansible.action.hvlab_case import ActionModule
 from hvlab.base.errors import CheckError, HvlabError, UsageError
+from hvlab.checks import ask
 from hvlab.cli import run
 from hvlab.lab.slurm_job import SlurmJob
-from hvlab.remote import here
+from hvlab.remote import direct, here, verify
 from hvlab.remote.playbook import HostFailure
 from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
@@ -405,3 +406,114 @@ def test_ended_before_the_first_case_it_says_so_and_leaves_nothing(slurm):
     _, said = bench.communicate(timeout=60)
     assert (bench.returncode, said.strip()) == (130, "hvlab: interrupted")
     assert list((slurm / ".hvlab").iterdir()) == []
+
+
+# As recorded of Slurm 22.05 on three nodes: labelled, and broken after 1,024 characters.
+STEP = """#!/bin/sh
+case "$1" in --version) echo "slurm-wlm 22.05.8"; exit;; esac
+while [ "$1" != --nodelist ]; do shift; done
+shift 2
+cat > "$0.input"
+for task in 0 1 2; do
+  SLURMD_NODENAME=h$((task + 1)) "$@" < "$0.input" > "$0.out" 2> "$0.err"; status=$?
+  fold --width=1024 "$0.out" | sed -e "s/^/$task: /" -e '$a\\'
+  sed "s/^/$task: /" "$0.err" >&2
+  test $status = 0 || echo "srun: error: h$((task + 1)): task $task: Exited with exit code $status" >&2
+done
+echo "srun: cluster configuration lacks support for cpu binding" >&2
+"""
+
+
+@pytest.fixture
+def three(slurm):
+    (slurm / "bin/scontrol").write_text("#!/bin/sh\nprintf 'h1\\nh2\\nh3\\n'\n")
+    (slurm / "bin/srun").write_text(STEP)
+    return direct.lab_of_job(None)
+
+
+def test_a_step_asks_all_hosts_of_the_job_without_ansible(three):
+    assert three.listed
+    assert [host.name for host in three.hosts] == ["h1", "h2", "h3"]
+    words = {"long": {"run": ["python3", "-c", "print('x' * 5000)"]}, "own": {"run": ["echo", "@HOST@"]}}
+    answered = ask.put(three, words)
+    assert (answered.silent, answered.broken) == ({}, {})
+    for host, own in answered.readings.items():
+        assert (own["long"]["out"].strip(), own["own"]["out"].strip()) == ("x" * 5000, host)
+
+
+def test_a_host_that_fails_costs_no_other_its_answer(three):
+    program = "import sys; sys.exit('no' if sys.argv[1] == 'h2' else 0)"
+    printed, failures = direct.run(three, program, arguments=lambda host: [host], seconds=20)
+    assert printed == {"h1": "", "h3": ""}
+    assert failures == [HostFailure("h2", "no", unreachable=False)]
+
+
+def test_a_slow_host_costs_no_other_its_answer(three):
+    program = "import sys, time; time.sleep(60 if sys.argv[1] == 'h3' else 0); print(1)"
+    printed, failures = direct.run(three, program, arguments=lambda host: [host], seconds=2)
+    assert printed == {"h1": "1", "h2": "1"}
+    assert [failure.host for failure in failures] == ["h3"]
+
+
+def test_a_host_that_slurm_cannot_reach_is_named_and_the_others_asked_again(slurm, three):
+    """Slurm ends the step on all hosts then."""
+    gone = "srun: error: Task launch for StepId=9.6 failed on node h3: Communication connection failure"
+    again = STEP.replace("for task in 0 1 2", "for task in 0 1")
+    (slurm / "bin/srun").write_text(
+        f'#!/bin/sh\ncase "$*" in *h3*) echo "{gone}" >&2; exit 1;; esac\n{again.partition(chr(10))[2]}'
+    )
+    printed, failures = direct.run(three, "print(1)", seconds=20)
+    assert list(printed) == ["h1", "h2"]
+    assert [(failure.host, failure.unreachable) for failure in failures] == [("h3", True)]
+    assert "Communication connection failure" in failures[0].message
+
+
+SSH = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+case "$2" in gone) echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255;; esac
+exec sh -c "$3"
+"""
+
+
+def test_a_list_of_hosts_is_asked_by_the_users_own_ssh(slurm, capsys):
+    (slurm / "bin/ssh").write_text(SSH)
+    (slurm / "bin/ssh").chmod(0o755)
+    assert run(["health", "--hosts", "localhost,n1,gone", "--format", "json"]) == 3
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["host"] for row in rows if row["check"] == "memory size"} == {"localhost", "n1"}
+    (lost,) = (row for row in rows if row["host"] == "gone")
+    assert (lost["outcome"], "No route to host" in lost["observed"]) == ("unreachable", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["health", "--hosts", "n1", "--here"], "each name the hosts"),
+        (["find-slow", "--hosts", "3"], "3 is a number"),
+        (["health", "--hosts", "n1,n1"], "n1 twice"),
+        (["health", "--hosts", "localhost", "--learn", "localhost"], "--learn writes beside an inventory"),
+        (["doctor", "--hosts", "localhost", "--fix", "--yes"], "--fix changes hosts as root"),
+        (["verify", "--hosts", "localhost", "--deep"], "need an inventory"),
+        (["tune", "--here", "--host-settings"], "which need root"),
+    ],
+)
+def test_what_needs_root_or_an_inventory_is_refused(words, said, capsys):
+    assert run(words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_verify_compares_the_python_of_the_ranks(three, monkeypatch):
+    def answer(version):
+        environment = {"framework": "torch", "version": version, "build": "cpu"}
+        recorded = {
+            "hvlab_horovod": {"version": None, "variants": {}},
+            "hvlab_python_env": {"environments": {"torch": environment}},
+        }
+        return json.dumps({"prefix": "/p", "recorded": recorded})
+
+    texts = {"h1": answer("2.1"), "h2": answer("2.1"), "h3": answer("2.0")}
+    monkeypatch.setattr(direct, "run", lambda *_, **__: (texts, []))
+    wrong = [check for check in verify.compare(three, "/p/bin/python") if check.wrong]
+    assert [(check.host, check.observed) for check in wrong] == [
+        ("h3", "torch 2.0; most hosts have torch 2.1")
+    ]
