@@ -309,7 +309,7 @@ def of_verb(verb: str, **computed: Mapping[str, Any]) -> Callable[[F], F]:
     def add(command: F) -> F:
         rows = [row for group in _TABLE[verb].values() for row in group.items()]
         for name, row in reversed(rows):
-            option = _SHARED[name] if row is None else _option(name, {**row, **computed.get(name, {})})
+            option = _SHARED[name] if name in _SHARED else _option(name, {**row, **computed.get(name, {})})
             command = option(command)
         return command
 

@@ -160,8 +160,9 @@ def logs(answers: Mapping[str, Any]) -> List[str]:
 
 
 def _by_root(answers: Mapping[str, Any]) -> bool:
-    own = (answers.get(_READER) or {}).get("/proc/self/fd") or {}
-    return bool(own.get("owner", "root") == "root")
+    answer = answers.get(_READER)
+    own = answer.get("/proc/self/fd") if isinstance(answer, dict) else None
+    return not isinstance(own, dict) or bool(own.get("owner", "root") == "root")
 
 
 def unsupported(answers: Mapping[str, Any]) -> List[str]:

@@ -19,6 +19,7 @@ from hvlab.base.errors import CheckError
 from hvlab.lab.backends import BACKENDS
 from hvlab.workloads import WORKLOADS
 from hvlab.workloads.case import Case
+from hvlab.workloads.command import EXPLAIN
 
 # The id of a case names its folder.
 _ID = r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,200}"
@@ -117,7 +118,8 @@ def _case(text: str, where: str) -> Case:
             re.fullmatch(_ID, case.id)
             and case.workload in WORKLOADS
             and case.backend in BACKENDS
-            and {item.name for item in WORKLOADS[case.workload].parameters} <= case.params.keys()
+            and {item.name for item in WORKLOADS[case.workload].parameters if item != EXPLAIN}
+            <= case.params.keys()
             and case.hosts
             and all(isinstance(host, str) for host in case.hosts)
             and all(isinstance(number, int) and number > 0 for number in (case.slots, case.repeat))

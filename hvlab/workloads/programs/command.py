@@ -46,7 +46,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--hosts", type=int, required=True, help="how many hosts the ranks must be on")
     parser.add_argument("--command", required=True, help="as one line of a shell")
     parser.add_argument("--copy", type=os.path.expanduser, default="", help="the folder with the archive")
-    parser.add_argument("--explain", default="false", help="true: record where the time of a step goes")
+    parser.add_argument(
+        "--explain",
+        type=lambda text: text == "true",
+        default=False,
+        help="record where the time of a step goes",
+    )
     parser.add_argument("--serial", action="store_true", help="one process, which need not use Horovod")
     parser.add_argument("--ddp", default="", help="the process group that torch.distributed must have")
     parser.add_argument("--output", type=os.path.expanduser, required=True)
@@ -151,7 +156,7 @@ def environment(options: argparse.Namespace, work: str, ranks: tuple[int, int, i
     env["PYTHONUNBUFFERED"] = "1"
     env["HVLAB_EVIDENCE"] = os.path.join(work, "evidence")
     env["HVLAB_TIMELINE"] = os.path.join(os.path.dirname(options.output), TIMELINE)
-    if options.explain == "true":
+    if options.explain:
         env["HVLAB_EXPLAIN"] = "1"
     if options.ddp:
         env.update(zip(("RANK", "WORLD_SIZE", "LOCAL_RANK"), map(str, ranks)))
