@@ -98,7 +98,7 @@ def command(
     hvlab bench --workload mnist,rnn --backend mpi,gloo --repeats 5
     hvlab bench --here --suite quick            # in a Slurm job
     hvlab bench --ab fusion_threshold=1M fusion_threshold=64M
-    hvlab bench --explain -- python train.py    # your own: where does its time go?
+    hvlab bench --explain -- python train.py    # a training of your own
 
     Run benchmarks on the hosts; print and store the results. The same command resumes an interrupted run.
     COMMAND is a training of your own, which every rank runs.

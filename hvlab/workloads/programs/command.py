@@ -46,12 +46,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--hosts", type=int, required=True, help="how many hosts the ranks must be on")
     parser.add_argument("--command", required=True, help="as one line of a shell")
     parser.add_argument("--copy", type=os.path.expanduser, default="", help="the folder with the archive")
-    parser.add_argument(
-        "--explain",
-        type=lambda text: text == "true",
-        default=False,
-        help="record where the time of a step goes",
-    )
+    parser.add_argument("--explain", type="true".__eq__, help="true: record where the time of a step goes")
     parser.add_argument("--serial", action="store_true", help="one process, which need not use Horovod")
     parser.add_argument("--ddp", default="", help="the process group that torch.distributed must have")
     parser.add_argument("--output", type=os.path.expanduser, required=True)
