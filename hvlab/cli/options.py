@@ -309,7 +309,8 @@ def of_verb(verb: str, **computed: Mapping[str, Any]) -> Callable[[F], F]:
     def add(command: F) -> F:
         rows = [row for group in _TABLE[verb].values() for row in group.items()]
         for name, row in reversed(rows):
-            option = _SHARED[name] if name in _SHARED else _option(name, {**row, **computed.get(name, {})})
+            own = {key: value for key, value in (row or {}).items() if key != "brief"}
+            option = _option(name, {**own, **computed.get(name, {})}) if own else _SHARED[name]
             command = option(command)
         return command
 
@@ -323,7 +324,6 @@ def _option(name: str, row: dict[str, Any]) -> Callable[[F], F]:
         row["is_flag"] = row.pop("flag")
     if row.get("type") in _TYPES:
         row["type"] = _TYPES[row["type"]]()
-    row.pop("brief", None)
     return click.option(*([spelled] if isinstance(spelled, str) else spelled), name, **row)
 
 
