@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import platform
 import shlex
 import subprocess
 import sys
@@ -38,9 +39,13 @@ def sleeper(
     return started
 
 
-def reap(mark: str) -> list[dict]:
+def reap(mark: str, tmp: str = str(PROGRAMS)) -> list[dict]:
     done = subprocess.run(
-        [sys.executable, PROGRAMS / "reap.py", mark], capture_output=True, check=True, text=True
+        [sys.executable, PROGRAMS / "reap.py", mark],
+        capture_output=True,
+        check=True,
+        text=True,
+        env=os.environ | {"TMPDIR": tmp},
     )
     return json.loads(done.stdout)
 
@@ -91,6 +96,25 @@ def test_what_does_not_listen_is_killed():
     mine = sleeper(f"{RUN}/stubborn", STUBBORN)
     assert reap(f"{RUN}/stubborn")[0]["signal"] == "SIGKILL"
     assert mine.wait(timeout=5) == -9
+
+
+def test_session_folders_of_open_mpi_go_once_nothing_uses_mpi(tmp_path):
+    host = platform.node().partition(".")[0]
+    own, another = (tmp_path / f"ompi.{name}.{os.getuid()}/pid.1" for name in (host, "elsewhere"))
+    for folder in (own, another):
+        folder.mkdir(parents=True)
+    rank = sleeper(
+        "", "import os; os.execvpe('sh', ['sh', '-c', 'echo up; exec sleep 60'], {'PMIX_RANK': '0'})"
+    )
+    try:
+        reap(f"{RUN}/none", str(tmp_path))
+        assert own.exists()
+    finally:
+        rank.kill()
+        rank.wait()
+    reap(f"{RUN}/none", str(tmp_path))
+    assert not own.parent.exists()
+    assert another.exists()
 
 
 def test_the_reaper_needs_a_name():

@@ -23,7 +23,8 @@ SMALL = ("--restart", "--backend", "mpi,gloo", "--sizes", "1K,64K", "--iteration
 # What `hvlab remove` leaves: packages with their files, users and groups, and what they keep up to date.
 OF_PACKAGES = re.compile(
     r"/etc/(alternatives|default|init\.d|libibverbs\.d|libnl-3|logrotate\.d|munge|rc.\.d|slurm|systemd)(/|$)"
-    r"|/etc/(ld\.so\.cache|passwd|shadow|group|gshadow|subgid|subuid)-?$"
+    # Of binutils, which a host that compiles installs.
+    r"|/etc/(gprofng\.rc|ld\.so\.cache|passwd|shadow|group|gshadow|subgid|subuid)-?$"
 )
 LIST = (
     "find /etc /home /root /opt /var/lib/hvlab* -xdev -type f -exec sha256sum {} + ; "

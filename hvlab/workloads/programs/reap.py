@@ -1,22 +1,29 @@
 """End the processes of a case (RUN/CASE) or of a whole run (RUN) on this host: TERM, then KILL.
 
 A process belongs to it when it is ours and HVLAB_CASE in its environment says so, or when it is the Open MPI
-daemon above such a process. Nobody else's process is touched. Prints a JSON list of what was ended.
+daemon above such a process. Nobody else's process is touched. Open MPI's session folders, which its killed
+daemons leave, go once nothing of ours uses MPI. Prints a JSON list of what was ended.
 Needs Python 3.8+ and no package.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
+import platform
+import shutil
 import signal
+import stat
 import sys
+import tempfile
 import time
 from typing import Any
 
 GRACE_S = 3.0
 DAEMONS = ("orted", "mpirun", "prted", "prterun")
+SESSIONS = ("ompi", "prte")
 
 
 def main() -> int:
@@ -26,6 +33,7 @@ def main() -> int:
         sys.stderr.write("usage: reap.py RUN[/CASE]\n")
         return 2
     print(json.dumps(reap(case)))
+    sweep(tempfile.gettempdir())
     return 0
 
 
@@ -48,6 +56,30 @@ def reap(case: str) -> list[dict[str, Any]]:
                 return list(ended.values())
             sent, deadline = signal.SIGKILL, time.monotonic() + GRACE_S
         time.sleep(0.05)
+
+
+def sweep(folder: str) -> None:
+    """Remove our session folders of Open MPI, unless a process of ours may still use one."""
+    own = lineage(os.getpid())
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    if any(pid not in own and ours(pid) and alive(pid) and uses_mpi(pid) for pid in pids):
+        return
+    host = platform.node().partition(".")[0]
+    for session in SESSIONS:
+        for path in glob.glob("{}/{}.{}*.{}".format(folder, session, host, os.getuid())):
+            about = os.lstat(path)
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def uses_mpi(pid: int) -> bool:
+    """Whether a process is a daemon of Open MPI or was started by one."""
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as file:
+            environment = file.read().split(b"\0")
+    except OSError:
+        return False
+    return name(pid) in DAEMONS or any(item.startswith((b"OMPI_", b"PMIX_")) for item in environment)
 
 
 def processes(case: str) -> list[int]:
