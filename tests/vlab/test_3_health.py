@@ -119,7 +119,8 @@ sys.argv = ["-c", "6", ""]
 
 
 def test_one_flipped_bit_is_counted(lab):
-    program = base64.b64encode((FLIP + Path(on_all_devices.__file__).read_text()).encode()).decode()
+    text = f"{FLIP}exec({Path(on_all_devices.__file__).read_text()!r})"
+    program = base64.b64encode(text.encode()).decode()
     command = f"echo {program} | base64 -d | /opt/hvlab/python/bin/python -"
     burned = json.loads(lab.on("t2", command))
     assert sum(burned["devices"]["CPUs"]["wrong"].values()) == 1
