@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -89,6 +89,19 @@ def verdict(checks: Sequence[HealthCheck]) -> HvlabError | None:
             "; ".join(filter(None, [f"{unusable(silent, every)}: {some(silent)}", named])), remedy="see above"
         )
     return CheckError(named, remedy="see above; take them out of work until it is done") if unfit else None
+
+
+def unmeasured(checks: Sequence[HealthCheck], requested: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield (name, host, reason) for each requested subject of which a host shows nothing."""
+    for name in requested:
+        words = subjects.names(subjects.ON_REQUEST[name])
+        by_host: dict[str, list[HealthCheck]] = {}
+        for check in checks:
+            if check.check.partition(" ")[0] in words:
+                by_host.setdefault(check.host, []).append(check)
+        for host, own in by_host.items():
+            if all(check.outcome == "skipped" for check in own):
+                yield name, host, own[0].observed
 
 
 def as_gauges(checks: Sequence[HealthCheck]) -> Families:

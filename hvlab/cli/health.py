@@ -104,6 +104,8 @@ def command(
         outcomes = judge.judge(lab, ask(lab, chosen), chosen, types)
     if output_format == "table":
         _table(outcomes)
+        for name, host, reason in judge.unmeasured(outcomes, requested):
+            click.echo(f"\n{host}: no {name}: {reason}")
     else:
         checks.rows(outcomes, _COLUMNS, output_format)
     if junit:

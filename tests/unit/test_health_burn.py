@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hvlab.checks.ask import Answered
-from hvlab.checks.judge import HealthCheck, judge
+from hvlab.checks.judge import HealthCheck, judge, unmeasured
 from hvlab.checks.node import burn, on_all_devices
 from hvlab.checks.outliers import outliers
 from tests.unit import labs
@@ -154,3 +154,11 @@ def test_a_program_that_fails_is_hard_with_its_last_words(result, rc, err, obser
 
 def test_without_torch_everything_is_skipped():
     assert {one.outcome for one in burn.findings(read("", on_all_devices.NOTHING_TO_RUN), {})} == {"skipped"}
+
+
+def test_a_requested_burn_that_cannot_run_is_told():
+    readings = burned(2) | {"n3": read("", on_all_devices.NOTHING_TO_RUN)}
+    checks = list(judged(readings).values())
+    ((name, host, reason),) = unmeasured(checks, ["burn"])
+    assert (name, host) == ("burn", "n3")
+    assert "role python_env" in reason

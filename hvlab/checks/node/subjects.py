@@ -44,12 +44,12 @@ ON_REQUEST: Dict[str, ModuleType] = {
 def chosen(on_request: Sequence[str]) -> Tuple[ModuleType, ...]:
     """Return the subjects of a request; a longer form of one replaces the usual form."""
     requested = tuple(ON_REQUEST[name] for name in on_request)
-    longer = {name for subject in requested for name in _names(subject)}
-    usual = (subject for subject in SLOW if not _names(subject) & longer)
+    longer = {name for subject in requested for name in names(subject)}
+    usual = (subject for subject in SLOW if not names(subject) & longer)
     return (*QUICK, *usual, *requested)
 
 
-def _names(subject: ModuleType) -> Set[str]:
+def names(subject: ModuleType) -> Set[str]:
     """Return the first words of a subject's questions."""
     return {name.partition(" ")[0] for name in subject.QUESTIONS}
 
