@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from hvlab.checks import horovod_ranks as ranks
+from hvlab.checks import openmpi
 from hvlab.checks.horovod_ranks import having, neighbour, prefix, variants
 from hvlab.checks.provisioned import ROOT, NotApplicable, Question, Role, RoleHost, is_virtual, run, unfound
 
@@ -182,7 +183,7 @@ def libraries_are_found(node: RoleHost) -> None:
         if options.get("mpi"):
             mpi = re.search(r"libmpi\.so\S* => (\S+)", output)
             node.expect(
-                mpi and node.is_packed(mpi[1], "openmpi"),
+                mpi and (openmpi.is_packaged(node) or node.is_packed(mpi[1], "openmpi")),
                 f"variant {variant} loads MPI from {mpi[1] if mpi else 'nowhere'}",
                 "remove the other MPI from the loader's path, and run role horovod",
             )

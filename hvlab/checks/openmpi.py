@@ -147,6 +147,11 @@ def current(node: RoleHost) -> str:
     return f"{node.variables['openmpi_prefix']}/current"
 
 
+def is_packaged(node: RoleHost) -> bool:
+    """Whether Open MPI is to be the distribution's, with the libraries that it depends on."""
+    return bool(node.variables["openmpi_method"] == "distro")
+
+
 def asks(node: RoleHost) -> dict[str, Question]:
     prefix = current(node)
     return {
@@ -228,7 +233,7 @@ def libraries_are_found_and_its_own(node: RoleHost) -> None:
         missing = unfound(output)
         node.expect(not missing, f"{part}: {'; '.join(missing)}", f"`ldconfig`, or {AGAIN}")
         own = re.findall(r"lib(?:mpi|open-rte|open-pal|pmix|prrte|event|hwloc)\S* => (\S+)", output)
-        foreign = [path for path in own if not node.is_packed(path)]
+        foreign = [path for path in own if not (is_packaged(node) or node.is_packed(path))]
         node.expect(not foreign, f"{part} loads {', '.join(foreign)}", f"remove those packages, or {AGAIN}")
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from collections import Counter
+import re
+from collections import ChainMap, Counter
 from dataclasses import replace
 
 import pytest
@@ -381,3 +382,42 @@ def test_the_remedy_of_a_silent_host_is_that_of_its_cause(silence, virtual, reme
 
 def test_every_check_of_roles_has_a_fault():
     assert set(CHECKS) - set(FAULTS) - set(OF_GPUS) == {"host: answers"}
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "edit", "variables"),
+    [
+        (
+            "openmpi: libraries are found and its own",
+            "ldd mpirun",
+            lambda told: told["out"] + "\nlibpmix.so.2 => /lib/x86_64-linux-gnu/libpmix.so.2 (0x0)",
+            {"openmpi_method": "distro"},
+        ),
+        (
+            "horovod: libraries are found",
+            "cpu libraries",
+            lambda told: re.sub(
+                r"(libmpi\.so\S* => )\S+", r"\1/lib/x86_64-linux-gnu/libmpi.so.40", told["out"]
+            ),
+            {"openmpi_method": "distro"},
+        ),
+        (
+            "python_env: packages are those of the lock file",
+            "environment python",
+            lambda told: told["out"].replace("+cpu", ""),
+            {},
+        ),
+    ],
+    ids=["libraries of the distribution's Open MPI", "its libmpi", "the index's own torch"],
+)
+def test_what_provision_accepts_verify_accepts(lab, name, question, edit, variables):
+    first = lab["h0001"]
+    changed = edit(first.answers[question])
+    assert changed != first.answers[question]["out"]
+    answers = {**first.answers, question: {**first.answers[question], "out": changed}}
+    node = replace(first, answers=answers, variables=ChainMap(variables, first.variables))
+    CHECKS[name].run(node, lab)
+    if variables:
+        built = replace(node, variables=first.variables)
+        with pytest.raises(WrongNodeError):
+            CHECKS[name].run(built, lab)
