@@ -27,7 +27,7 @@ class HvlabAction(ActionBase):  # type: ignore[misc]
         return result | self.act()
 
     def act(self) -> dict[str, Any]:
-        """Return what the task adds to Ansible's own result."""
+        """Return the plugin's part of the task's result."""
         raise NotImplementedError
 
     @property

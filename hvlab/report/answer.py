@@ -71,7 +71,7 @@ class Answer(_Pool):
 
     @property
     def open(self) -> bool:
-        """Return whether the figures leave open which is faster, or that both are equal."""
+        """The figures leave open which is faster, or show both as equal."""
         return self._kind in _OPEN
 
     def card(self, words: Words) -> tuple[str, str, str]:

@@ -114,9 +114,9 @@ def widest(swept: Sequence[SweepGroup]) -> tuple[float, str, str, Layout] | None
 def ends(data: ReportData, swept: Sequence[SweepGroup]) -> list[Configuration]:
     """Return the smallest and the largest message of each sweep, at the main layouts."""
     groups = {(group.workload, group.params): group for group in swept}
-    found = ((one, groups.get((one.workload, one.without("size_bytes")))) for one in data.collectives)
+    grouped = ((one, groups.get((one.workload, one.without("size_bytes")))) for one in data.collectives)
     return [
-        one for one, group in found
+        one for one, group in grouped
         if group and one.get("size_bytes") in (group.sizes[0], group.sizes[-1])
         and (len(one.hosts), one.slots) in group.telling
     ]  # fmt: skip

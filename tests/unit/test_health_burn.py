@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,8 +116,8 @@ def test_a_thermal_slowdown_under_load_is_told_of_its_gpu():
     reason = "<clocks_event_reason_hw_thermal_slowdown>{}</clocks_event_reason_hw_thermal_slowdown>"
     text = cool.replace(reason.format("Not Active"), reason.format("Active"))
     assert text != cool
-    found = burn.findings(read(printed(device(np.random.default_rng(0)), smi=[text])), {})
-    clocks = [one for one in found if one.check == "burn clocks"]
+    findings = burn.findings(read(printed(device(np.random.default_rng(0)), smi=[text])), {})
+    clocks = [one for one in findings if one.check == "burn clocks"]
     assert [one.severity for one in clocks] == ["soft"]
     assert "temperature" in clocks[0].observed
 
@@ -162,3 +166,71 @@ def test_a_requested_burn_that_cannot_run_is_told():
     ((name, host, reason),) = unmeasured(checks, ["burn"])
     assert (name, host) == ("burn", "n3")
     assert "role python_env" in reason
+
+
+# As much of torch as products need, on two GPUs: a product depends on the precision that torch is set to.
+TORCH = """
+import os
+from types import SimpleNamespace
+import __main__
+
+class Number:
+    def __init__(self, value=0): self.value = value
+    def __sub__(self, other): return self
+    def __matmul__(self, other): return Number(19 if backends.cuda.matmul.allow_tf32 else 32)
+    def __ne__(self, other): return Number(self.value != other.value)
+    def __int__(self): return int(self.value)
+    to = view = long = sum = lambda self, *_: self
+    def element_size(self): return 4
+
+def broken(index):
+    if str(index) == os.environ.get("BROKEN"):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+backends = SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)))
+cuda = SimpleNamespace(
+    device_count=lambda: 2,
+    get_device_name=lambda index: "H100",
+    get_device_capability=lambda index: (8, 0),
+    set_device=lambda device: broken(device.index),
+    synchronize=lambda device: None,
+)
+version = SimpleNamespace(cuda="13.0")
+__version__ = "2.13.0"
+float16 = bfloat16 = float32 = int32 = int16 = None
+def device(text): return SimpleNamespace(type="cuda", index=text[-1])
+def Generator(): return SimpleNamespace(manual_seed=lambda seed: None)
+def rand(*_, generator): return Number()
+def ones(*_, device): return Number()
+__main__.Device.memory = lambda self: lambda: (1.0, 0)
+__main__.Device.copies = lambda self: (lambda: (1.0, 0), lambda: (1.0, 0))
+"""
+
+
+def run_on_two_gpus(folder: Path, broken: str = "") -> subprocess.CompletedProcess[str]:
+    (folder / "torch.py").write_text(TORCH)
+    program = Path(on_all_devices.__file__).read_text("utf-8")
+    return subprocess.run(
+        [sys.executable, "-c", program, "0.05", ""],
+        env={"PYTHONPATH": str(folder), "PATH": os.defpath, "BROKEN": broken},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_healthy_gpus_are_right_in_every_precision(tmp_path):
+    burned = json.loads(run_on_two_gpus(tmp_path).stdout)
+    assert list(burned["devices"]) == ["GPU 0", "GPU 1"]
+    for own in burned["devices"].values():
+        kinds = {"fp32", "tf32", "fp16", "bf16", "memory", "host_to_device", "device_to_host"}
+        assert own["wrong"] == dict.fromkeys(kinds, 0)
+        assert own["bits"]["tf32"] != own["bits"]["fp32"]
+        assert {len(rates) for rates in own["rates"].values()} == {on_all_devices.ROUNDS}
+
+
+def test_a_gpu_that_fails_is_named(tmp_path):
+    done = run_on_two_gpus(tmp_path, broken="1")
+    (finding,) = burn.findings(read(done.stdout, done.returncode, done.stderr), {})
+    assert finding.severity == "hard"
+    assert finding.observed.startswith("GPU 1: RuntimeError: CUDA error: an illegal memory access")

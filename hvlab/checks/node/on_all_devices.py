@@ -1,7 +1,8 @@
 """Loads all GPUs of the node, or its CPUs where it has none. A program by itself: `python3 -c` runs its text.
 
-Arguments: seconds, and patterns of Pythons that may have torch, separated by colons. In each of ``ROUNDS``
-every kind of work runs for the same time on all devices. Prints JSON, with rates in TFLOPS and GB/s:
+Arguments: seconds, and patterns of Pythons that may have torch, separated by colons; the process of one GPU,
+which this starts itself, also gets its index. In each of ``ROUNDS`` every kind of work runs for the same
+time. Prints JSON, with rates in TFLOPS and GB/s:
 
     {"torch": version, "cuda": version or null,
      "cpu": {"steal", "quota": shares of the time, "thermal": count},
@@ -63,8 +64,8 @@ def with_torch(places: str) -> Optional[str]:
 class Device:
     """One GPU or all CPUs: its kinds of work, and their results."""
 
-    def __init__(self, torch: Any, name: str, index: Optional[int]) -> None:
-        self.torch, self.name = torch, name
+    def __init__(self, torch: Any, index: Optional[int]) -> None:
+        self.torch = torch
         self.at = torch.device("cpu" if index is None else "cuda:%d" % index)
         self.rates: Dict[str, List[float]] = {}
         self.wrong: Dict[str, int] = {}
@@ -91,6 +92,7 @@ class Device:
         """Return the work by kind; what a device cannot do is left out with the reason."""
         works: Dict[str, Work] = {}
         for kind in self.kinds:
+            self.set_precision(kind)
             try:
                 work = self.product(kind)
                 work()
@@ -105,6 +107,10 @@ class Device:
         if self.at.type == "cuda":
             works["host_to_device"], works["device_to_host"] = self.copies()
         return works
+
+    def set_precision(self, kind: str) -> None:
+        """Let products of fp32 use TF32, or not: it is torch's setting of the whole process."""
+        self.torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
 
     def product(self, kind: str) -> Work:
         """Return a matrix product of this type, compared bit by bit with the first one."""
@@ -179,8 +185,7 @@ class Device:
         piece = seconds / ROUNDS / len(works)
         for _ in range(ROUNDS):
             for kind, work in works.items():
-                # The types differ in this alone, which is the whole process's: all devices do the same kind.
-                self.torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
+                self.set_precision(kind)
                 wrong: List[Any] = []
                 amount, began = 0.0, time.perf_counter()
                 while not wrong or time.perf_counter() - began < piece:
@@ -194,7 +199,7 @@ class Device:
                 self.wrong[kind] = self.wrong.get(kind, 0) + sum(map(int, wrong))
 
     def result(self) -> Dict[str, Any]:
-        """Return what this device did."""
+        """Return the device's entry of the printed JSON."""
         names = ("model", "group", "rates", "wrong", "bits", "left_out")
         return {name: getattr(self, name) for name in names}
 
@@ -269,53 +274,63 @@ def ask_driver(seconds: float, ended: threading.Event, printed: List[str]) -> No
         printed.append(done.stdout.decode("utf-8", "replace"))
 
 
+def burn(torch: Any, index: Optional[int], seconds: float) -> Dict[str, Any]:
+    """Load one GPU, or all CPUs, and return the results."""
+    device = Device(torch, index)
+    device.burn(seconds)
+    return device.result()
+
+
+def burn_gpus(count: int, seconds: float) -> Tuple[Dict[str, Any], List[str]]:
+    """Load each GPU by a process of its own; return their results, and the driver's reports meanwhile."""
+    own = text("/proc/self/cmdline").split("\0")[1:-1]
+    printed: List[str] = []
+    ended = threading.Event()
+    threading.Thread(target=ask_driver, args=(seconds, ended, printed), daemon=True).start()
+    started = [
+        subprocess.Popen(
+            [sys.executable, *own, str(index)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        for index in range(count)
+    ]
+    outcomes = [(*process.communicate(), process.returncode) for process in started]
+    ended.set()
+    failed = [
+        "GPU %d: %s" % (index, (err.strip().splitlines() or ["it ended with %d" % code])[-1])
+        for index, (_, err, code) in enumerate(outcomes)
+        if code
+    ]
+    if failed:
+        sys.exit("; ".join(failed))
+    return {"GPU %d" % index: json.loads(out) for index, (out, _, _) in enumerate(outcomes)}, printed
+
+
 def main() -> None:
-    """Load all devices, and print what they did."""
+    """Load all devices, or one, and print the results."""
     seconds, places = float(sys.argv[1]), sys.argv[2]
     if find_spec("torch") is None:
         python = with_torch(places)
         if python is None or "HVLAB_BURN" in os.environ:
             sys.exit(NOTHING_TO_RUN)
-        own = open("/proc/self/cmdline", "rb").read().decode().split("\0")[1:-1]  # noqa: SIM115
-        os.execve(python, [python, *own], {**os.environ, "HVLAB_BURN": "1"})  # noqa: S606
+        own = text("/proc/self/cmdline").split("\0")[1:-1]
+        os.execve(python, [python, *own], {**os.environ, "HVLAB_BURN": "1"})  # noqa: S606 - in its own place
     os.environ.update(CUDA_DEVICE_ORDER="PCI_BUS_ID", CUBLAS_WORKSPACE_CONFIG=":4096:8", MKL_DYNAMIC="FALSE")
     torch = import_module("torch")
-
-    count = torch.cuda.device_count()
-    devices = [Device(torch, "GPU %d" % index, index) for index in range(count)] or [
-        Device(torch, "CPUs", None)
-    ]
-    failed: List[str] = []
-
-    def burn(device: Device) -> None:
-        try:
-            device.burn(seconds)
-        except Exception as error:  # whatever a broken device raises
-            failed.append("%s: %s" % (device.name, (str(error).splitlines() or [type(error).__name__])[0]))
-
+    if len(sys.argv) > 3:
+        json.dump(burn(torch, int(sys.argv[3]), seconds), sys.stdout)
+        return
+    before = held_back()
     printed: List[str] = []
-    before, ended = held_back(), threading.Event()
-    threads = [threading.Thread(target=burn, args=(device,)) for device in devices]
-    asking = threading.Thread(target=ask_driver, args=(seconds, ended, printed), daemon=True)
-    for thread in (*threads, *([asking] if count else [])):
-        thread.start()
-    for thread in threads:
-        thread.join()
-    ended.set()
-    if failed:
-        sys.exit("; ".join(failed))
-    results = {device.name: device.result() for device in devices}
-    cpu = shares(before, held_back())
-    json.dump(
-        {
-            "torch": torch.__version__,
-            "cuda": torch.version.cuda,
-            "cpu": cpu,
-            "smi": printed,
-            "devices": results,
-        },
-        sys.stdout,
-    )
+    count = torch.cuda.device_count()
+    if count:
+        results, printed = burn_gpus(count, seconds)
+    else:
+        results = {"CPUs": burn(torch, None, seconds)}
+    about = {"torch": torch.__version__, "cuda": torch.version.cuda, "cpu": shares(before, held_back())}
+    json.dump({**about, "smi": printed, "devices": results}, sys.stdout)
 
 
 if __name__ == "__main__":

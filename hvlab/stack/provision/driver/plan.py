@@ -185,12 +185,12 @@ def sources(host: DriverHost, request: DriverRequest) -> str:
                 of_suite.setdefault(suite, set()).update(entry["components"])
     paragraphs = []
     for (uri, signed_by), suites_there in sorted(groups.items()):
-        wanted = set(request.components)
-        missing = {suite: wanted - present for suite, present in suites_there.items() if "main" in present}
-        lacking = sorted(suite for suite, components in missing.items() if components)
-        if lacking:
+        requested = set(request.components)
+        missing = {suite: requested - present for suite, present in suites_there.items() if "main" in present}
+        incomplete = sorted(suite for suite, absent in missing.items() if absent)
+        if incomplete:
             components = sorted(set().union(*missing.values()))
-            lines = ["Types: deb", f"URIs: {uri}/", f"Suites: {' '.join(lacking)}"]
+            lines = ["Types: deb", f"URIs: {uri}/", f"Suites: {' '.join(incomplete)}"]
             lines += [
                 f"Components: {' '.join(components)}",
                 *([f"Signed-By: {signed_by}"] if signed_by else []),
