@@ -1,5 +1,7 @@
 """The part of hvlab_driver that runs on a host, with recorded output of DKMS."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,3 +65,42 @@ def test_a_reload_brings_back_every_module_that_was_loaded(monkeypatch, commands
         ["modprobe", "nvidia_uvm"],
         ["modprobe", "nvidia_peermem"],
     ]
+
+
+@pytest.mark.parametrize("code", [0, 10])
+def test_a_driver_is_tried_in_a_folder_of_its_own(code, monkeypatch, tmp_path):
+    """Only what belongs to the requested version is unpacked; the error is that of the compiler."""
+    for name in (
+        "nvidia-kernel-open-dkms_570.86.15-1",
+        "nvidia-kernel-dkms_550.1-1",
+        "nvidia-smi_570.86.15-1",
+    ):
+        (tmp_path / f"{name}_amd64.deb").touch()
+    given = []
+
+    def run(_module, *argv):
+        given.append(argv)
+        if argv[0] == "dpkg-deb":
+            sources = Path(argv[3]) / "usr/src/nvidia-570.86.15"
+            sources.mkdir(parents=True)
+            (sources / "dkms.conf").write_text('PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="570.86.15"\n')
+            return 0, "", ""
+        log = Path(argv[argv.index("--dkmstree") + 1]) / "nvidia/570.86.15/build/make.log"
+        log.parent.mkdir(parents=True)
+        log.write_text("nv.c:1: error: too few arguments\n")
+        return code, "", "bad exit status"
+
+    module = Module(version="570")
+    module.get_bin_path = lambda name: name
+    module.fail_json = lambda *, msg: sys.exit(msg)
+    monkeypatch.setattr(hvlab_driver, "run", run)
+    monkeypatch.setattr(hvlab_driver, "FETCHED", (f"{tmp_path}/*.deb",))
+    if code:
+        with pytest.raises(
+            SystemExit, match=f"nvidia/570.86.15 does not build for kernel {KERNEL}:\n  nv.c:1: error"
+        ):
+            hvlab_driver.attempt(module)
+    else:
+        assert hvlab_driver.attempt(module) == ["nvidia/570.86.15"]
+    assert [argv[0] for argv in given] == ["dpkg-deb", "nice"]
+    assert not Path(given[0][3]).exists()

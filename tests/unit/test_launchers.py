@@ -67,7 +67,7 @@ HORUN = (
     "--network-interfaces eth0 --start-timeout 60 -np 2 -H n1:1,n2:1"
 )
 SRUN = (
-    "srun --job-name=hvlab-R/{{id}} --mpi={mpi} --distribution=arbitrary --nodelist=n1,n2 --nodes=2 "
+    "srun --job-name=hvlab-R/{{id}} --mpi={mpi} --distribution=arbitrary --nodelist=n1,n2 "
     "--ntasks=2 --cpu-bind=none --overcommit --export=ALL --kill-on-bad-exit=1 --wait=30 --chdir=/tmp"
 )
 MEETING = "/opt/hvlab/workloads/meeting.py"

@@ -127,6 +127,21 @@ def test_all_parts_go_up_and_down(node, version):
     assert node.play({"nvidia_driver_version": version}) == 0
 
 
+def test_a_driver_that_does_not_build_leaves_the_present_one(node):
+    """A kernel newer than a driver knows does this; here its headers refuse every module."""
+    header = "/usr/src/linux-headers-*-common/include/linux/module.h"
+    pinned = node.on("cat /etc/apt/preferences.d/hvlab-nvidia-driver")
+    node.on(f"sed -i.kept '1i #error too new' {header}")
+    try:
+        refused(node, {"nvidia_driver_version": NEW}, f"{NEW} does not build", "#error too new")
+    finally:
+        node.on(f"for f in {header}; do mv $f.kept $f; done")
+    assert node.built == OLD
+    assert node.on("dpkg --audit; ls -d /tmp/hvlab-driver-* 2>/dev/null || true") == ""
+    assert node.on("cat /etc/apt/preferences.d/hvlab-nvidia-driver") == pinned
+    assert node.play({"nvidia_driver_version": OLD}) == 0
+
+
 def test_a_version_that_vanished_is_named(node):
     refused(node, {"nvidia_driver_version": "570.99.99"}, "nvidia-open-570 570.99.99-* is not available", NEW)
 

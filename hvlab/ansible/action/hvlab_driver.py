@@ -46,7 +46,7 @@ class ActionModule(HvlabAction):
         self.request = signed(bare, as_request(self.args["request"], facts))
         if state == "listed":
             return self._listed()
-        if state in ("built", "unloaded"):
+        if state in ("tried", "built", "unloaded"):
             return self._do(state)
         if state == "used":
             return self._use()
@@ -72,10 +72,12 @@ class ActionModule(HvlabAction):
 
     def _do(self, state: str) -> dict[str, Any]:
         kernels = kernels_to_build(self._look(), self.request)[1:] if state == "built" else []
-        done = self._run(state=state, services=list(SERVICES), also=kernels)
+        done = self._run(state=state, services=list(SERVICES), also=kernels, version=self.request.version)
         if done.get("failed"):
             problem = done.get("msg", done.get("module_stderr"))
             remedy = f"see {done['log']} there" if "log" in done else "see `dmesg` there"
+            if state == "tried":
+                remedy = "set nvidia_driver_version to one that supports this kernel, or boot another kernel"
             raise AnsibleActionFail(f"{self.host}: {problem}\n  What to do: {remedy}.")
         return done
 
@@ -211,6 +213,7 @@ def as_dict(plan: DriverPlan, request: DriverRequest) -> dict[str, Any]:
         "runfile": plan.runfile,
         "sources": plan.sources,
         "stream": plan.stream,
+        "trial": plan.trial,
         "pin": plan.pin,
         "compiler": plan.compiler,
         "fabric_manager": plan.fabric_manager,

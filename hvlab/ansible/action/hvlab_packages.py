@@ -52,8 +52,8 @@ class ActionModule(HvlabAction):
         if not work:
             return {"changed": False, "packages": []}
         self._check_held({one.name for one in work.install} | set(work.remove))
-        if self.args["state"] == "possible":
-            return self._possible(work)
+        if self.args["state"] in ("possible", "fetched"):
+            return self._prepared(work)
         result = {"changed": True, "packages": work.names, "diff": work.diff(self.installed)}
         if self._task.check_mode:
             # New packages may come from a repository not yet set up; removals can be simulated.
@@ -106,7 +106,7 @@ class ActionModule(HvlabAction):
             modules=[one for one in args["modules"] if one not in streams],
         )
 
-    def _possible(self, work: PackageChanges) -> dict[str, Any]:
+    def _prepared(self, work: PackageChanges) -> dict[str, Any]:
         """Refuse packages that cannot be installed; in check mode the repository may not exist yet."""
         result = {"changed": bool(work.modules), "packages": []}
         if self._task.check_mode:
@@ -115,7 +115,15 @@ class ActionModule(HvlabAction):
         if work.install or work.remove:
             self._refresh(work)
             self._judge(work)
+            if self.args["state"] == "fetched":
+                self._fetch(work)
         return result | {"ansible_facts": {"hvlab": self._new_facts(work)}}
+
+    def _fetch(self, work: PackageChanges) -> None:
+        for argv in self.manager.fetch(work.install, work.remove):
+            done = self._command(argv)
+            if done["rc"]:
+                raise self._refusal(f"nothing was changed, because {work} cannot be fetched", done)
 
     def _check_held(self, names: Iterable[str]) -> None:
         stuck = sorted(set(names) & (self.held - self.own) & set(self.installed))

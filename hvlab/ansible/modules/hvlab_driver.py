@@ -8,6 +8,7 @@ import glob
 import os
 import re
 import subprocess
+import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -27,6 +28,14 @@ DKMS = re.compile(
 # GPUDirect Storage: a module of its own, whose versions are not the driver's.
 STORAGE = "nvidia-fs"
 LAST_LINES = 15
+# Where the package managers leave what they fetched.
+FETCHED = (
+    "/var/cache/apt/archives/*.deb",
+    "/var/cache/*dnf/*/packages/*.rpm",
+    "/var/cache/yum/**/packages/*.rpm",
+)
+# With the modules' sources: nvidia-kernel-open-dkms, nvidia-kernel-source-550, kmod-nvidia-open-dkms.
+SOURCES = re.compile(r"(?=.*nvidia).*(dkms|kernel-source)")
 
 
 def run(module: AnsibleModule, *argv: str) -> tuple[int, str, str]:
@@ -282,13 +291,59 @@ def build(module: AnsibleModule) -> list[str]:
                 done.append(built if release == kernel else "{} for {}".format(built, release))
             elif release == kernel:
                 log = "/var/lib/dkms/{}/build/make.log".format(built)
-                lines = [line for line in (read(log) or out + err).splitlines() if line.strip()][-LAST_LINES:]
+                said = last_lines(read(log) or out + err)
                 module.fail_json(
-                    msg="DKMS could not build {} for kernel {}:{}".format(
-                        built, kernel, "".join("\n  " + line[:300] for line in lines)
-                    ),
-                    log=log,
+                    msg="DKMS could not build {} for kernel {}:{}".format(built, kernel, said), log=log
                 )
+    return done
+
+
+def last_lines(text: str) -> str:
+    """Return the end of a log, indented."""
+    lines = [line for line in text.splitlines() if line.strip()][-LAST_LINES:]
+    return "".join("\n  " + line[:300] for line in lines)
+
+
+def unpack(module: AnsibleModule, folder: str) -> list[tuple[str, str]]:
+    """Unpack the fetched sources of the requested version; return DKMS's names and versions of them."""
+    paths = [path for pattern in FETCHED for path in glob.glob(pattern, recursive=True)]
+    for path in paths:
+        name = os.path.basename(path)
+        if SOURCES.match(name) and module.params["version"] in name:
+            # GNU cpio and rpm2cpio come with rpm's own systems, as dpkg-deb with Debian's.
+            script = 'rpm2cpio "$1" | cpio --quiet -idm --directory "$2"'
+            argv = (
+                ["dpkg-deb", "-x", path, folder]
+                if path.endswith(".deb")
+                else ["sh", "-c", script, "-", path, folder]
+            )
+            run(module, *argv)
+    sources = []
+    for path in glob.glob(folder + "/usr/src/*/dkms.conf"):
+        found = dict(re.findall(r"(?m)^(PACKAGE_NAME|PACKAGE_VERSION)=[\"']?([^\"'\s]+)", read(path)))
+        if len(found) == 2:
+            sources.append((found["PACKAGE_NAME"], found["PACKAGE_VERSION"]))
+    return sources
+
+
+def attempt(module: AnsibleModule) -> list[str]:
+    """Build the modules of the fetched packages, and keep nothing; fail where one does not build."""
+    kernel, done = module.params["kernel"], []
+    if module.check_mode or not module.get_bin_path("dkms"):
+        return []
+    with tempfile.TemporaryDirectory(prefix="hvlab-driver-") as folder:
+        tree = folder + "/tree"
+        os.mkdir(tree)
+        for name, version in unpack(module, folder):
+            built = "{}/{}".format(name, version)
+            trees = ["--dkmstree", tree, "--sourcetree", folder + "/usr/src"]
+            code, out, err = run(module, "nice", "-n", "19", "dkms", "build", built, "-k", kernel, *trees)
+            if code:
+                log = read("{}/{}/build/make.log".format(tree, built)) or out + err
+                module.fail_json(
+                    msg="{} does not build for kernel {}:{}".format(built, kernel, last_lines(log))
+                )
+            done.append(built)
     return done
 
 
@@ -339,12 +394,13 @@ def main() -> None:
         argument_spec={
             "state": {
                 "type": "str",
-                "choices": ["inspected", "built", "loaded", "unloaded"],
+                "choices": ["inspected", "tried", "built", "loaded", "unloaded"],
                 "default": "inspected",
             },
             "kernel": {"type": "str", "required": True},
             "also": names,
             "packages": names,
+            "version": {"type": "str", "default": ""},
             "compiler_package": {"type": "str", "default": ""},
             "services": names,
         },
@@ -354,6 +410,8 @@ def main() -> None:
     try:
         if state == "inspected":
             module.exit_json(changed=False, driver_state=inspect(module))
+        if state == "tried":
+            module.exit_json(changed=False, done=attempt(module))
         if state == "built":
             done = build(module)
             module.exit_json(changed=bool(done), done=done)

@@ -240,8 +240,12 @@ class Apt:
 
     def perform(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
         """Fetch everything, then install and remove in one call."""
-        fetch = [self._argv(install, remove, "--download-only")] if install and remove else []
+        fetch = self.fetch(install, remove) if install and remove else []
         return [*fetch, self._argv(install, remove)]
+
+    def fetch(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
+        """Leave the packages in /var/cache/apt/archives."""
+        return [self._argv(install, remove, "--download-only")]
 
     def hold(self, names: Sequence[str]) -> list[str]:
         """Set dpkg's selection."""
@@ -312,8 +316,14 @@ class Rpm:
         goes = self._argv("remove", remove, "-y", "--setopt=keepcache=1")
         if not install:
             return [goes]
-        fetch = self._argv("install", words, *options, "--downloadonly", "--setopt=keepcache=1")
-        return [*([fetch] if self.swaps else []), goes, self._argv("install", words, *options)]
+        fetch = self.fetch(install, remove) if self.swaps else []
+        return [*fetch, goes, self._argv("install", words, *options)]
+
+    def fetch(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
+        """Leave the packages below /var/cache, whose signatures are checked on the way."""
+        erasing = self._erasing(remove) if self.swaps else []
+        options = ("-y", *erasing, "--downloadonly", "--setopt=keepcache=1")
+        return [self._argv("install", self._words(install), *options)]
 
     def hold(self, names: Sequence[str]) -> list[str]:
         """Lock the installed versions."""

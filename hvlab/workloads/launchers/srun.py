@@ -37,9 +37,9 @@ def command(job: Job) -> Command:
     step = f"hvlab-{job.env['HVLAB_CASE']}"
     argv = [
         *("srun", f"--job-name={step}", _pmi(job)),
-        # Rank 0 on the first host of the case, whatever Slurm's order of nodes.
-        *("--distribution=arbitrary", f"--nodelist={','.join(placed)}"),
-        *(f"--nodes={len(case.hosts)}", f"--ntasks={case.world_size}"),
+        # Rank 0 on the first host of the case, whatever Slurm's order of nodes. Slurm 23.11 refuses --nodes
+        # beside it, and srun counts the list's own hosts in earlier releases, too (its opt.c).
+        *("--distribution=arbitrary", f"--nodelist={','.join(placed)}", f"--ntasks={case.world_size}"),
         *_PLACING,
         # Also where a job script had --export=NONE, which srun would take over.
         "--export=ALL",

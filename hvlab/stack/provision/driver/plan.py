@@ -58,6 +58,7 @@ class DriverPlan:
     pin: str = ""
     compiler: str = ""
     build: bool = False
+    trial: bool = False
     fabric_manager: bool = False
     subnet_manager: bool = False
     imex: bool = False
@@ -114,6 +115,8 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         else "",
         compiler=compiler(host, request),
         build=builds_modules(host, request),
+        # A build that fails would leave the host without the driver that it has.
+        trial=bool(install and current) and request.method in PACKAGED and builds_modules(host, request),
         fabric_manager=wants_fabric_manager(host, request),
         subnet_manager=wants_subnet_manager(host, request),
         imex=wants_imex(request),
