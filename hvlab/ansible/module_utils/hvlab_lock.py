@@ -25,13 +25,17 @@ SILENCE_S = 120.0
 ANSWER_S = 5.0
 CLIENTS = 64
 QUESTION, END = " ?", " end"
-# Seconds that an owner may take to reconnect.
+# Seconds that an owner may take to reconnect, and how often another run looks whether it has.
 BROKEN_S = 5.0
+LOOK_S = 0.1
 
 
 def take(token: str, owner: dict[str, Any]) -> dict[str, Any] | None:
-    """Take the host for whoever knows ``token``; return another owner, None if it is taken now."""
-    for _ in range(10):
+    """Take the host for whoever knows ``token``; return another owner, None if it is taken now.
+
+    An owner whose link broke, as Ctrl-C breaks it, is waited for.
+    """
+    for _ in range(int((BROKEN_S + 1) / LOOK_S)):
         own = socket.socket(socket.AF_UNIX)
         try:
             own.bind(NAME)
@@ -39,8 +43,10 @@ def take(token: str, owner: dict[str, Any]) -> dict[str, Any] | None:
         except OSError:
             own.close()
             with suppress(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as asking:
-                return ask(asking, token + QUESTION)
-            time.sleep(0.1)
+                holder = ask(asking, token + QUESTION)
+                if not (holder and holder.get("broken")):
+                    return holder
+            time.sleep(LOOK_S)
         else:
             _leave_behind(own, token, owner)
             return None
@@ -102,6 +108,7 @@ def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
     until = began + SILENCE_S
     clients: list[socket.socket] = []
     links: set[socket.socket] = set()
+    broken = False
     while True:
         left = until - time.monotonic()
         if left <= 0:
@@ -116,6 +123,7 @@ def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
                 words = said.decode("utf-8", "replace").strip()
                 if words == token:
                     links.add(one)
+                    broken = False
                     until = time.monotonic() + SILENCE_S
                 if words == token + END:
                     return
@@ -123,13 +131,14 @@ def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
                     one.send(b"{}")
                 elif said:
                     seconds = round(time.monotonic() - began)
-                    one.send(json.dumps(dict(owner, seconds=seconds)).encode())
+                    one.send(json.dumps(dict(owner, seconds=seconds, broken=broken)).encode())
             except OSError:
                 said = b""
             if not said:
                 clients.remove(one)
                 one.close()
                 if links == {one}:
+                    broken = True
                     until = time.monotonic() + BROKEN_S
                 links.discard(one)
 
