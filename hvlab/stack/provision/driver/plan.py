@@ -110,9 +110,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         runfile=runfile,
         sources=apt_sources,
         stream="" if unchanged else request.stream,
-        pin=pin(request, "" if staying else target(host, request))
-        if host.facts.get("pkg_mgr") == "apt"
-        else "",
+        pin=pin(request, target(host, request)) if host.facts.get("pkg_mgr") == "apt" else "",
         compiler=compiler(host, request),
         build=builds_modules(host, request),
         # A build that fails would leave the host without the driver that it has.
