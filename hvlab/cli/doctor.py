@@ -14,6 +14,9 @@ from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
 
 _ALL_OUTPUT = "give doctor what every rank printed, standard error too (`2>&1`)"
+# Causes that are shown in full, and what stands before their titles.
+_MOST = 3
+_CERTAINTIES = {"certain": "", "possible": "possibly: ", "failure": "no cause found; the failure is: "}
 _MORE_WORDS = "NCCL_DEBUG=INFO or HOROVOD_LOG_LEVEL=debug"
 
 
@@ -84,7 +87,8 @@ def command(
 
     LOG is the output of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers,
     Slurm's daemons, pods and kernels, unedited: with lines of several ranks mixed, prefixes, colours and
-    wrapped lines. Root causes are listed first. It stays silent about anything it does not
+    wrapped lines. Root causes are listed first, at most three, with what
+    speaks for and against them. It stays silent about anything it does not
     recognise, and lists what only looks like a fault as harmless. The exit code is 1 if a cause is
     recognised.
 
@@ -136,7 +140,9 @@ def command(
 
 
 def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:
-    parts = [_cause(number, each) for number, each in enumerate(diagnosis.causes, 1)]
+    parts = [_cause(number, each) for number, each in enumerate(diagnosis.causes[:_MOST], 1)]
+    more = [each.cause.title for each in diagnosis.causes[_MOST:]]
+    parts += [f"also seen, further from the root: {'; '.join(more)}"] if more else []
     if diagnosis.harmless:
         rows = [f"  {each.cause.title} ({_places(each)}): {each.cause.why}" for each in diagnosis.harmless]
         parts.append("\n".join(["harmless:", *rows]))
@@ -174,9 +180,12 @@ def _number(lines: Sequence[str]) -> int:
 
 def _cause(number: int, each: Recognised) -> str:
     cause = each.cause
-    lines = [f"{number}. {cause.title}", *(f"  line {line}: {text}" for line, text in each.lines)]
+    lines = [f"{number}. {_CERTAINTIES[each.certainty]}{cause.title}"]
+    lines += [f"  line {line}: {text}" for line, text in each.lines]
     more = each.count - len(each.lines)
     lines += [f"  and {more} more like these"] if more > 0 else []
+    lines += [f"  against it, line {line}: {text}" for line, text in each.against]
+    lines += [f"  that is: {said}" for said in each.says]
     return "\n".join(
         [*lines, f"  why: {cause.why}", f"  what to do: {cause.remedy}", f"  source: {cause.source}"]
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from pydantic import ConfigDict
 
+from hvlab.doctor import xids
 from hvlab.doctor.text import LogText
 
 # How near to the root a cause is: in a log, the smallest comes first.
@@ -28,13 +30,53 @@ _LONG = 3
 
 
 @dataclass(frozen=True)
+class Figures:
+    """Numbers that a line holds: ``sign`` names them as groups, ``says`` tells them in words.
+
+    Where ``where`` (two groups and ``<``, ``==`` or ``!=`` between them) is not so, they contradict the
+    cause. ``{xid}`` stands for what the table of Xids says of that number.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    sign: str
+    says: str
+    where: str = ""
+
+    @cached_property
+    def pattern(self) -> Sign:
+        """The pattern of ``sign``, ready to search."""
+        return Sign(self.sign)
+
+    def agrees(self, numbers: Mapping[str, str]) -> bool:
+        """Whether the numbers of a match fit the cause."""
+        if not self.where:
+            return True
+        left, compared, right = self.where.split()
+        return bool(_COMPARED[compared](numbers[left], numbers[right]))
+
+    def told(self, numbers: Mapping[str, str]) -> str:
+        """Say the numbers of a match in words."""
+        return self.says.format(**{name: xids.told(n) if name == "xid" else n for name, n in numbers.items()})
+
+
+_COMPARED: Mapping[str, Callable[[str, str], bool]] = {
+    "<": lambda one, other: float(one) < float(other),
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+@dataclass(frozen=True)
 class Cause:
     """One thing that goes wrong, or noise that looks like it (``weight`` is that of ``harmless``).
 
     ``signs`` are patterns, one of which in a log is enough; a cause without any is recognised only when
     hosts are asked (``hvlab.checks``). A blank in a pattern stands for any blanks, the end of a wrapped line
-    among them. The log must also match all of ``needs`` and none of ``unless``. ``examples`` are texts that
-    show the cause, the first from ``seen_in``, or from ``source``; ``near`` looks like one but is not.
+    among them. Where there are ``speakers``, a sign counts only in their lines, and in lines of nobody known
+    (``knowledge/speakers.yml``). The log must also match all of ``needs`` and none of ``unless``. What matches
+    ``against`` contradicts the cause: it sinks below all others. ``examples`` are texts that show the cause,
+    the first from ``seen_in``, or from ``source``; ``near`` looks like one but is not.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -48,6 +90,9 @@ class Cause:
     signs: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    reads: tuple[Figures, ...] = ()
+    speakers: tuple[str, ...] = ()
     seen_in: str = ""
     examples: tuple[str, ...] = ()
     near: str = ""
@@ -60,6 +105,11 @@ class Cause:
     def harmless(self) -> bool:
         """Whether it only looks like a fault."""
         return self.weight == WEIGHTS["harmless"]
+
+    @property
+    def known(self) -> bool:
+        """Whether it is a cause; else a failure, whose cause it does not know."""
+        return self.weight < WEIGHTS["crash"]
 
     @cached_property
     def patterns(self) -> tuple[Sign, ...]:
@@ -81,6 +131,11 @@ class Cause:
     def excluded(self) -> tuple[Sign, ...]:
         """The patterns of ``unless``, ready to search."""
         return tuple(map(Sign, self.unless))
+
+    @cached_property
+    def contradicting(self) -> tuple[Sign, ...]:
+        """The patterns of ``against``, ready to search."""
+        return tuple(map(Sign, self.against))
 
 
 class Sign:

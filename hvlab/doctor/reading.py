@@ -6,12 +6,12 @@ import itertools
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hvlab.base.answers import clean
 from hvlab.doctor import knowledge, text
-from hvlab.doctor.cause import WEIGHTS, Cause
+from hvlab.doctor.cause import WEIGHTS, Cause, Sign
 from hvlab.doctor.text import LogText, WrittenLine
 
 # Maximum lines shown per entry, and their maximum width.
@@ -41,16 +41,30 @@ STOPPED = Cause(
 
 @dataclass(frozen=True)
 class Recognised:
-    """An entry that a log shows, and the lines it rests on: number from 1, and words without prefix."""
+    """An entry that a log shows, and the lines it rests on: number from 1, and words without prefix.
+
+    ``against`` are the lines that contradict it, ``says`` what the numbers in its lines mean.
+    """
 
     cause: Cause
     lines: tuple[tuple[int, str], ...]
     count: int
+    against: tuple[tuple[int, str], ...] = ()
+    says: tuple[str, ...] = ()
+
+    @property
+    def certainty(self) -> str:
+        """``certain``, ``possible``, or ``failure``: what failed, by a cause that is not known."""
+        if not self.cause.known:
+            return "failure"
+        sure = self.cause.weight <= WEIGHTS["setting"] and not self.against
+        return "certain" if sure else "possible"
 
     def as_json(self) -> dict[str, Any]:
         """Return it for ``--format json``."""
-        lines = [{"number": n, "text": t} for n, t in self.lines]
-        return {**self.cause.as_json(), "lines": lines, "count": self.count}
+        lines, against = ([{"number": n, "text": t} for n, t in rows] for rows in (self.lines, self.against))
+        weighed = {"certainty": self.certainty, "against": against, "says": list(self.says)}
+        return {**self.cause.as_json(), "lines": lines, "count": self.count, **weighed}
 
 
 @dataclass(frozen=True)
@@ -77,9 +91,25 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
     causes, more_left = _matched(faults, rest, end)
     # The bare news that something failed is shown only if nothing says more.
     causes = [pair for pair in causes if pair[0].weight < WEIGHTS["unknown"]] or causes
-    causes.sort(key=lambda pair: (pair[0].weight, min(line.number for line in pair[1])))
-    shown, quiet = (tuple(_recognised(*pair) for pair in pairs) for pairs in (causes, harmless))
-    return Diagnosis(shown, quiet, stopped=left + more_left)
+    shown = sorted(
+        (_weighed(_recognised(*pair), log) for pair in causes),
+        key=lambda each: (bool(each.against), each.cause.weight, each.lines[0][0]),
+    )
+    return Diagnosis(tuple(shown), tuple(_recognised(*pair) for pair in harmless), stopped=left + more_left)
+
+
+def _weighed(each: Recognised, log: LogText) -> Recognised:
+    """Return it with what speaks against it, and with what its numbers mean."""
+    against = [line for sign in each.cause.contradicting for line in _said(sign, log, ())]
+    says: dict[str, None] = {}
+    for figures in each.cause.reads:
+        for match in figures.pattern.matches(log):
+            numbers = match.groupdict()
+            if figures.agrees(numbers):
+                says[figures.told(numbers)] = None
+            else:
+                against += log.between(match.start(), match.end())
+    return replace(each, against=_distinct(against)[:_SHOWN], says=tuple(says)[:_SHOWN])
 
 
 def suspects(raw: Sequence[str], diagnosis: Diagnosis) -> list[tuple[int, str]]:
@@ -130,7 +160,7 @@ def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
     for sign in entry.patterns:
         if time.thread_time() > end:
             return None
-        lines += [line for match in sign.matches(log) for line in log.between(match.start(), match.end())]
+        lines += _said(sign, log, entry.speakers)
     alone = {line.number for line in lines if not line.last}
     lines = [line for line in lines if not line.last or alone.isdisjoint(line.numbers)]
     if not lines or not all(sign.is_in(log) for sign in entry.needed):
@@ -138,10 +168,25 @@ def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
     return [] if any(sign.is_in(log) for sign in entry.excluded) else lines
 
 
+def _said(sign: Sign, log: LogText, speakers: Sequence[str]) -> list[WrittenLine]:
+    """Return the lines of a sign; where only some may say it, none that somebody else begins."""
+    found = (log.between(match.start(), match.end()) for match in sign.matches(log))
+    return [
+        line
+        for lines in found
+        if not speakers or not lines[0].speaker or lines[0].speaker in speakers
+        for line in lines
+    ]
+
+
 def _recognised(entry: Cause, lines: list[WrittenLine]) -> Recognised:
+    return Recognised(entry, _distinct(lines)[:_SHOWN], len({line.number for line in lines}))
+
+
+def _distinct(lines: Iterable[WrittenLine]) -> tuple[tuple[int, str], ...]:
+    """Return the number and the words of each, once for the same words, in the order of the log."""
     by_number = {line.number: line.text for line in sorted(lines, reverse=True)}
     distinct: dict[str, int] = {}
     for number in sorted(by_number):
         distinct.setdefault(by_number[number][:_WIDTH], number)
-    shown = tuple((number, words) for words, number in list(distinct.items())[:_SHOWN])
-    return Recognised(entry, shown, len(by_number))
+    return tuple((number, words) for words, number in distinct.items())

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from hvlab.base.answers import clean
+from hvlab.doctor import speakers
 
 # Maximum number of lines kept that differ only in numbers, or not at all; maximum length of a line, and of
 # the pieces in which it is searched.
@@ -69,12 +70,14 @@ class WrittenLine(NamedTuple):
     """A line: its number in the file, from 1, who wrote it, and its words.
 
     ``last`` is the number of the last line that it is put together of, 0 where it stands so in the file.
+    ``speaker`` is the program that says it, a name in ``knowledge/speakers.yml``; empty if unknown.
     """
 
     number: int
     writer: str
     text: str
     last: int = 0
+    speaker: str = ""
 
     @property
     def numbers(self) -> range:
@@ -193,13 +196,14 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
     alike: Counter[str] = Counter()
     kept: list[WrittenLine] = []
     for line in lines:
-        writer, rest = _parted(line.text)
+        writer, stamps, rest = _parted(line.text)
         writer = line.writer + writer
+        speaker = speakers.of(stamps, rest)
         for part in _parts(rest):
             shape = _DIGITS.sub("0", part)
             alike[shape] += 1
             if alike[shape] <= _ALIKE:
-                kept.append(line._replace(writer=writer, text=part))
+                kept.append(line._replace(writer=writer, text=part, speaker=speaker))
     total = sum(len(line.text) for line in kept if not line.last)
     size = 0
     middle: set[int] = set()
@@ -229,8 +233,9 @@ def _missing(header: re.Match[str]) -> str:
     return f"{header[header.lastindex or 0]}: No such file or directory"
 
 
-def _parted(text: str) -> tuple[str, str]:
-    writer = ""
+def _parted(text: str) -> tuple[str, str, str]:
+    """Return the marks of the rank, the last time or program before the line, and the line."""
+    writer = stamp = ""
     rest = text.lstrip()
     for _ in range(_MOST_PREFIXES):
         match = _WRITER.match(rest)
@@ -238,12 +243,13 @@ def _parted(text: str) -> tuple[str, str]:
             writer += _mark(match.group())
         else:
             match = _STAMP.match(rest)
+            stamp = match.group() if match else stamp
         if not match or match.end() == len(rest):
             break
         rest = rest[match.end() :].lstrip()
     if "]<std" in rest:
         rest = _AGAIN.sub(lambda mark: "" if mark[1] in writer else mark[0], rest)
-    return writer, rest
+    return writer, stamp, rest
 
 
 def _mark(prefix: str) -> str:

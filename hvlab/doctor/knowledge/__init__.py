@@ -21,7 +21,10 @@ _FAMILY: TypeAdapter[tuple[Cause, ...]] = TypeAdapter(tuple[Cause, ...])
 def _read(name: str) -> tuple[str, tuple[Cause, ...]]:
     """Return a family's title and its causes. Raises ValidationError."""
     family = read_shipped(Path(__file__).with_name(f"{name}.yml"))
-    entries = [{**entry, "weight": WEIGHTS[entry.get("weight", "setting")]} for entry in family["causes"]]
+    shared = {"speakers": family.get("speakers", ())}
+    entries = [
+        {**shared, **entry, "weight": WEIGHTS[entry.get("weight", "setting")]} for entry in family["causes"]
+    ]
     return family["family"], _FAMILY.validate_python(entries)
 
 
