@@ -12,7 +12,9 @@ from tests.unit import reader
 
 ansible.module_utils.__path__.append(str(project_dir() / "hvlab/ansible/module_utils"))
 # Time limits say how busy the machine is, not whether the code is right.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("fuzz", deadline=5000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 inventory.process = reader.Served

@@ -5,10 +5,13 @@ with ANSIBLE_CONFIG; each line of its input is one play, for which it prints the
 """
 
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from ansible import constants
 from ansible.cli import playbook
+from ansible.executor import task_executor
 from ansible.plugins import loader
 from ansible.plugins.connection import local
 
@@ -47,14 +50,21 @@ def main() -> None:
         return run_module(cmd, in_data) or run_command(self, cmd, in_data, sudoable)
 
     local.Connection.exec_command = exec_command
+    # A task that is tried again, or asked whether it has ended, waits hardly at all.
+    task_executor.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.05)))
+    constants.DEFAULT_INTERNAL_POLL_INTERVAL = 0.004
     Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache").mkdir()
     warm(*USED)
-    # Each play loads every one of these, with the YAML that documents it.
+    # Each play, or each of its tasks, loads every one of these, with the YAML that documents it.
     for kind in (
+        loader.action_loader,
         loader.become_loader,
         loader.callback_loader,
         loader.connection_loader,
+        loader.filter_loader,
+        loader.lookup_loader,
         loader.shell_loader,
+        loader.test_loader,
         loader.vars_loader,
     ):
         list(kind.all(class_only=True))

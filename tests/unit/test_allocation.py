@@ -88,8 +88,9 @@ def test_a_request_that_waits_for_long_is_looked_at_less_often(slurm):
     assert without._pause(1000.0 + 7200) == 30
 
 
-def test_the_nodes_are_asked_for_only_where_the_job_waits_for_them(slurm, tmp_path):
-    slurm.salloc = "sleep 1.2; echo 'Granted job allocation 7' >&2"
+def test_the_nodes_are_asked_for_only_where_the_job_waits_for_them(slurm, tmp_path, monkeypatch):
+    monkeypatch.setattr(allocation, "_LOOK_S", 0.05)
+    slurm.salloc = "sleep 0.4; echo 'Granted job allocation 7' >&2"
     slurm.answers["squeue"] = ["7|PENDING|Priority\n"] * 20 + [""]
     with granting(plan(), tmp_path):
         shown = [words for words in slurm.asked if words[1] == "sinfo" and "--Node" in words]

@@ -62,14 +62,12 @@ def test_one_change_is_found_wherever_it_is_in_logarithmic_steps(count: int) -> 
         assert len(judge.asked) <= math.ceil(math.log2(count)) + 2
 
 
-@pytest.mark.parametrize(
-    "numbers", [*itertools.combinations(range(6), 2), *itertools.combinations(range(6), 3)]
-)
-def test_changes_that_cost_only_together_are_all_found(numbers: tuple[int, ...]) -> None:
-    found = search(6, Counted(_all_of(*numbers)))
-    assert found.changes == numbers
-    assert found.groups == tuple((number,) for number in numbers)
-    assert (found.sole, found.whole) == (True, True)
+def test_changes_that_cost_only_together_are_all_found() -> None:
+    for numbers in (*itertools.combinations(range(6), 2), *itertools.combinations(range(6), 3)):
+        found = search(6, Counted(_all_of(*numbers)))
+        assert found.changes == numbers
+        assert found.groups == tuple((number,) for number in numbers)
+        assert (found.sole, found.whole) == (True, True)
 
 
 def test_a_second_cause_beside_the_first_is_said() -> None:

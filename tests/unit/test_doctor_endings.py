@@ -33,9 +33,10 @@ LINES = (
 )
 
 
-@pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize(("signal", "cause"), CAUSES.items(), ids=[name for _, name, _ in CAUSES])
-def test_the_signal_is_seen_in_the_words_of_each_launcher(signal, cause, line):
+def test_the_signal_is_seen_in_the_words_of_each_launcher(signal, cause):
     number, name, words = signal
-    log = line.format(number=number, name=name, words=words, status=128 + number)
-    assert diagnose([log]).causes[0].cause.id == cause
+    logs = [line.format(number=number, name=name, words=words, status=128 + number) for line in LINES]
+    assert {log: [each.cause.id for each in diagnose([log]).causes[:1]] for log in logs} == {
+        log: [cause] for log in logs
+    }

@@ -168,7 +168,7 @@ def test_a_place_is_not_taken_twice_from_another_address():
 
 
 def test_who_drips_or_never_ends_a_line_is_dropped(monkeypatch):
-    monkeypatch.setattr(transfers, "GREET_S", 0.3)
+    monkeypatch.setattr(transfers, "GREET_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
         dripping, loud = (
             stack.enter_context(socket.create_connection(listener.getsockname())) for _ in range(2)
@@ -183,7 +183,7 @@ def test_who_drips_or_never_ends_a_line_is_dropped(monkeypatch):
 
         dropped = threading.Thread(target=drip)
         dropped.start()
-        assert list(transfers.greetings(listener, time.monotonic() + 2)) == []
+        assert list(transfers.greetings(listener, time.monotonic() + 0.5)) == []
         dropped.join(20)
         assert not dropped.is_alive()
 
@@ -242,7 +242,8 @@ def test_a_sender_that_waits_for_a_lost_packet_is_slow_and_not_still(sent, arriv
 
 
 @pytest.mark.parametrize("unreached", [None, [3], ["n1"], [[]], {}, 5])
-def test_a_host_that_reports_nonsense_is_lost_and_named(unreached, dropping):
+def test_a_host_that_reports_nonsense_is_lost_and_named(monkeypatch, unreached, dropping):
+    monkeypatch.setattr(transfers, "CONNECT_S", 0.1)
     printed, _ = led(planned(), [], unreached, address=dropping)
     assert printed == {"lost": "n3"}
 
