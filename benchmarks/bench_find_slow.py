@@ -43,10 +43,10 @@ from hvlab.lab.inventory import Lab
 from hvlab.searches.slow.hosts import HostProbe
 from hvlab.searches.slow.programs import transfers
 from hvlab.searches.slow.search import RATIO, SlowSearch, search
-from hvlab.searches.slow.steps import Cell, ProbeStep, Rates
+from hvlab.searches.slow.steps import ProbeStep, Rates
 
-# A kind of fault, as a suspect has it, and the cell of its hosts.
-Fault = tuple[str, Cell]
+# A kind of fault, as a suspect has it, and the cell of its hosts; of a shared uplink all hosts behind it.
+Fault = tuple[str, tuple[int, ...]]
 LINKS = ("up", "down", "pair")
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "none": (),
@@ -54,6 +54,7 @@ FAULTS: Mapping[str, tuple[str, ...]] = {
     "up": ("up",),
     "down": ("down",),
     "pair": ("pair",),
+    "uplink": ("out",),
     # One of the three, drawn for each search.
     "link": ("link",),
     "link-and-host": ("link", "host"),
@@ -130,8 +131,8 @@ class SimulatedLab:
         rates = {}
         for one, other in cells:
             rate = self._share(one, other)
-            if self.noise.uplink and rack(one) != rack(other):
-                rate = min(rate, self.noise.uplink / leaving.count(rack(one)))
+            if rack(one) != rack(other) and (uplink := self._uplink(rack(one))):
+                rate = min(rate, uplink / leaving.count(rack(one)))
             own = self.noise.own * self.draw.normal() + common
             own -= (self.draw.random() < self.noise.outliers) * self.draw.exponential()
             own += self.noise.lasting * (self.lasting[one] + self.lasting[other]) / 2**0.5
@@ -147,12 +148,20 @@ class SimulatedLab:
             float(self.pairs[one, other]) / self._factor(("pair", (one, other))),
         )
 
+    def _uplink(self, rack: int) -> float:
+        """Return what a rack's uplink lets through, in links; 0: all."""
+        behind = tuple(host for host in range(self.count) if self.noise.rack(host) == rack)
+        return len(behind) / self.times if ("out", behind) in self.faults else self.noise.uplink
+
     def _factor(self, fault: Fault) -> float:
         return self.times if fault in self.faults else 1.0
 
 
 def faults(kinds: Sequence[str], count: int, draw: random.Random) -> list[Fault]:
     """Return a fault of each kind, on hosts that are drawn, no host twice."""
+    if "out" in kinds:
+        first = RACK * draw.randrange(count // RACK)
+        return [("out", tuple(range(first, first + RACK)))]
     hosts = draw.sample(range(count), 2 * len(kinds))
     chosen = [draw.choice(LINKS) if kind == "link" else kind for kind in kinds]
     return [
@@ -163,7 +172,7 @@ def faults(kinds: Sequence[str], count: int, draw: random.Random) -> list[Fault]
 
 def named(result: SlowSearch) -> list[Fault]:
     """Return what a search says is slow."""
-    return [(each.suspect.kind, each.suspect.cell) for each in result.of("slow")]
+    return [(each.suspect.kind, each.suspect.members or each.suspect.cell) for each in result.of("slow")]
 
 
 def summary(

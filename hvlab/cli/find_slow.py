@@ -150,7 +150,7 @@ def _print(
     if result.groups:
         click.echo(f"\n{advice.far(result, names)}")
     elif result.together:
-        click.echo(f"\n{advice.explain_shared_links(result)}")
+        click.echo(f"\n{advice.explain_shared_links(result, names)}")
     for text in advice.not_again(result, names):
         click.echo(f"\n{text}")
     if result.untried:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.bench_find_slow import NOISES, UNLIKE, SimulatedLab
+from benchmarks.bench_find_slow import NOISES, UNLIKE, SimulatedLab, named
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.searches.slow import advice, steps, trials
 from hvlab.searches.slow import suspects as suspects_module
@@ -135,7 +135,20 @@ def test_an_uplink_that_racks_share_hides_nothing(slow):
     # That of the links alone, of which each is said to take so many times as long.
     assert result.median_rate == pytest.approx(1e6, rel=0.02)
     assert found(result) == set(slow)
-    assert "share something" in advice.explain_shared_links(result)
+    assert "(0, 1, 2, 3 | 4," in advice.explain_shared_links(result, [str(host) for host in range(16)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_slow_uplink_of_one_rack_is_named_and_the_hosts_behind_it(seed):
+    fault = ("out", (4, 5, 6, 7))
+    lab = SimulatedLab(16, NOISES["quiet"], [fault], 2.0, np.random.default_rng(seed))
+    result = search(16, lab, seed=seed)
+    assert named(result) == [fault]
+    row = advice.as_json(result, [f"n{host}" for host in range(16)], {})["slow"][0]
+    assert row["hosts"] == ["n4", "n5", "n6", "n7"]
+    assert row["times_as_long"]["median"] == pytest.approx(2, rel=0.1)
+    title = advice.describe(result.of("slow")[0], [f"n{host}" for host in range(16)]).title
+    assert title == "n4, n5, n6, n7 share a slow uplink, sending to the others at once"
 
 
 def test_two_hosts_cannot_be_told_apart():
@@ -190,9 +203,9 @@ def test_a_host_that_is_near_to_all_joins_no_groups():
     far = {1.0: [(a, b) for a in range(4) for b in range(4, 8) if a != 0]}
     pairs = dict.fromkeys(itertools.permutations(range(8), 2), 0.0)
     pairs |= {cell: size for size, cells in far.items() for a, b in cells for cell in ((a, b), (b, a))}
-    groups = far_groups(pairs, 8, ratio=1.2)
+    groups = far_groups(pairs, 8, least=0.1)
     assert {frozenset(group) - {0} for group in groups} == {frozenset({1, 2, 3}), frozenset({4, 5, 6, 7})}
-    assert not far_groups(dict.fromkeys(pairs, 0.0), 8, ratio=1.2)
+    assert not far_groups(dict.fromkeys(pairs, 0.0), 8, least=0.1)
 
 
 def test_suspects_that_were_not_tried_are_counted():
@@ -246,10 +259,10 @@ def test_trials_are_alone_and_their_controls_clean():
     assert {len(step.transfers) for step in planned} == {0, 1}
     assert len(chosen) == 3 * trials.TRIALS
     for trial in chosen:
-        own = trial.own[1]
+        (own,) = trial.own[1]
         assert own in planned[trial.own[0]].cells(8)
         assert len({cell for _, cell in (trial.own, *trial.controls)}) == 1 + trials.CONTROLS
-        for step, cell in trial.controls:
+        for step, (cell,) in trial.controls:
             assert cell in planned[step].cells(8)
             assert not any(suspect.holds(cell) for suspect in given)
             assert trial.suspect.kind == "host" or set(cell) & set(own)

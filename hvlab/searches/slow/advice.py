@@ -11,6 +11,7 @@ from typing import Any
 from hvlab.searches.slow import suspects
 from hvlab.searches.slow.search import SlowSearch
 from hvlab.searches.slow.steps import STILL
+from hvlab.searches.slow.suspects import Groups
 from hvlab.searches.slow.trials import Judgement
 
 # Below this part of the processor time of the others, it is time that the host lacks, not speed.
@@ -29,6 +30,11 @@ _REMEDIES = {
     "switch's port sends and drops",
     "pair": "both hosts are as fast with others: look at what these two alone have between them: a route, a "
     "switch, a rule of a firewall or of `tc`",
+    **dict.fromkeys(
+        ("out", "in"),
+        "alone each link is as fast as others: look at what these hosts share, as the uplink of their rack: "
+        "a cable of its bundle that is down, its rate, and the drops that the switch counts",
+    ),
 }
 _NOTHING = "look for a rule of a firewall, a route or a cable that lets nothing through; then"
 
@@ -48,6 +54,7 @@ def describe(
     """Return a judgement in words; ``shares`` are the parts of a processor that each host got, by place."""
     suspect = judgement.suspect
     host, other = (names[place] for place in suspect.cell)
+    members = ", ".join(names[place] for place in suspect.members)
     slower = judgement.slower
     observed = (
         f"{times(slower.mid)} times as long as the others ({times(slower.low)} to {times(slower.high)})"
@@ -64,6 +71,8 @@ def describe(
             "up": f"{host} sends slowly, to every host",
             "down": f"{host} receives slowly, from every host",
             "pair": f"{host} to {other} is slow, in this direction",
+            "out": f"{members} share a slow uplink, sending to the others at once",
+            "in": f"{members} share a slow uplink, receiving from the others at once",
         }[suspect.kind]
         remedy = _REMEDIES[suspect.kind]
         if _nothing_arrived(judgement):
@@ -123,17 +132,22 @@ def effort(result: SlowSearch) -> str:
     )
 
 
-def explain_shared_links(result: SlowSearch) -> str:
+def explain_shared_links(result: SlowSearch, names: Sequence[str]) -> str:
     """Explain links that were slow only while all hosts sent at once."""
+    between = f" ({_listed(result.sharing, names)})" if result.sharing else ""
     return (
         f"{result.together} suspects while all hosts sent at once, so each link was measured alone: hosts "
-        "share something that is too narrow for all of them, such as the uplink of a rack"
+        f"share something that is too narrow for all of them, such as the uplink of a rack{between}"
     )
+
+
+def _listed(groups: Groups, names: Sequence[str]) -> str:
+    return " | ".join(", ".join(names[host] for host in group) for group in groups)
 
 
 def far(result: SlowSearch, names: Sequence[str]) -> str:
     """Return which groups of hosts are far from each other."""
-    listed = " | ".join(", ".join(names[host] for host in group) for group in result.groups)
+    listed = _listed(result.groups, names)
     between = _times_between(result)
     longer = (
         "nothing arrives over the links between them"
@@ -196,6 +210,7 @@ def as_json(
         "untried": result.untried,
         "far_groups": [[names[host] for host in group] for group in result.groups],
         "far_groups_times": _finite(_times_between(result)) if result.groups else None,
+        "sharing_groups": [[names[host] for host in group] for group in result.sharing],
         "suspects_together": result.together,
         "launches": result.launches,
         "rounds": result.rounds,
@@ -220,6 +235,7 @@ def _row(judgement: Judgement, names: Sequence[str], shares: Mapping[int, Sequen
         "kind": suspect.kind,
         "host": names[suspect.host],
         "to": names[suspect.cell[1]] if suspect.kind == "pair" else None,
+        "hosts": [names[place] for place in suspect.members],
         "times_as_long": None
         if _nothing_arrived(judgement)
         else {"low": slower.low, "median": slower.mid, "high": slower.high},

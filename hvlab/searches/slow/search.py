@@ -37,7 +37,8 @@ class SlowSearch:
     differ so much, and that are too many to measure each alone. ``groups`` are hosts that are far from each
     other, by their place (empty: none are); links between them are no suspects. ``together`` counts the links
     that were suspects while all hosts sent at once, where those were too many, or would have been if links
-    had differed less; each link was then measured alone. ``launches`` and ``rounds`` (steps that move data)
+    had differed less; each link was then measured alone, and ``sharing`` are the groups of hosts that are
+    only slow to each other while all send. ``launches`` and ``rounds`` (steps that move data)
     are what it took; ``pair_launches`` is what every pair in a launch of its own takes. ``links`` is how many
     times as long each link takes as the median link (infinite: nothing arrived), ``computing`` the same of
     each host. ``median_rate`` is that of the links, in bytes per second.
@@ -47,6 +48,7 @@ class SlowSearch:
     judgements: tuple[Judgement, ...]
     untried: int
     groups: Groups
+    sharing: Groups
     together: int
     launches: int
     rounds: int
@@ -100,6 +102,7 @@ def search(
         judgements=tuple(judgements[suspect] for suspect in tried if suspect in judgements),
         untried=max(shown.crowded, len(shown.suspects)) - len(judgements),
         groups=shown.groups,
+        sharing=shown.sharing,
         together=shown.together,
         launches=launches.count,
         rounds=launches.rounds,
@@ -129,7 +132,7 @@ class _Overview:
     """What the launches before the trials show: the ``rates`` of each link, and what they point at.
 
     ``values`` is what :func:`hvlab.searches.slow.suspects.relative` returns; ``crowded`` counts the pairs
-    that do not stand out since links differ so much. ``together`` and ``groups`` are those of
+    that do not stand out since links differ so much. ``together``, ``groups`` and ``sharing`` are those of
     :class:`SlowSearch`.
     """
 
@@ -139,6 +142,7 @@ class _Overview:
     crowded: int = 0
     together: int = 0
     groups: Groups = ()
+    sharing: Groups = ()
 
 
 def _at_once(count: int, launches: _Launches, draw: random.Random, *, ratio: float) -> _Overview:
@@ -165,13 +169,18 @@ def _each_alone(
     planned = steps.each_link(count, draw)
     readings = launches.launch(planned)
     values = {**before.values, **suspects.relative_alone(readings)}
-    far = suspects.far_groups(suspects.sizes(values, count, ratio=ratio)["pair"], count, ratio=ratio)
+    pairs = suspects.sizes(values, count, ratio=ratio)["pair"]
+    far = suspects.far_groups(pairs, count, least=suspects.SHARE * math.log(ratio))
+    crowded = {cell: steps.slowness(max(each)) for cell, each in before.rates.items()}
+    sharing = () if far else suspects.sharing_groups(crowded, count, ratio=ratio)
+    alone = suspects.suspects(values, count, ratio=ratio, between=set(suspects.crossing(far)))
     return _Overview(
         _by_link(planned, readings),
         values,
-        suspects.suspects(values, count, ratio=ratio, between=set(suspects.crossing(far))),
+        [*suspects.uplinks(crowded, sharing, count, ratio=ratio), *alone],
         together=max(before.crowded, sum(suspect.kind != "host" for suspect in before.suspects)),
         groups=far,
+        sharing=sharing,
     )
 
 

@@ -68,9 +68,9 @@ def each_link(count: int, draw: random.Random) -> list[ProbeStep]:
     return [ProbeStep(transfers=(cell,)) for cell in draw.sample(cells, len(cells))]
 
 
-def slowness(rates: Rates) -> dict[Cell, float]:
-    """Return the logarithm of each cell's time for the same amount."""
-    return {cell: -math.log(max(rate, STILL)) for cell, rate in rates.items()}
+def slowness(rate: float) -> float:
+    """Return the logarithm of the time that the same amount takes."""
+    return -math.log(max(rate, STILL))
 
 
 def rounds(steps: Sequence[ProbeStep]) -> int:

@@ -11,13 +11,14 @@ import itertools
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hvlab.searches.slow.steps import Cell, ProbeStep, Rates, slowness
 
-# A host that computes slowly; what a host sends, or receives, is slow; one host to one other is slow.
-Kind = Literal["host", "up", "down", "pair"]
+# A host that computes slowly, or copies slowly to and from its devices; what a host sends, or receives, is
+# slow; one host to one other is slow; what leaves a group of hosts at once, or enters it, is slow.
+Kind = Literal["host", "copy", "up", "down", "pair", "out", "in"]
 
 MOST = 8
 # Share of the requested ratio's logarithm, and multiple of the robust standard deviation of all.
@@ -27,18 +28,22 @@ _DEVIATIONS = 3.0
 _HIDDEN = 2.0
 # Share of an end's links that may be fast though the end is slow: a reading may be wrong.
 _NEARLY_NONE = 0.1
+# Steps in which two means settle.
+_MEANS = 10
 
 
 @dataclass(frozen=True)
 class Suspect:
     """What may be slow; of a host or an end, both places of ``cell`` are the host's.
 
-    ``size`` is the logarithm of how many times as long it took as the others in the first launch.
+    ``size`` is the logarithm of how many times as long it took as the others in the first launch. ``members``
+    are the hosts behind a shared uplink, ``cell`` then the first one.
     """
 
     kind: Kind
     cell: Cell
     size: float
+    members: tuple[int, ...] = ()
 
     @property
     def host(self) -> int:
@@ -50,6 +55,9 @@ class Suspect:
         sender, receiver = cell
         if self.kind == "pair":
             return cell == self.cell
+        if self.members:
+            near, far = (sender, receiver) if self.kind == "out" else (receiver, sender)
+            return near in self.members and far not in self.members
         if self.kind == "host":
             return self.host in cell
         return sender != receiver and self.host == (sender if self.kind == "up" else receiver)
@@ -62,7 +70,7 @@ def relative(steps: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell
     """
     values: dict[Cell, list[float]] = {}
     for rates in (rates for step, rates in zip(steps, readings, strict=True) if not step.transfers):
-        slow = slowness(rates)
+        slow = {cell: slowness(rate) for cell, rate in rates.items()}
         middle = statistics.median(slow.values())
         for cell, value in slow.items():
             values.setdefault(cell, []).append(value - middle)
@@ -71,7 +79,7 @@ def relative(steps: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell
 
 def relative_alone(readings: Sequence[Rates]) -> dict[Cell, list[float]]:
     """Return each link's slowness over the median of all, of a launch in which each was alone."""
-    slow = {cell: value for rates in readings for cell, value in slowness(rates).items()}
+    slow = {cell: slowness(rate) for rates in readings for cell, rate in rates.items()}
     middle = statistics.median(slow.values())
     return {cell: [value - middle] for cell, value in slow.items()}
 
@@ -149,12 +157,12 @@ def _deviation(values: Iterable[float]) -> float:
 Groups = tuple[tuple[int, ...], ...]
 
 
-def far_groups(pairs: Mapping[Cell, float], count: int, *, ratio: float) -> Groups:
+def far_groups(pairs: Mapping[Cell, float], count: int, *, least: float) -> Groups:
     """Return the groups of ``count`` hosts, largest first; none unless two hold several hosts each.
 
-    ``pairs`` is how slow each link is beyond its ends, a logarithm, where each was measured alone. The two
-    groups with the least median between them are put together, until that is what a suspect would be
-    (hierarchical clustering; by the median, neither outliers nor a host that is near to all join two groups).
+    ``pairs`` is how slow each link is, a logarithm. The two groups with the least median between them are put
+    together, until that is above ``least`` (hierarchical clustering; by the median, neither outliers nor a
+    host that is near to all join two groups).
     """
     groups: list[tuple[int, ...]] = [(host,) for host in range(count)]
     while len(groups) > 1:
@@ -163,7 +171,7 @@ def far_groups(pairs: Mapping[Cell, float], count: int, *, ratio: float) -> Grou
             for one, other in itertools.combinations(groups, 2)
         }
         nearest = min(distances, key=lambda both: distances[both])
-        if distances[nearest] > SHARE * math.log(ratio):
+        if distances[nearest] > least:
             break
         groups = [group for group in groups if group not in nearest] + [tuple(sorted(sum(nearest, ())))]
     several = sum(len(group) > 1 for group in groups)
@@ -178,3 +186,52 @@ def crossing(groups: Groups) -> list[Cell]:
 def _between(one: Sequence[int], other: Sequence[int]) -> list[Cell]:
     pairs = list(itertools.product(one, other))
     return pairs + [(there, here) for here, there in pairs]
+
+
+def sharing_groups(slow: Mapping[Cell, float], count: int, *, ratio: float) -> Groups:
+    """Return the groups of hosts whose links to all others are slow while all hosts send at once.
+
+    ``slow`` is the slowness of each link then, of links that are not slow alone.
+    """
+    # An uplink may be narrow in one direction only.
+    either = {(one, other): max(value, slow[other, one]) for (one, other), value in slow.items()}
+    low, high = min(either.values()), max(either.values())
+    for _ in range(_MEANS):
+        cut = (low + high) / 2
+        low = statistics.fmean(value for value in either.values() if value <= cut)
+        high = statistics.fmean(value for value in either.values() if value >= cut)
+    if high - low < math.log(ratio):
+        return ()
+    groups = far_groups(either, count, least=cut)
+    # Links between neighbouring places are slow in few rounds only, and may join the wrong ones first.
+    for _ in range(_MEANS if groups else 0):
+        nearest = [min(groups, key=lambda group: _mean_to(host, group, either, cut)) for host in range(count)]
+        again = [tuple(host for host in range(count) if nearest[host] == group) for group in groups]
+        groups = tuple(sorted(group for group in again if group))
+    return groups
+
+
+def _mean_to(host: int, group: Sequence[int], pairs: Mapping[Cell, float], alone: float) -> float:
+    others = [pairs[host, each] for each in group if each != host]
+    return statistics.fmean(others) if others else alone
+
+
+def uplinks(slow: Mapping[Cell, float], groups: Groups, count: int, *, ratio: float) -> list[Suspect]:
+    """Return the groups' shared uplinks that are slow, by direction, unless half of the hosts have one.
+
+    Between two groups the uplink of the smaller one stands for both.
+    """
+    found: list[Suspect] = []
+    between = set(crossing(groups))
+    usual = statistics.median(value for cell, value in slow.items() if cell not in between)
+    ways: tuple[Kind, Kind] = ("out", "in")
+    for kind in ways:
+        own = []
+        for group in groups:
+            probe = Suspect(kind, (group[0], group[0]), 0.0, group)
+            size = statistics.median(value for cell, value in slow.items() if probe.holds(cell)) - usual
+            if size > SHARE * math.log(ratio) and 2 * len(group) <= count:
+                own.append(replace(probe, size=size))
+        if 2 * sum(len(each.members) for each in own) <= count:
+            found += own
+    return found

@@ -17,8 +17,9 @@ from hvlab.statistics.interval import Interval
 
 TRIALS = 6
 CONTROLS = 3
-# A cell, and the step that it is read of.
-Place = tuple[int, Cell]
+# Cells that are at work at once, and the step that they are read of.
+Cells = tuple[Cell, ...]
+Place = tuple[int, Cells]
 T = TypeVar("T")
 
 
@@ -32,7 +33,10 @@ class Trial:
 
     def outcome(self, readings: Sequence[Rates]) -> TrialOutcome:
         """Return the slowness of the suspect and of its controls."""
-        own, *others = (slowness(readings[step])[cell] for step, cell in (self.own, *self.controls))
+        own, *others = (
+            slowness(sum(readings[step][cell] for cell in cells))
+            for step, cells in (self.own, *self.controls)
+        )
         return TrialOutcome(own, tuple(others))
 
 
@@ -68,15 +72,18 @@ def plan(
             others = [host for host in range(count) if host != suspect.host]
             chosen = _few(others, [host for host in others if host not in slow_hosts], draw)
             step = computing[number]
-            controls = tuple((step, (host, host)) for host in chosen)
-            trials.append(Trial(suspect, (step, suspect.cell), controls))
+            controls = tuple((step, ((host, host),)) for host in chosen)
+            trials.append(Trial(suspect, (step, (suspect.cell,)), controls))
             continue
-        own = _cell(suspect, affected, count, draw)
-        transfers = [own, *_controls(suspect, own, affected, count, draw)]
-        order = draw.sample(transfers, len(transfers))
-        places = {cell: (len(steps) + order.index(cell), cell) for cell in transfers}
-        steps += [ProbeStep(transfers=(cell,)) for cell in order]
-        trials.append(Trial(suspect, places[own], tuple(places[cell] for cell in transfers[1:])))
+        if suspect.members:
+            transfers = _together(suspect, affected, count, draw)
+        else:
+            own = _cell(suspect, affected, count, draw)
+            transfers = [(cell,) for cell in (own, *_controls(suspect, own, affected, count, draw))]
+        order = draw.sample(range(len(transfers)), len(transfers))
+        places = [(len(steps) + order.index(place), cells) for place, cells in enumerate(transfers)]
+        steps += [ProbeStep(transfers=transfers[place]) for place in order]
+        trials.append(Trial(suspect, places[0], tuple(places[1:])))
     return steps, trials
 
 
@@ -112,6 +119,25 @@ def _controls(
     near = [cell for cell in clean if cell[0] == sender or cell[1] == receiver]
     chosen = draw.sample(near, min(CONTROLS, len(near)))
     return _few(cells, clean, draw, chosen)
+
+
+def _together(suspect: Suspect, affected: Mapping[Cell, int], count: int, draw: random.Random) -> list[Cells]:
+    """Return transfers over a shared uplink at once, and as many others at once for each control."""
+    every = _transfers(count)
+    own = [cell for cell in every if suspect.holds(cell)]
+    clean = [cell for cell in every if not affected[cell]]
+    sets = [_disjoint(own, draw), *(_disjoint(clean, draw) for _ in range(CONTROLS))]
+    size = min(len(cells) for cells in sets)
+    return [cells[:size] for cells in sets]
+
+
+def _disjoint(cells: Sequence[Cell], draw: random.Random) -> Cells:
+    """Return some of the transfers, in which no host sends twice and none receives twice."""
+    chosen: list[Cell] = []
+    for cell in draw.sample(cells, len(cells)):
+        if all(cell[0] != one and cell[1] != other for one, other in chosen):
+            chosen.append(cell)
+    return tuple(chosen)
 
 
 def _few(
