@@ -74,9 +74,9 @@ class Cause:
     ``signs`` are patterns, one of which in a log is enough; a cause without any is recognised only when
     hosts are asked (``hvlab.checks``). A blank in a pattern stands for any blanks, the end of a wrapped line
     among them. Where there are ``speakers``, a sign counts only in their lines, and in lines of nobody known
-    (``knowledge/speakers.yml``). The log must also match all of ``needs`` and none of ``unless``. What matches
-    ``against`` contradicts the cause: it sinks below all others. ``examples`` are texts that show the cause,
-    the first from ``seen_in``, or from ``source``; ``near`` looks like one but is not.
+    (``knowledge/speakers.yml``). The log must also match all of ``needs`` and none of ``unless``. What
+    matches ``against`` contradicts the cause: it sinks below all others. ``examples`` are texts that show the
+    cause, the first from ``seen_in``, or from ``source``; ``near`` looks like one but is not.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
