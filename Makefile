@@ -53,7 +53,7 @@ PIP := .venv/bin/pip install --quiet --quiet --disable-pip-version-check -c requ
 OR_AGAIN = || { status=$$?; echo "make: \`make $@\` ended early; run it again: what is built stays." >&2; exit $$status; }
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: demo test down help install python system check unit test-all test-gpu package docs clean
+.PHONY: demo test down help install system check unit walk test-all test-gpu package docs clean
 
 demo: install  ## a complete lab: boot, provision, check, measure, report (with Slurm: ANSIBLE_INVENTORY=inventory/slurm)
 	$(call say,boot three virtual hosts)
@@ -72,13 +72,13 @@ demo: install  ## a complete lab: boot, provision, check, measure, report (with 
 	@echo
 	@echo "next: . .venv/bin/activate, then hvlab bench --suite lab7 (README.md, \"I have a lab sheet\")"
 
-test: check unit  ## linters, unit tests, contracts, the report in a browser, and a walk over virtual hosts (root)
+test: check  ## linters, unit tests, contracts, the report in a browser, and a walk over virtual hosts (root)
+	$(call say,unit tests, and beside them a walk over virtual hosts: each is shown when it has ended)
+	@$(MAKE) --jobs=2 --output-sync=target unit walk
 	$(call say,contract tests)
 	@pytest tests/contract --numprocesses=2
 	$(call say,tests in a browser)
 	@pytest tests/browser --numprocesses=2
-	$(call say,a walk over virtual hosts)
-	@$(TESTS_AS_ROOT) pytest tests/vlab -m walk -v --durations=10
 
 down:  ## remove the virtual hosts
 	@for lab in $(LABS); do $(AS_ROOT) hvlab lab down -i "$$lab"; done
@@ -99,13 +99,11 @@ $(TOOLS): $(INSTALLED) requirements/dev.txt
 	@$(PIP) -r requirements/dev.txt
 	@touch $@
 
-python:
+system:
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "hvlab needs Python 3.11 or later; here is $$($(or $(PYTHON),python3) --version 2>&1)."; \
 		echo "  what to do: uv python install 3.12, then make install PYTHON=\$$(uv python find 3.12)"; \
 		echo "  on Ubuntu 22.04 also: sudo apt-get install python3.11-venv, then make install"; exit 1; }
-
-system: python
 	@missing=; for needed in $(NEEDED); do \
 		test -e "$${needed%=*}" || command -v "$${needed%=*}" >/dev/null || missing="$$missing $${needed#*=}"; done; \
 	$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
@@ -127,6 +125,11 @@ check: $(TOOLS)  ## lint, types and syntax, in a minute
 unit: $(TOOLS)  ## tests of single modules, without any host
 	$(call say,unit tests)
 	@pytest tests/unit --numprocesses=2 --dist=worksteal
+
+# Its hosts wait most of the time: beside the unit tests, which do not.
+walk: $(TOOLS)  ## the walk over virtual hosts alone (root)
+	$(call say,a walk over virtual hosts)
+	@$(TESTS_AS_ROOT) pytest tests/vlab -m walk -v --durations=10
 
 test-all: package  ## every test but those of GPUs, hours, or MARK=slurm alone (root); `pytest --markers` lists them
 	@$(TESTS_AS_ROOT) pytest tests/unit tests/contract tests/browser tests/pipx tests/vlab -m "$(MARK)" -v --hypothesis-profile=fuzz

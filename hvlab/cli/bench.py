@@ -59,7 +59,6 @@ class _Bench(GroupedCommand):
 @click.command("bench", cls=_Bench)
 @options.of_verb(
     "bench",
-    python={"shell_complete": candidates.files},
     suite={"shell_complete": candidates.suites, "names": suite.NAMES},
     workload={"shell_complete": candidates.words(WORKLOADS), "names": WORKLOADS},
     backend={"shell_complete": candidates.words(BACKENDS), "names": BACKENDS},

@@ -11,7 +11,7 @@ import click
 
 from hvlab.bench.request import specify
 from hvlab.cli import candidates, options
-from hvlab.cli.one_configuration import one, one_options
+from hvlab.cli.one_configuration import COMPUTED, one
 from hvlab.cli.options import GroupedCommand
 from hvlab.lab.inventory import load
 from hvlab.results import searches
@@ -19,26 +19,12 @@ from hvlab.results.store import Store
 
 
 class _Bisect(GroupedCommand):
-    brief = (
-        *("inventory", "limit", "hosts", "slots", "workload", "backend", "sets"),
-        *("restart", "keep", "store"),
-    )
-    groups = {
-        "Where": ("inventory", "limit", "hosts", "slots"),
-        "What": ("workload", "backend", "sets", "copy", "pattern"),
-        "Search": ("timeout", "launcher", "restart", "keep"),
-        "Results": ("store", "output_format"),
-    }
+    brief = options.brief("bisect")
+    groups = options.headings("bisect")
 
 
 @click.command("bisect", cls=_Bisect)
-@options.inventory
-@options.limit
-@one_options
-@click.option("--restart", is_flag=True, help="Start a new search instead of resuming an unfinished one.")
-@click.option("--keep", is_flag=True, help="Leave the stacks on the hosts at the end.")
-@options.results
-@options.table_or_json
+@options.of_verb("bisect", **COMPUTED)
 @click.argument("good", metavar="GOOD", shell_complete=candidates.stacks)
 @click.argument("bad", metavar="BAD", shell_complete=candidates.stacks)
 @options.own_command

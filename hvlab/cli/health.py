@@ -26,34 +26,9 @@ _COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
 
 
 @click.command()
-@options.asked
-@options.output_format
-@options.junit
-@options.metrics
-@click.option(
-    "--learn",
-    "teacher",
-    metavar="HOST",
-    shell_complete=candidates.hosts,
-    help="Record this host as the model of its machine type, and stop.",
+@options.of_verb(
+    "health", teacher={"shell_complete": candidates.hosts}, diagnostics={"type": click.IntRange(2, 3)}
 )
-@click.option(
-    "--bandwidth",
-    is_flag=True,
-    help="Also measure with nccl-tests and nvbandwidth; takes a minute and needs idle GPUs.",
-)
-@click.option(
-    "--burn",
-    is_flag=True,
-    help="Also load all GPUs, or the CPUs, for two minutes: wrong bits, weak devices; needs idle hosts.",
-)
-@click.option(
-    "--diagnostics",
-    type=click.IntRange(2, 3),
-    help="Level of DCGM's diagnostics, else 1; needs idle GPUs. 2 takes minutes, 3 half an hour.",
-)
-@click.option("--force", is_flag=True, help="With --learn: replace the file of the type.")
-@click.option("--list", "listed", is_flag=True, help="List every check of every verb, and its stage.")
 def command(
     *,
     inventory: Path,

@@ -1,4 +1,4 @@
-"""The options that select one configuration, in ``hvlab tune`` and ``hvlab bisect``."""
+"""What the options that select one configuration may hold, in ``hvlab tune`` and ``hvlab bisect``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any
 import click
 
 from hvlab.bench.request import BenchRequest, one_configuration
-from hvlab.cli import candidates, options
+from hvlab.cli import candidates
 from hvlab.lab.backends import BACKENDS, LAUNCHERS
 from hvlab.lab.inventory import Lab
 from hvlab.workloads import WORKLOADS
 
-one_options = options.of_verb(
-    "one_configuration",
-    workload={"shell_complete": candidates.words(WORKLOADS)},
-    backend={"type": click.Choice(list(BACKENDS))},
-    copy={"shell_complete": candidates.files},
-    launcher={"type": click.Choice(LAUNCHERS)},
-)
+COMPUTED: Mapping[str, Mapping[str, Any]] = {
+    "workload": {"shell_complete": candidates.words(WORKLOADS)},
+    "backend": {"type": click.Choice(list(BACKENDS))},
+    "copy": {"shell_complete": candidates.files},
+    "launcher": {"type": click.Choice(LAUNCHERS)},
+}
 
 
 def one(values: Mapping[str, Any], lab: Lab) -> BenchRequest:

@@ -288,10 +288,13 @@ _TABLE: Mapping[str, Mapping[str, Mapping[str, Any]]] = read_shipped(Path(__file
 _SHARED: Mapping[str, Callable[..., Any]] = {
     "inventory": inventory,
     "limit": limit,
+    "here": here,
+    "named": named,
+    "python": python,
     "store": results,
     "metrics": metrics,
+    "junit": junit,
     "output_format": output_format,
-    "table_or_json": table_or_json,
 }
 _TYPES: Mapping[str, Callable[[], click.ParamType[Any]]] = {
     "path": lambda: click.Path(path_type=Path),
@@ -318,6 +321,8 @@ def of_verb(verb: str, **computed: Mapping[str, Any]) -> Callable[[F], F]:
 
 
 def _option(name: str, row: dict[str, Any]) -> Callable[[F], F]:
+    if "formats" in row:
+        return formats(*row["formats"])
     spelled = row.pop("as", f"--{name.replace('_', '-')}")
     row["help"] = row["help"].format(name=name, names=", ".join(row.pop("names", ())))
     if "flag" in row:

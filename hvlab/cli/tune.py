@@ -13,7 +13,7 @@ import click
 from hvlab.base.errors import UsageError
 from hvlab.bench.request import specify
 from hvlab.cli import options
-from hvlab.cli.one_configuration import one, one_options
+from hvlab.cli.one_configuration import COMPUTED, one
 from hvlab.cli.options import GroupedCommand
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
@@ -30,76 +30,17 @@ _note = partial(click.echo, err=True)
 
 
 class _Tune(GroupedCommand):
-    brief = (
-        *("inventory", "limit", "here", "hosts", "slots", "workload", "backend", "sets"),
-        *("settings", "budget", "restart", "host_settings", "output", "store"),
-    )
-    groups = {
-        "Where": ("inventory", "limit", "here", "python", "hosts", "slots"),
-        "What": ("workload", "backend", "sets", "copy", "pattern"),
-        "Search": ("settings", "space_file", "kind", "budget", "seed", "timeout", "launcher", "restart"),
-        "Hosts": ("host_settings", "restore"),
-        "Results": ("output", "store", "output_format"),
-    }
+    brief = options.brief("tune")
+    groups = options.headings("tune")
 
 
 @click.command("tune", cls=_Tune)
-@options.inventory
-@options.limit
-@options.here
-@options.python
-@one_options
-@click.option(
-    "--settings",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Today's settings, which others have to beat. Default: hvlab's defaults.",
+@options.of_verb(
+    "tune",
+    kind={"type": click.Choice(["tpe", "coordinate"])},
+    seed={"type": click.IntRange(0)},
+    **COMPUTED,
 )
-@click.option(
-    "--space",
-    "space_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="What may be changed, and to which values. Default: what hvlab knows of the backend.",
-)
-@click.option(
-    "--search",
-    "kind",
-    type=click.Choice(["tpe", "coordinate"]),
-    default="tpe",
-    show_default=True,
-    help="tpe: Optuna's estimator. coordinate: one setting after another.",
-)
-@click.option(
-    "--time-limit",
-    "budget",
-    type=options.TimeType(),
-    metavar="TIME",
-    default=1200,
-    help="Time for search and proof together, at least that of some 22 launches. Default: 20m.",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
-@click.option("--restart", is_flag=True, help="Start a new search instead of resuming an unfinished one.")
-@click.option(
-    "--host-settings",
-    is_flag=True,
-    help="Search settings of the hosts themselves instead: socket buffers, MTU, governor. They are "
-    "changed as root, and put back at the end.",
-)
-@click.option(
-    "--restore",
-    is_flag=True,
-    help="Only restore the settings that a killed search with --host-settings left changed.",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="tuned.yml",
-    show_default=True,
-    help="The settings file, written where the new settings are proved.",
-)
-@options.results
-@options.table_or_json
 @options.own_command
 def command(
     *,

@@ -18,11 +18,7 @@ _COLUMNS = ("host", "role", "check", "outcome", "observed", "remedy")
 
 
 @click.command()
-@options.asked
-@options.python
-@options.output_format
-@options.junit
-@click.option("--deep", is_flag=True, help="Read every file of the packs, even if no timestamp has changed.")
+@options.of_verb("verify")
 def command(
     *,
     inventory: Path,

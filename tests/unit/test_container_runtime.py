@@ -228,14 +228,13 @@ def test_images_are_not_lost_without_a_word(settle):
     ],
 )
 def test_from_29_on_images_are_below_data_root_only_without_containerds_store(
-    settle, version, before, features, kept
+    version, before, features, kept
 ):
     """Docker's own pages: a new installation keeps them in /var/lib/containerd, and ignores data-root."""
-    settle.file.parent.mkdir()
-    settle.file.write_text(json.dumps(before))
-    config = {"data-root": "/data"} | ({"features": features} if features else {})
-    settle(config, __container_runtime_docker_version=version)
-    assert json.loads(settle.file.read_text()).get("features") == kept
+    asked = {"data-root": "/data"} | ({"features": features} if features else {})
+    roots = {"docker": "/var/lib/docker", "containerd": "/var/lib/containerd"}
+    decided = settings(old=before, asked=asked, nvidia=False, docker=version, roots=roots)
+    assert decided["new"].get("features") == kept
 
 
 @pytest.mark.parametrize("root", ["lib", "/data"])

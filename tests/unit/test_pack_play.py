@@ -147,7 +147,8 @@ def test_a_build_that_was_only_begun_goes_on_beside_other_tasks(hosts: Hosts) ->
     path: "{{ pack_work }}"
     result: "{{ pack_path }}"
     stages:
-      - {name: wait, argv: [sleep, "3"]}
+      - name: wait
+        argv: [sh, -c, "until test -e {{ folder }}/{{ inventory_hostname }}/before; do sleep 0.1; done"]
       - {name: folder, argv: [mkdir, "{{ pack_path }}"]}
       - {name: write, argv: [cp, /proc/self/comm, "{{ pack_path }}/builder"]}
   async: "{{ 60 if pack_begin | default(false) else 0 }}"

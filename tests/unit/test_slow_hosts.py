@@ -180,12 +180,15 @@ def test_who_drips_or_never_ends_a_line_is_dropped(monkeypatch):
                 while True:
                     dripping.sendall(b"x")
                     time.sleep(0.05)
+            with socket.create_connection(listener.getsockname()) as caller:
+                caller.sendall(b"hello\n")
 
         dropped = threading.Thread(target=drip)
         dropped.start()
-        assert list(transfers.greetings(listener, time.monotonic() + 0.5)) == []
-        dropped.join(20)
-        assert not dropped.is_alive()
+        connection, _, line = next(transfers.greetings(listener, time.monotonic() + 20))
+        connection.close()
+        dropped.join()
+    assert line == b"hello"
 
 
 def test_many_silent_callers_are_no_more_than_are_awaited(monkeypatch):
