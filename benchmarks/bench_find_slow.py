@@ -7,11 +7,13 @@ link drawn anew for each search: it takes `times` as long. An alarm is false whe
 `groups` counts the searches that say which groups of hosts are far from each other, `groups_right` those that
 say exactly which racks are behind an uplink narrower than a link, or rightly none. On virtual hosts (`--lab`,
 root) the same faults are put into the topology of a running lab, `hvlab lab up --topology`, and the search is
-the one of the command. Prints JSON lines; shares have their exact one-sided 95 % bound (Clopper and Pearson
-1934).
+the one of the command. With `--torch` (root) the hosts are network namespaces of this machine, which send by
+torch.distributed over Gloo; a slow host has half the weight. Prints JSON lines; shares have their exact
+one-sided 95 % bound (Clopper and Pearson 1934).
 
     python -m benchmarks.bench_find_slow [--noise quiet ...] [--fault none ...] [--times 2] [--searches 200]
     python -m benchmarks.bench_find_slow --lab INVENTORY --rate 50mbit --fault up --searches 20 --times 4
+    python -m benchmarks.bench_find_slow --torch PYTHON --fault uplink --searches 20
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,16 +36,19 @@ import click
 import numpy as np
 from scipy import special
 
+from benchmarks import netns
 from benchmarks.bench_verdicts import upper
+from benchmarks.netns import Racks
 from hvlab.base import process
 from hvlab.base.errors import HvlabError
 from hvlab.base.paths import lab_runtime_dir
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Lab
-from hvlab.searches.slow.hosts import HostProbe
+from hvlab.searches.slow.hosts import TRANSFER_S, HostProbe
 from hvlab.searches.slow.programs import transfers
 from hvlab.searches.slow.search import RATIO, SlowSearch, search
 from hvlab.searches.slow.steps import ProbeStep, Rates
+from hvlab.vlab import names
 
 # A kind of fault, as a suspect has it, and the cell of its hosts; of a shared uplink all hosts behind it.
 Fault = tuple[str, tuple[int, ...]]
@@ -205,16 +210,20 @@ def topology(given: Sequence[Fault], lab: Lab, *, rate: str, times: float) -> di
     """Return the topology of a lab whose links are limited, with these faults in it."""
     number, unit = float(rate.rstrip("bitkmg")), rate.lstrip("0123456789.")
     slow = f"{number / times:g}{unit}"
-    names = [host.name for host in lab.hosts]
+    named = [host.name for host in lab.hosts]
     hosts: dict[str, dict[str, Any]] = {}
     pairs = []
-    for kind, (one, other) in given:
-        if kind == "pair":
-            pairs.append({"from": names[one], "to": names[other], "rate": slow})
+    racks = {}
+    for kind, (one, other, *more) in given:
+        if more:
+            behind = [named[place] for place in (one, other, *more)]
+            racks["slow"] = {"hosts": behind, "uplink": {"up": f"{len(behind) * number / times:g}{unit}"}}
+        elif kind == "pair":
+            pairs.append({"from": named[one], "to": named[other], "rate": slow})
         else:
             limit = {"cpu_weight": round(100 / times)} if kind == "host" else {kind: slow}
-            hosts.setdefault(names[one], {}).update(limit)
-    return {"rate": rate, "hosts": hosts, "pairs": pairs}
+            hosts.setdefault(named[one], {}).update(limit)
+    return {"rate": rate, "hosts": hosts, "pairs": pairs, "racks": racks}
 
 
 def shape(inventory: Path, content: Mapping[str, Any]) -> None:
@@ -254,34 +263,55 @@ def over_ssh(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
         argv = [*ssh, f"root@{lab.hosts[place].address}", f"{remote} {place}"]
         return process.run(argv, seconds=plan["limit_s"], given=json.dumps(plan)).stdout
 
-    with ThreadPoolExecutor(len(lab.hosts)) as pool:
-        printed = list(pool.map(run, range(len(lab.hosts))))
+    return first_answer(run, len(lab.hosts))
+
+
+def in_namespaces(built: Racks, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Start the program on network namespaces."""
+    program = Path(transfers.__file__).read_text("utf-8")
+    given = netns.plan_with_child(plan, built.folder)
+
+    def run(place: int) -> str:
+        return process.run(built.argv(place, program), seconds=plan["limit_s"], given=given).stdout
+
+    return first_answer(run, len(built.lab.hosts))
+
+
+def first_answer(run: Callable[[int], str], count: int) -> Mapping[str, Any]:
+    """Run it on all hosts at once; return what the first one printed."""
+    with ThreadPoolExecutor(count) as pool:
+        printed = list(pool.map(run, range(count)))
     answer: dict[str, Any] = json.loads(printed[0] or "{}")
     if "steps" not in answer:
         raise HvlabError(f"the launch failed: {answer or printed}")
     return answer
 
 
-def on_lab(
-    inventory: Path, fault: str, *, rate: str, times: float, ratio: float, number: int, seed: int
+def on_hosts(
+    lab: Lab,
+    fault: str,
+    put: Callable[[list[Fault]], None],
+    probe: HostProbe,
+    *,
+    ratio: float,
+    number: int,
+    seed: int,
 ) -> list[tuple[list[Fault], SlowSearch]]:
-    """Return the faults and the result of so many searches on virtual hosts; print each as it ends."""
-    lab = inventories.load(inventory)
+    """Return the faults and the result of so many searches on real hosts; print each as it ends.
+
+    ``put`` puts faults into force.
+    """
     draw = random.Random(f"{seed} {fault}")  # noqa: S311 - which host
     done = []
-    in_force: Mapping[str, Any] = {}
     for number_of_search in range(1, number + 1):
         given = faults(FAULTS[fault], len(lab.hosts), draw)
-        content = topology(given, lab, rate=rate, times=times)
-        if content != in_force:
-            shape(inventory, content)
-        in_force = content
+        put(given)
         began = time.monotonic()
-        result = search(len(lab.hosts), HostProbe(lab, start=over_ssh), ratio=ratio)
+        result = search(len(lab.hosts), probe, ratio=ratio, copies=bool(probe.torch))
         done.append((given, result))
         shown = {
             "search": number_of_search,
-            "fault": [f"{kind} {lab.hosts[cell[0]].name} {lab.hosts[cell[1]].name}" for kind, cell in given],
+            "fault": [" ".join([kind, *(lab.hosts[place].name for place in cell)]) for kind, cell in given],
             "right": sorted(named(result)) == sorted(given),
             "judged": [
                 [
@@ -310,7 +340,9 @@ def on_lab(
 @click.option("--searches", "number", default=200, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--lab", type=click.Path(path_type=Path, exists=True), help="Virtual hosts instead.")
-@click.option("--rate", default="50mbit", show_default=True, help="With --lab: of every link.")
+@click.option("--rate", default="50mbit", show_default=True, help="Of every link, not simulated.")
+@click.option("--torch", metavar="PYTHON", help="Network namespaces instead, sending by torch.distributed.")
+@click.option("--transfer-time", default=TRANSFER_S, show_default=True, help="With --torch, in seconds.")
 def main(
     *,
     noises: tuple[str, ...],
@@ -322,22 +354,38 @@ def main(
     seed: int,
     lab: Path | None,
     rate: str,
+    torch: str | None,
+    transfer_time: float,
 ) -> None:
+    settings: dict[str, Any] = {"ratio": ratio, "number": number, "seed": seed}
+    shared = {"times": times, "ratio": ratio, "searches": number, "hosts": hosts}
+    if torch:
+        with netns.racks(hosts, RACK, names.rate(rate) / 1e6, torch) as built:
+            probe = HostProbe(
+                built.lab, transfer_time, torch=torch, start=lambda _, plan: in_namespaces(built, plan)
+            )
+            for fault in kinds or FAULTS:
+                done = on_hosts(built.lab, fault, lambda given: built.shape(given, times), probe, **settings)
+                click.echo(
+                    json.dumps({"torch": True, "fault": fault, "rate": rate, **shared, **summary(done)})
+                )
+        return
     for fault in kinds or FAULTS:
         if lab:
-            done = on_lab(lab, fault, rate=rate, times=times, ratio=ratio, number=number, seed=seed)
-            asked = {"lab": str(lab), "fault": fault, "rate": rate, "searches": number}
-            click.echo(
-                json.dumps(
-                    {**asked, "hosts": done[0][1].hosts, "times": times, "ratio": ratio, **summary(done)}
-                )
-            )
+            virtual = inventories.load(lab)
+            probe = HostProbe(virtual, start=over_ssh)
+
+            def put(given: list[Fault], virtual: Lab = virtual, inventory: Path = lab) -> None:
+                shape(inventory, topology(given, virtual, rate=rate, times=times))
+
+            done = on_hosts(virtual, fault, put, probe, **settings)
+            asked = {"lab": str(lab), "fault": fault, "rate": rate}
+            click.echo(json.dumps({**asked, **shared, "hosts": done[0][1].hosts, **summary(done)}))
             continue
         for noise in noises or NOISES:
-            done = simulate(noise, fault, hosts=hosts, times=times, ratio=ratio, number=number, seed=seed)
-            asked = {"noise": noise, "fault": fault, "searches": number, "hosts": hosts}
+            done = simulate(noise, fault, hosts=hosts, times=times, **settings)
             shares = summary(done, NOISES[noise].groups(hosts))
-            click.echo(json.dumps({**asked, "times": times, "ratio": ratio, **shares}))
+            click.echo(json.dumps({"noise": noise, "fault": fault, **shared, **shares}))
 
 
 if __name__ == "__main__":

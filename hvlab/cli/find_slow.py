@@ -51,6 +51,12 @@ _WIDE = 10_000
     default=TRANSFER_S,
     help=f"How long each transfer lasts. Default: {1000 * TRANSFER_S:g}ms.",
 )
+@click.option(
+    "--torch",
+    metavar="PYTHON",
+    default="",
+    help="Send from GPU to GPU by NCCL, from CPUs by Gloo: with this Python of the hosts, which has torch.",
+)
 @options.results
 @options.metrics
 @click.option("--matrix", is_flag=True, help="Also print how slow each link is, from sender to receiver.")
@@ -64,6 +70,7 @@ def command(
     ratio: float,
     alpha: float,
     transfer_time: float,
+    torch: str,
     store: Store,
     metrics: Path | None,
     matrix: bool,
@@ -76,11 +83,11 @@ def command(
     Find out which host is slow, and which link, in which direction.
 
     First all hosts compute and send to one another at once; then suspects are measured one at a time beside
-    others. The data goes over TCP between the hosts' interfaces to the ranks' network; GPUs take no part.
-    The hosts need Python 3.8 and nothing else, and should do no other work meanwhile. Nothing is changed
-    on them, and nothing is stored: the folder of the results only holds the lock against other measurements
-    of the lab. The exit code is 1 if something is slow (but for virtual hosts that share cores) or most
-    links carry nothing, 3 if a host is unreachable.
+    others. The data goes over TCP between the hosts' interfaces to the ranks' network; with --torch from
+    device to device, which also compute and copy. The hosts need Python 3.8, and should do no other work
+    meanwhile. Nothing is changed on them, and nothing is stored: the folder of the results only holds the
+    lock against other measurements of the lab. The exit code is 1 if something is slow (but for virtual hosts
+    that share cores) or most links carry nothing, 3 if a host is unreachable.
     """
     lab = options.asked_lab(inventory, limit, here=here, named=named)
     names = [host.name for host in lab.hosts]
@@ -91,12 +98,12 @@ def command(
         def show(launch: int, steps: int) -> None:
             status.update(f"launch {launch}: {steps} steps on {len(names)} hosts")
 
-        measure = HostProbe(lab, transfer_s=transfer_time, on_launch=show)
+        measure = HostProbe(lab, transfer_s=transfer_time, torch=torch, on_launch=show)
         if lab.listed:
             direct.refuse_silent(lab)
         elif len(names) > 1:
             probe.probe(lab.hosts)
-        result = search(len(names), measure, ratio=ratio, alpha=alpha)
+        result = search(len(names), measure, ratio=ratio, alpha=alpha, copies=bool(torch))
     cores = {host: held.cpus for host, held in host_cores(lab.name).items()}
     placed = {
         each: advice.lacks_shared_cores(each, names, measure.shares, cores) for each in result.of("slow")

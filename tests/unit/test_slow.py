@@ -51,13 +51,15 @@ class Links:
     def rate(self, cell, step):
         one, other = cell
         names = (
-            [("host", cell)]
-            if one == other
+            [("copy" if other == steps.DEVICES else "host", cell)]
+            if other in (one, steps.DEVICES)
             else [("up", (one, one)), ("down", (other, other)), ("pair", cell)]
         )
         slowest = max(self.slow.get(name, 1.0) for name in names)
         if cell in self.shared and not step.transfers:
             slowest = 4.0
+        if other == steps.DEVICES:
+            return 1e6 / slowest * math.exp(self.draw.gauss(0, self.noise))
         if self.rack and one // self.rack != other // self.rack:
             leaving = [a for a, b in step.cells(self.count) if a // self.rack != b // self.rack]
             slowest = max(slowest, sum(a // self.rack == one // self.rack for a in leaving))
@@ -294,7 +296,16 @@ def test_the_words_say_where_what_and_beside_what():
     assert content["links_times_median"][0][0] is None
 
 
+def test_slow_copies_are_told_unless_the_host_is_slow():
+    for fault in (("copy", (1, steps.DEVICES)), HOST):
+        result = search(4, Links(4, {fault: 3.0, ("copy", (1, steps.DEVICES)): 3.0}), copies=True, seed=1)
+        assert found(result) == {fault}
+    title = advice.describe(result.of("slow")[0], ["n1", "n2", "n3", "n4"]).title
+    assert title == "n2 computes slowly"
+
+
 def test_a_step_travels_as_json():
     assert ProbeStep(3).content() == {"shift": 3}
     assert ProbeStep(transfers=((1, 2),)).content() == {"transfers": ((1, 2),)}
-    assert ProbeStep().computes
+    assert ProbeStep(copies=True).content() == {"copies": True}
+    assert not ProbeStep().moves

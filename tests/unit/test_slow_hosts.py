@@ -25,6 +25,7 @@ from hvlab.remote.playbook import HostFailure
 from hvlab.results.lock import measuring
 from hvlab.searches.slow import hosts
 from hvlab.searches.slow.hosts import HostProbe
+from hvlab.searches.slow.programs import devices as devices_program
 from hvlab.searches.slow.programs import transfers
 from hvlab.searches.slow.steps import ProbeStep
 from tests.unit.labs import lab
@@ -73,6 +74,49 @@ def test_three_hosts_measure_one_another():
     assert all(blocks > 0 and 0 < share < 1.5 for blocks, share in computed)
     assert single[0] > 1e6
     assert single[1:] == [None, None]
+
+
+def test_a_device_that_cannot_take_part_is_told():
+    """This Python has no torch."""
+    devices = {"python": sys.executable, "program": "import torch", "count": 2}
+    failed = {"failed": dict.fromkeys(["n1", "n2", "n3"], "the process of a device ended")}
+    assert launched([0, 1, 2], devices=devices)[0] == failed
+    devices["program"] = (
+        Path(transfers.__file__).with_name("devices.py").read_text().replace('"torch"', '"absent_torch"')
+    )
+    assert launched([0, 1, 2], devices=devices)[0]["failed"]["n2"] == "No module named 'absent_torch'"
+
+
+def test_of_several_devices_the_slowest_counts():
+    """Processes that answer as devices do, each slower than the one before."""
+    program = (
+        "import json, sys\nslower = 1 + int(sys.argv[3])\n"
+        "for line in sys.stdin:\n"
+        "    asked, value = json.loads(line), 0\n"
+        "    if isinstance(asked, dict):\n"
+        "        work, source = asked['work'], asked['from']\n"
+        "        assert asked['to'] is None or asked['to'] % 2 == slower - 1\n"
+        "    elif asked == 'go':\n"
+        "        value = [8 / slower, 1] if work else 4 / slower if source is not None else None\n"
+        "    print(json.dumps({'value': value}), flush=True)\n"
+    )
+    devices = {"python": sys.executable, "program": program, "count": 2}
+    planned = [step.content() for step in (*STEPS, ProbeStep(copies=True))]
+    first = launched([0, 1, 2], devices=devices, steps=planned)[0]
+    assert first["steps"] == [[2.0] * 3, [[4.0, 1]] * 3, [2.0, None, None], [[4.0, 1]] * 3]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "messages"),
+    [
+        ([0.1 * number for number in range(1, 16)], 10.0),
+        ([0.9], 1.0),
+        ([2.0], 0.5),
+    ],
+    ids=["steady, later ones left out", "one", "one, late"],
+)
+def test_a_devices_rate_is_that_after_the_warm_up(arrivals, messages):
+    assert devices_program.rate(arrivals, 0.0, 1.0) == pytest.approx(messages)
 
 
 def test_a_host_that_does_not_come_is_named():
@@ -387,6 +431,7 @@ def test_an_interruption_ends_what_runs_on_the_hosts(monkeypatch, failures, erro
     [
         ({"missing": ["n3"]}, [], UnreachableError, "n3 cannot reach n1 at 10.0.0.1"),
         ({"lost": "n2"}, [], UnreachableError, "n2 was lost"),
+        ({"failed": {"n2": "no torch"}}, [], CheckError, "cannot take part: n2: no torch"),
         ({"cut_off": ["n3"]}, [], UnreachableError, "n3: no other host connects to it over eth0"),
         (None, [HostFailure("n2", "timed out", True)], UnreachableError, "n2: timed out"),
         (None, [HostFailure("n2", "no python", False)], CheckError, "n2: no python"),

@@ -24,6 +24,8 @@ _REMEDIES = {
     "weight of its control group",
     "speed": "compare the clock, temperature and power limit of its processors with another host's; "
     "`hvlab health` reads them",
+    "copy": "compare PCIe generation and width of its GPUs with another host's: `hvlab health` reads them, "
+    "`hvlab health --burn` measures each GPU",
     "up": f"{_CARD} sending: speed, errors and drops (`ethtool`, `ethtool -S`, `tc -s qdisc`), and the "
     "errors that the switch receives",
     "down": f"{_CARD} receiving: errors and drops of the card (`ethtool -S`), its interrupts, and what the "
@@ -68,6 +70,7 @@ def describe(
             observed += f"; it got {share:.0%} of the processor time that the others got"
     else:
         title = {
+            "copy": f"{host} copies slowly to and from its devices",
             "up": f"{host} sends slowly, to every host",
             "down": f"{host} receives slowly, from every host",
             "pair": f"{host} to {other} is slow, in this direction",
@@ -112,7 +115,7 @@ def times(value: float) -> str:
 
 
 def _nothing_arrived(judgement: Judgement) -> bool:
-    return judgement.suspect.kind != "host" and judgement.rate <= STILL
+    return judgement.suspect.kind not in suspects.WORK and judgement.rate <= STILL
 
 
 def speed(rate: float) -> str:
@@ -170,7 +173,7 @@ def not_again(result: SlowSearch, names: Sequence[str]) -> list[str]:
     """Name the suspects of the first launch that the trials did not confirm: hosts, then links."""
     titles: dict[bool, list[str]] = {True: [], False: []}
     for each in result.of("fine"):
-        titles[each.suspect.kind == "host"].append(describe(each, names).title)
+        titles[each.suspect.kind in suspects.WORK].append(describe(each, names).title)
     words = {
         True: "in the first launch only, not when tried again",
         False: "only while all hosts were at work, and not alone",

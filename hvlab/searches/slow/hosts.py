@@ -41,6 +41,7 @@ _STEP_S, _LAUNCH_S, _MEET_S = 0.5, 180, 60
 _END_S = 30
 _BACK = "bring them back, or leave them out with --limit"
 _FIREWALL = "let the hosts reach one another on all TCP ports of the ranks' network, as MPI and Gloo need it"
+_TORCH = "name a Python that has torch on every host, as --torch /opt/hvlab/python/bin/python"
 _INTERFACE = "bring it up there, or correct lab_interface: what is measured is the ranks' network"
 
 _Reading = Annotated[tuple[NotNegative, NotNegative], Field(strict=False)]
@@ -53,10 +54,11 @@ class Readings(HostAnswer):
     missing: list[Scalar] | None = None
     cut_off: list[Scalar] | None = None
     lost: Scalar = None
+    failed: dict[str, Scalar] | None = None
     steps: list[list[_Reading | NotNegative | None]] | None = None
 
 
-_FAILED = ("no_interface", "missing", "cut_off", "lost")
+_FAILED = ("no_interface", "missing", "cut_off", "lost", "failed")
 
 
 def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -140,12 +142,14 @@ def _on_all(
 class HostProbe:
     """Measures steps on a lab.
 
-    ``shares`` grows: what part of a processor each host got, by place. ``start`` is how a launch is made.
+    ``shares`` grows: what part of a processor each host got, by place. With ``torch``, a Python of the hosts,
+    their devices send. ``start`` is how a launch is made.
     """
 
     lab: Lab
     transfer_s: float = TRANSFER_S
     compute_s: float = COMPUTE_S
+    torch: str = ""
     on_launch: Callable[[int, int], None] = lambda *_: None
     shares: dict[int, list[float]] = field(default_factory=dict)
     launches: int = 0
@@ -173,6 +177,9 @@ class HostProbe:
         if answer.get("cut_off"):
             lost = f"no other host connects to it over {self.lab.interface}, or it connects to none"
             raise UnreachableError(f"{', '.join(answer['cut_off'])}: {lost}", remedy=_FIREWALL)
+        if failed := answer.get("failed"):
+            texts = "; ".join(f"{host}: {text}" for host, text in failed.items())
+            raise CheckError(f"devices cannot take part: {texts}", remedy=_TORCH)
         if answer.get("lost"):
             raise UnreachableError(f"{answer['lost']} was lost during the measurement", remedy=_BACK)
         return [self._rates(step, readings) for step, readings in zip(steps, answer["steps"], strict=True)]
@@ -189,9 +196,18 @@ class HostProbe:
             "meet_s": _MEET_S,
             "transfer_s": self.transfer_s,
             "compute_s": self.compute_s,
-            "limit_s": round(_LAUNCH_S + len(steps) * longest),
+            "limit_s": round(_LAUNCH_S + len(steps) * longest + 2 * transfers.DEVICES_S * bool(self.torch)),
+            "devices": self._devices(),
             "steps": [step.content() for step in steps],
         }
+
+    def _devices(self) -> dict[str, Any] | None:
+        if not self.torch:
+            return None
+        gpus = all("gpu" in host.groups for host in self.lab.hosts)
+        count = min(host.slots for host in self.lab.hosts) if gpus else 1
+        program = Path(transfers.__file__).with_name("devices.py").read_text("utf-8")
+        return {"python": self.torch, "program": program, "count": count}
 
     def _addresses(self) -> list[str]:
         """Return where the first host may be: where the ranks reach it, and where this machine does."""
@@ -201,8 +217,8 @@ class HostProbe:
     def _rates(self, step: ProbeStep, readings: Sequence[Any]) -> Rates:
         rates: dict[Cell, float] = {}
         for cell in step.cells(len(self.lab.hosts)):
-            reading = readings[cell[1]]
-            if step.computes:
+            reading = readings[cell[1] if step.moves else cell[0]]
+            if not step.moves:
                 rates[cell], share = reading
                 self.shares.setdefault(cell[0], []).append(share)
             else:

@@ -67,11 +67,18 @@ class SlowSearch:
 
 
 def search(
-    count: int, measure: Measure, *, ratio: float = RATIO, alpha: float = ALPHA, seed: int | None = None
+    count: int,
+    measure: Measure,
+    *,
+    ratio: float = RATIO,
+    alpha: float = ALPHA,
+    copies: bool = False,
+    seed: int | None = None,
 ) -> SlowSearch:
     """Find hosts and links among ``count`` hosts that take at least ``ratio`` times as long as the others.
 
-    ``measure`` is one launch. The first launch measures everything with all hosts at once. If it points at
+    ``measure`` is one launch; ``copies`` says whether devices take part, which copy to and from their host.
+    The first launch measures everything with all hosts at once. If it points at
     more than can be tried, or links differ too much, the hosts share what is too narrow for all, and a launch
     measures each link alone. If groups of hosts are then far from each other, links between them are neither
     tried nor beside a suspect.
@@ -90,7 +97,7 @@ def search(
         )
     draw = random.Random(seed)  # noqa: S311 - an order of measuring
     launches = _Launches(measure)
-    shown = _at_once(count, launches, draw, ratio=ratio)
+    shown = _at_once(count, launches, draw, ratio=ratio, copies=copies)
     if (len(shown.suspects) > MOST or shown.crowded) and count <= MOST_ALONE:
         shown = _each_alone(shown, count, launches, draw, ratio=ratio)
     tried = shown.suspects[:MOST]
@@ -145,9 +152,11 @@ class _Overview:
     sharing: Groups = ()
 
 
-def _at_once(count: int, launches: _Launches, draw: random.Random, *, ratio: float) -> _Overview:
+def _at_once(
+    count: int, launches: _Launches, draw: random.Random, *, ratio: float, copies: bool
+) -> _Overview:
     """Analyse a launch with all hosts at once. Raises CheckError where most links carry nothing."""
-    planned = steps.all_hosts(count, draw)
+    planned = steps.all_hosts(count, draw, copies=copies)
     readings = launches.launch(planned)
     read = _by_link(planned, readings)
     rates = [rate for each in read.values() for rate in each]
@@ -178,7 +187,7 @@ def _each_alone(
         _by_link(planned, readings),
         values,
         [*suspects.uplinks(crowded, sharing, count, ratio=ratio), *alone],
-        together=max(before.crowded, sum(suspect.kind != "host" for suspect in before.suspects)),
+        together=max(before.crowded, sum(suspect.kind not in suspects.WORK for suspect in before.suspects)),
         groups=far,
         sharing=sharing,
     )
@@ -214,7 +223,7 @@ def _by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Ce
     read: dict[Cell, list[float]] = {}
     for step, rates in zip(planned, readings, strict=True):
         for cell, rate in rates.items():
-            if not step.computes:
+            if step.moves:
                 read.setdefault(cell, []).append(rate)
     return read
 
@@ -223,11 +232,10 @@ def _open(suspect: Suspect, tried: Sequence[Suspect], judgements: Mapping[Suspec
     """Return whether a suspect needs a trial: it is undecided, and nothing else explains it.
 
     A slow end disturbs all that its host sends and receives meanwhile. So a pair waits until the suspected
-    ends of both its hosts are fine.
+    ends of both its hosts are fine; copies wait for what their host computes.
     """
     if suspect in judgements and judgements[suspect].state != "open":
         return False
-    ends = [end for end in tried if end.kind in ("up", "down") and end.host in suspect.cell]
-    return suspect.kind != "pair" or all(
-        end in judgements and judgements[end].state == "fine" for end in ends
-    )
+    before = {"pair": ("up", "down"), "copy": ("host",)}.get(suspect.kind, ())
+    others = [each for each in tried if each.kind in before and each.host in suspect.cell]
+    return all(each in judgements and judgements[each].state == "fine" for each in others)

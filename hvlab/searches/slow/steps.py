@@ -1,7 +1,7 @@
 """What one launch measures, step by step, and the readings of it. Pure.
 
 A cell is a sender and a receiver, by their place among the hosts. The cell of a host with itself is what the
-host computes: it neither sends nor receives.
+host computes, with DEVICES what it copies to and from its devices: it neither sends nor receives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 Cell = tuple[int, int]
-# What is read of a step: bytes per second of each transfer, or computed blocks per second of each host.
+DEVICES = -1
+# What is read of a step: bytes per second of each transfer or copy, or computed blocks per second of a host.
 Rates = Mapping[Cell, float]
 
 SWEEPS = 2
@@ -26,27 +27,32 @@ STILL = 1.0
 class ProbeStep:
     """What happens at once: the given ``transfers``; without any, each host sends to the one ``shift`` on.
 
-    With a shift of 0, each host computes.
+    With a shift of 0, each host computes, or ``copies``.
     """
 
     shift: int = 0
     transfers: tuple[Cell, ...] = ()
+    copies: bool = False
 
     @property
-    def computes(self) -> bool:
-        """Whether the hosts compute in this step."""
-        return not self.shift and not self.transfers
+    def moves(self) -> bool:
+        """Whether the hosts send in this step."""
+        return bool(self.shift or self.transfers)
 
     def cells(self, count: int) -> tuple[Cell, ...]:
         """Return the readings of this step on ``count`` hosts."""
+        if self.copies:
+            return tuple((host, DEVICES) for host in range(count))
         return self.transfers or tuple((host, (host + self.shift) % count) for host in range(count))
 
     def content(self) -> dict[str, Any]:
         """Return it as the hosts' program reads it, JSON-ready."""
+        if self.copies:
+            return {"copies": True}
         return {"transfers": self.transfers} if self.transfers else {"shift": self.shift}
 
 
-def all_hosts(count: int, draw: random.Random) -> list[ProbeStep]:
+def all_hosts(count: int, draw: random.Random, *, copies: bool = False) -> list[ProbeStep]:
     """Return the steps of the first launch: every host takes part in each, and every link is measured.
 
     A shift is a group test of as many links as there are hosts, since each host sends to one other and
@@ -57,8 +63,8 @@ def all_hosts(count: int, draw: random.Random) -> list[ProbeStep]:
         sweep = [ProbeStep(shift) for shift in range(1, count)]
         draw.shuffle(sweep)
         steps += sweep
-    for _ in range(SLICES):
-        steps.insert(draw.randint(0, len(steps)), ProbeStep())
+    for work in [ProbeStep()] * SLICES + [ProbeStep(copies=True)] * SLICES * copies:
+        steps.insert(draw.randint(0, len(steps)), work)
     return steps
 
 
@@ -75,4 +81,4 @@ def slowness(rate: float) -> float:
 
 def rounds(steps: Sequence[ProbeStep]) -> int:
     """Return how many steps move data."""
-    return sum(not step.computes for step in steps)
+    return sum(step.moves for step in steps)

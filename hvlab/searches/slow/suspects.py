@@ -14,11 +14,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hvlab.searches.slow.steps import Cell, ProbeStep, Rates, slowness
+from hvlab.searches.slow.steps import DEVICES, Cell, ProbeStep, Rates, slowness
 
 # A host that computes slowly, or copies slowly to and from its devices; what a host sends, or receives, is
 # slow; one host to one other is slow; what leaves a group of hosts at once, or enters it, is slow.
 Kind = Literal["host", "copy", "up", "down", "pair", "out", "in"]
+# What a host does alone, beside others that do the same at the same time.
+WORK: tuple[Kind, ...] = ("host", "copy")
 
 MOST = 8
 # Share of the requested ratio's logarithm, and multiple of the robust standard deviation of all.
@@ -58,7 +60,7 @@ class Suspect:
         if self.members:
             near, far = (sender, receiver) if self.kind == "out" else (receiver, sender)
             return near in self.members and far not in self.members
-        if self.kind == "host":
+        if self.kind in WORK:
             return self.host in cell
         return sender != receiver and self.host == (sender if self.kind == "up" else receiver)
 
@@ -120,6 +122,7 @@ def sizes(
     hosts = range(count)
     mean = {cell: statistics.fmean(each) for cell, each in values.items()}
     computing = {(host, host): statistics.median(values[host, host]) for host in hosts}
+    copying = {cell: statistics.median(each) for cell, each in values.items() if cell[1] == DEVICES}
     up = {
         (host, host): _end([mean[host, other] for other in hosts if other != host], least) for host in hosts
     }
@@ -132,7 +135,7 @@ def sizes(
         for other in hosts
         if one != other
     }
-    return {"host": computing, "up": up, "down": down, "pair": pairs}
+    return {"host": computing, "copy": copying, "up": up, "down": down, "pair": pairs}
 
 
 def _end(links: Sequence[float], least: float) -> float:
@@ -225,9 +228,10 @@ def uplinks(slow: Mapping[Cell, float], groups: Groups, count: int, *, ratio: fl
     between = set(crossing(groups))
     usual = statistics.median(value for cell, value in slow.items() if cell not in between)
     ways: tuple[Kind, Kind] = ("out", "in")
+    chosen = groups if len(groups) != 2 else (min(groups, key=len),)  # noqa: PLR2004
     for kind in ways:
         own = []
-        for group in groups:
+        for group in chosen:
             probe = Suspect(kind, (group[0], group[0]), 0.0, group)
             size = statistics.median(value for cell, value in slow.items() if probe.holds(cell)) - usual
             if size > SHARE * math.log(ratio) and 2 * len(group) <= count:

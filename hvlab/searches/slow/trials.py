@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from hvlab.searches.slow.steps import Cell, ProbeStep, Rates, slowness
-from hvlab.searches.slow.suspects import Suspect
+from hvlab.searches.slow.suspects import WORK, Kind, Suspect
 from hvlab.statistics import interval
 from hvlab.statistics.interval import Interval
 
@@ -62,17 +62,18 @@ def plan(
     affected = Counter(cell for cell in _transfers(count) for suspect in all_suspects if suspect.holds(cell))
     steps: list[ProbeStep] = []
     trials: list[Trial] = []
-    computing: dict[int, int] = {}
-    slow_hosts = {suspect.host for suspect in all_suspects if suspect.kind == "host"}
+    working: dict[tuple[Kind, int], int] = {}
+    slow_hosts = {suspect.host for suspect in all_suspects if suspect.kind in WORK}
     for suspect, number in orders:
-        if suspect.kind == "host":
-            if number not in computing:
-                computing[number] = len(steps)
-                steps.append(ProbeStep())
+        if suspect.kind in WORK:
+            if (suspect.kind, number) not in working:
+                working[suspect.kind, number] = len(steps)
+                steps.append(ProbeStep(copies=suspect.kind == "copy"))
             others = [host for host in range(count) if host != suspect.host]
             chosen = _few(others, [host for host in others if host not in slow_hosts], draw)
-            step = computing[number]
-            controls = tuple((step, ((host, host),)) for host in chosen)
+            step = working[suspect.kind, number]
+            cells = steps[step].cells(count)
+            controls = tuple((step, (cells[host],)) for host in chosen)
             trials.append(Trial(suspect, (step, (suspect.cell,)), controls))
             continue
         if suspect.members:

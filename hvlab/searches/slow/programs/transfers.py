@@ -10,13 +10,17 @@ every user of the host can read a command line. It holds
     transfer_s, compute_s   how long a step takes
     meet_s, limit_s     how long to wait for all hosts, and how long everything may take
     steps       {"shift": k}: each host sends to the one k places on, or computes where k is 0;
+                {"copies": true}: each copies to and from its devices;
                 {"transfers": [[sender, receiver], ...]}
+    devices     null, or {"python", "program", "count"}: as many processes of devices.py do all of that
 
 The first host prints {"steps": [what each host read, or null]}, {"no_interface": [hosts without an address or
 a link on the interface]}, {"missing": [hosts that did not come]}, {"cut_off": [hosts that reach no other, or
-that no other reaches]} or {"lost": host}; another prints {"error": text} where it cannot take part.
+that no other reaches]}, {"failed": {host: error of a device}} or {"lost": host}; another prints
+{"error": text} where it cannot take part.
 A receiver reads bytes per second, and null where no connection from the sender reaches it; a host that
-computes, [blocks per second and process, share of a processor that each process got].
+computes, [blocks per second and process, share of a processor that each process got]; of several devices the
+slowest counts.
 Needs Python 3.8+ and nothing else.
 """
 
@@ -26,12 +30,14 @@ import contextlib
 import fcntl
 import hashlib
 import hmac
+import itertools
 import json
 import os
 import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -45,6 +51,8 @@ LINE = 1 << 22
 NONCE = 16
 # Beyond what a step takes by the clock.
 PATIENCE_S = 30.0
+# Devices load torch, and connect all to all.
+DEVICES_S = 120.0
 # TCP speeds up, and a shaped link has its burst: this part of a transfer does not count.
 WARM_UP = 0.3
 BLOCK = 1 << 16
@@ -182,6 +190,14 @@ def lead(plan: dict[str, Any], hosts: dict[int, Lines], addresses: dict[int, Any
         if alone:
             return {"cut_off": [names[place] for place in alone]}
         ask(hosts, [[one, other] for one, others in enumerate(unreached) for other in others], seconds)
+        if plan.get("devices"):
+            question: Any = "open"
+            for _ in range(2):
+                answers = ask(hosts, question, DEVICES_S)
+                failed = {names[place]: text for place, text in enumerate(answers) if isinstance(text, str)}
+                if failed:
+                    return {"failed": failed}
+                question = answers[0]
         for number in range(len(plan["steps"])):
             ask(hosts, number, seconds)
             readings.append(ask(hosts, "go", seconds))
@@ -286,8 +302,12 @@ class Worker:
         self.control = reach(plan, [place, *own])
         self.table: list[Any] = []
         self.blocked: list[Any] = []
+        self.devices: list[Any] = []
 
     def close(self) -> None:
+        for device in self.devices:
+            device.kill()
+            device.wait()
         self.control.close()
         self.listener.close()
 
@@ -297,32 +317,97 @@ class Worker:
         self.control.send(self.unreached())
         self.blocked = [tuple(pair) for pair in self.control.receive(self.plan["limit_s"])]
         self.control.send("ready")
+        if self.plan.get("devices"):
+            self.join_devices()
         for _ in self.plan["steps"]:
             number = self.control.receive(self.plan["limit_s"])
             self.step(number, self.plan["steps"][number])
+
+    def join_devices(self) -> None:
+        """Start the devices' processes; report what fails, else the port where they meet, then null."""
+        own = self.plan["devices"]
+        for number in range(own["count"]):
+            words = [self.place * own["count"] + number, self.count * own["count"], number]
+            words += [self.plan[name] for name in ("interface", "limit_s", "transfer_s", "compute_s")]
+            self.devices.append(
+                subprocess.Popen(
+                    [own["python"], "-c", own["program"], *map(str, words)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+        for _ in range(2):
+            question = self.control.receive(self.plan["limit_s"])
+            if question != "open":
+                question = [self.table[0][0], question]
+            try:
+                answer = self.ask_devices(question)[0]
+            except OSError as error:
+                answer = str(error)
+            self.control.send(answer)
+
+    def ask_devices(self, *questions: Any) -> list[Any]:
+        """Return the answers of this host's devices; one question each, or one for all."""
+        for device, question in zip(self.devices, itertools.cycle(questions)):
+            device.stdin.write(json.dumps(question).encode() + b"\n")
+            device.stdin.flush()
+        answers = [json.loads(device.stdout.readline() or b"{}") for device in self.devices]
+        for answer in answers:
+            if "value" not in answer:
+                raise OSError(answer.get("error", "the process of a device ended"))
+        return [answer["value"] for answer in answers]
 
     def step(self, number: int, step: dict[str, Any]) -> None:
         """Get ready, wait for the others, then send, receive or compute; report what was read."""
         if "transfers" in step:
             pairs = step["transfers"]
         else:
-            pairs = [(host, (host + step["shift"]) % self.count) for host in range(self.count)]
+            pairs = [(host, (host + step.get("shift", 0)) % self.count) for host in range(self.count)]
         pairs = [pair for pair in pairs if tuple(pair) not in self.blocked]
         outgoing = [other for one, other in pairs if one == self.place != other]
         incoming = [one for one, other in pairs if other == self.place != one]
-        sender = self.connect(outgoing[0], number) if outgoing else None
-        receiver = self.accept(number) if incoming else None
+        computes = (self.place, self.place) in [tuple(pair) for pair in pairs]
+        if self.devices:
+            work = ("copy" if step.get("copies") else "compute") if computes else None
+            go = self.by_devices(outgoing, incoming, work)
+        else:
+            go = self.by_sockets(number, outgoing, incoming, computes)
         self.control.send("ready")
         self.control.receive(self.plan["limit_s"])
-        reading: Any = None
-        if (self.place, self.place) in [tuple(pair) for pair in pairs]:
-            reading = compute(self.plan["compute_s"])
-        sending = threading.Thread(target=pour, args=(sender, self.plan["transfer_s"]))
-        sending.start()
-        if incoming:
-            reading = drain(receiver, self.plan["transfer_s"])
-        sending.join()
-        self.control.send(reading)
+        self.control.send(go())
+
+    def by_devices(self, outgoing: list[int], incoming: list[int], work: str | None) -> Callable[[], Any]:
+        """Let each device get ready, to exchange data with that of the same number on other hosts."""
+        count = len(self.devices)
+        self.ask_devices(
+            *(
+                {
+                    "to": outgoing[0] * count + number if outgoing else None,
+                    "from": incoming[0] * count + number if incoming else None,
+                    "work": work,
+                }
+                for number in range(count)
+            )
+        )
+        return lambda: min(self.ask_devices("go"), key=lambda reading: reading[0] if work else reading or 0)
+
+    def by_sockets(
+        self, number: int, outgoing: list[int], incoming: list[int], computes: bool
+    ) -> Callable[[], Any]:
+        """Connect to the other hosts of a step."""
+        sender = self.connect(outgoing[0], number) if outgoing else None
+        receiver = self.accept(number) if incoming else None
+
+        def go() -> Any:
+            if computes:
+                return compute(self.plan["compute_s"])
+            sending = threading.Thread(target=pour, args=(sender, self.plan["transfer_s"]))
+            sending.start()
+            reading = drain(receiver, self.plan["transfer_s"]) if incoming else None
+            sending.join()
+            return reading
+
+        return go
 
     def unreached(self) -> list[int]:
         """Return the places of the hosts that no connection from here reaches; all are tried at once.
@@ -496,7 +581,8 @@ def main() -> None:
     signal.alarm(int(plan["limit_s"]))
     if place:
         try:
-            Worker(plan, place).run()
+            with contextlib.closing(Worker(plan, place)) as worker:
+                worker.run()
         except OSError as error:
             print(json.dumps({"error": str(error)}))
         return
@@ -506,8 +592,8 @@ def main() -> None:
         # By name it may be another address there, as 127.0.1.1.
         plan["meet"] = [listener.getsockname()]
         listener.close()
-        with contextlib.suppress(OSError):
-            Worker(plan, place).run()
+        with contextlib.suppress(OSError), contextlib.closing(Worker(plan, place)) as worker:
+            worker.run()
         os._exit(0)
     print(json.dumps(coordinate(plan, listener)))
 
