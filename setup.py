@@ -33,6 +33,7 @@ EXTRAS = {
         "ansible-runner~=2.4",
         "paramiko~=5.1",
         "pip>=22.2",
+        "py-spy~=0.4.2",
         "pysequoia~=0.1.35",
         "pytest-testinfra~=10.2",
         "pytest~=9.2",

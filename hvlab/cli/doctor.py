@@ -31,6 +31,20 @@ _MORE_WORDS = "NCCL_DEBUG=INFO or HOROVOD_LOG_LEVEL=debug"
     help="The same as LOG: a log to read instead of asking the hosts; - for standard input.",
 )
 @options.table_or_json
+@click.option(
+    "--job",
+    metavar="[PID|JOB|CASE]",
+    is_flag=False,
+    flag_value="",
+    help="Say which rank a running job waits for: of a pid, a Slurm job or a case of bench, or all.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(2, 600),
+    default=10,
+    show_default=True,
+    help="With --job: how long to look.",
+)
 @click.option("--fix", is_flag=True, help="Have roles mend what they can, after showing it and asking.")
 @click.option("--yes", is_flag=True, help="With --fix: do not ask.")
 @click.option(
@@ -64,6 +78,8 @@ def command(
     log: str | None,
     path: str | None,
     output_format: str,
+    job: str | None,
+    seconds: int,
     fix: bool,
     yes: bool,
     prove: bool,
@@ -75,6 +91,7 @@ def command(
     hvlab doctor --here                         # in a Slurm job, as any user
     hvlab doctor job.log                        # what went wrong there?
     kubectl logs my-job | hvlab doctor -
+    hvlab doctor --job                          # which rank does a running job wait for?
     hvlab doctor --fix                          # have roles mend what they can
     hvlab doctor --list munge
 
@@ -100,6 +117,13 @@ def command(
     if log and path:
         raise UsageError(f"--log names a second log beside {log}", remedy="give one of them")
     path = path or log
+    if job is not None:
+        _refuse_others(path or fix or prove or cause_id is not None or word is not None)
+        from hvlab.cli import doctor_job  # noqa: PLC0415 - see below
+
+        lab = options.asked_lab(inventory, limit, here=here, named=named)
+        doctor_job.examine(lab, job, seconds=seconds, output_format=output_format)
+        return
     if cause_id is not None or word is not None:
         if path or limit or fix or prove or (cause_id is not None and word is not None):
             raise UsageError("--explain and --list print what is known", remedy="use one of them alone")
@@ -137,6 +161,11 @@ def command(
         doctor_prove.prove([each.cause.id for each in diagnosis.causes])
         return
     context.exit(1 if diagnosis.causes else 0)
+
+
+def _refuse_others(others: object) -> None:
+    if others:
+        raise UsageError("--job looks at running ranks", remedy="leave out the log and the other questions")
 
 
 def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:

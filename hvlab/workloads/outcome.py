@@ -11,7 +11,8 @@ from typing import Any
 
 from hvlab.base import answers, remedies
 from hvlab.base.answers import AnswerError
-from hvlab.doctor import reading
+from hvlab.doctor import reading, standing
+from hvlab.doctor.places import HostStanding
 from hvlab.lab.inventory import ROOT
 from hvlab.workloads import answered, proof
 from hvlab.workloads.case import Case
@@ -270,11 +271,7 @@ def _launch_failure(case: Case, ended: Mapping[str, Any], folder: Path) -> str |
     if ended.get("error"):
         return str(ended["error"])
     if ended.get("timed_out"):
-        missing = _MISSING.search(read_text(folder / "stderr"))
-        over = f"ran over its {case.timeout} s and was ended"
-        if missing:
-            return f"{over}: Horovod waited for ranks {missing.group(1)}"
-        return _caused(over, folder) or over + _SILENT * (len(case.hosts) > 1)
+        return _late(case, folder)
     if ended.get("rc") == 0:
         return None
     how = f"{case.launcher} ended with exit status {ended.get('rc')}"
@@ -286,6 +283,32 @@ def _launch_failure(case: Case, ended: Mapping[str, Any], folder: Path) -> str |
     silent = [f"{host} is unreachable ({answers.clean(said)})" for host, said in lost.items()]
     words = last_words(folder, None if silent else ended.get("rc"))
     return ": ".join(filter(None, [how, words, *silent]))
+
+
+def _late(case: Case, folder: Path) -> str:
+    missing = _MISSING.search(read_text(folder / "stderr"))
+    over = f"ran over its {case.timeout} s and was ended"
+    if culprit := _culprit(folder):
+        return f"{over}: {culprit}{_ADVISED}{culprit.remedy}"
+    if missing:
+        return f"{over}: Horovod waited for ranks {missing.group(1)}"
+    return _caused(over, folder) or over + _SILENT * (len(case.hosts) > 1)
+
+
+def _culprit(folder: Path) -> standing.Holdup | None:
+    """Return what held a case up that was looked at before it was ended."""
+    try:
+        said = answers.read(folder / "standing.json", "the hosts: standing.json", dict[str, Any])
+    except (FileNotFoundError, AnswerError):
+        return None
+    seen, silent = {}, {}
+    for host, words in said.items():
+        try:
+            seen[host] = answers.checked(words, f"{host}: standing.py", HostStanding)
+        except AnswerError as error:
+            silent[host] = words if isinstance(words, str) else error.observed
+    jobs = standing.judge(seen, silent, over=True)
+    return next((job.culprit for job in jobs if job.job.startswith("HVLAB_CASE=") and job.culprit), None)
 
 
 def _signalled(status: object) -> str:

@@ -199,11 +199,10 @@ def test_a_case_that_leaves_more_than_files_is_handed_over_and_may_run_again(tmp
 
 def test_hosts_that_do_not_answer_are_waited_for_together(monkeypatch):
     case = program(monkeypatch, "case")
-    monkeypatch.setattr(case, "REAP_S", 1.0)
     answers = "case $0 in n5) echo []; ;; *) exec sleep 60; esac"
     job = {"case": f"{RUN}/a", "hosts": ["n1", "n2", "n3", "n4", "n5"], "self": "n0", "python": "python3"}
     before = time.monotonic()
-    reaped = case.reap(job | {"reach": ["sh", "-c", answers]})
+    reaped = case.on_hosts(job | {"reach": ["sh", "-c", answers]}, ["reap.py", job["case"]], 1)
     assert time.monotonic() - before < 10
     assert reaped == dict.fromkeys(["n1", "n2", "n3", "n4"], "no answer within 1 s") | {"n5": []}
 
@@ -214,7 +213,7 @@ def test_without_ssh_the_other_hosts_are_named_and_this_one_is_cleared(monkeypat
     mine = sleeper(mark)
     try:
         job = {"case": mark, "hosts": ["n1", "here"], "self": "here", "python": sys.executable}
-        reaped = case.reap(job | {"reach": ["/no/such/ssh"]})
+        reaped = case.on_hosts(job | {"reach": ["/no/such/ssh"]}, ["reap.py", job["case"]], 30)
         assert reaped["n1"] == "/no/such/ssh: No such file or directory"
         assert [item["pid"] for item in reaped["here"]] == [mine.pid]
     finally:

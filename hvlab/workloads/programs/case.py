@@ -31,6 +31,8 @@ GRACE_S = 5.0
 LOCK_WAIT_S = 10.0
 AFTER_S = 60.0
 REAP_S = 30.0
+# How long, and how often, a case that is over its time is looked at.
+LOOK_S, LOOKS = 10, 5
 BUSY, NO_KEYS = 75, 78
 # Lustre without the mount option flock, NFS without lockd.
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
@@ -148,12 +150,15 @@ def supervise(job: dict[str, Any], folder: str, outcome: dict[str, Any]) -> None
         outcome["rc"] = launcher.wait(timeout=job["timeout"])
     except subprocess.TimeoutExpired:
         outcome["timed_out"] = True
+        seconds = min(LOOK_S, int(job["timeout"]) // LOOKS)
+        seen = on_hosts(job, ["standing.py", str(seconds), str(LOOKS)], seconds + REAP_S)
+        write(folder, "standing.json", seen)
         outcome["rc"] = stop(launcher)
     # mpirun may end with 0 after SIGTERM, before its ranks have ended.
     if outcome["rc"] != 0 or outcome["timed_out"]:
         if job.get("after"):
             outcome["step"] = look_after(job["after"], env, folder)
-        outcome["reaped"] = reap(job)
+        outcome["reaped"] = on_hosts(job, ["reap.py", job["case"]], REAP_S)
 
 
 def stop(launcher: subprocess.Popen[bytes]) -> int:
@@ -188,16 +193,18 @@ def look_after(argv: list[str], env: dict[str, str], folder: str) -> dict[str, A
     return dict(answer)
 
 
-def reap(job: dict[str, Any]) -> dict[str, Any]:
-    """End the case's leftovers on each of its hosts; return them by host."""
+def on_hosts(job: dict[str, Any], words: list[str], seconds: float) -> dict[str, Any]:
+    """Run one of these programs on each host of the case; return their JSON by host."""
     # All at the same time: hosts that do not answer are waited for once.
     with ThreadPoolExecutor(max_workers=len(job["hosts"])) as pool:
-        return dict(zip(job["hosts"], pool.map(lambda host: reap_on(host, job), job["hosts"])))
+        return dict(
+            zip(job["hosts"], pool.map(lambda host: on_host(host, job, words, seconds), job["hosts"]))
+        )
 
 
-def reap_on(host: str, job: dict[str, Any]) -> Any:
-    """End the case's leftovers on one host; return them, or why they are unknown."""
-    argv = [job["python"], os.path.join(HERE, "reap.py"), job["case"]]
+def on_host(host: str, job: dict[str, Any], words: list[str], seconds: float) -> Any:
+    """Run one of these programs on one host; return its JSON, or why there is none."""
+    argv = [job["python"], os.path.join(HERE, words[0]), *words[1:]]
     if host != job["self"]:
         argv = [*job["reach"], host, *argv]
     try:
@@ -207,11 +214,11 @@ def reap_on(host: str, job: dict[str, Any]) -> Any:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={name: value for name, value in os.environ.items() if name != "HVLAB_CASE"},
-            timeout=REAP_S,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "no answer within {:.0f} s".format(REAP_S)
+        return "no answer within {:.0f} s".format(seconds)
     except OSError as error:
         return "{}: {}".format(argv[0], error.strerror)
     try:

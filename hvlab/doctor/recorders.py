@@ -1,0 +1,117 @@
+"""What communication libraries know of ranks that did not come: flight recorder, RAS, stall lines. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hvlab.doctor.places import RankPlace
+
+# Of a finding: its id, the ranks, and what was seen.
+Found = tuple[str, list[int], str]
+# ncclSuccess and ncclInProgress of nccl.h.
+_NO_ERRORS = (0, 7)
+
+
+def flight(places: Sequence[RankPlace]) -> Found | None:
+    """Return the ranks behind the others, or with another call or shape, by torch's flight recorder.
+
+    Its analyser `torchfrtrace` compares the same fields: the sequence number first, then name and sizes.
+    """
+    groups: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    for place in places:
+        for entry in place.seen["recorder"]:
+            groups[str(entry["process_group"])][place.rank] = entry
+    for last in groups.values():
+        if late := _fewer({rank: int(entry["collective_seq_id"] or 0) for rank, entry in last.items()}):
+            ranks, own, most = late
+            name = next(
+                str(each["profiling_name"]) for each in last.values() if each["collective_seq_id"] == most
+            )
+            return "behind", ranks, f"it came to collective {own}, the others to {most} ({name})"
+        for kind, field in (("behind", "profiling_name"), ("shapes", "input_sizes")):
+            if odd := _odd({rank: str(entry[field]) for rank, entry in last.items()}):
+                return kind, odd[0], f"{odd[1]}, the others {odd[2]}"
+    return None
+
+
+def _fewer(counts: Mapping[int, int]) -> tuple[list[int], int, int] | None:
+    """Return the ranks with the lowest count, that and the highest; None where all are the same."""
+    low, high = min(counts.values(), default=0), max(counts.values(), default=0)
+    return ([rank for rank, number in counts.items() if number == low], low, high) if low < high else None
+
+
+def _odd(values: Mapping[int, str]) -> tuple[list[int], str, str] | None:
+    """Return the ranks with the rarest value, that and the most frequent; None where all are the same."""
+    ranked = Counter(values.values()).most_common()
+    if len(ranked) < 2:  # noqa: PLR2004 - one value
+        return None
+    return [rank for rank, value in values.items() if value == ranked[-1][0]], ranked[-1][0], ranked[0][0]
+
+
+def ras(answers: Mapping[str, Mapping[str, Any]], places: Sequence[RankPlace]) -> Found | None:
+    """Return missing ranks, ranks with an error, and those whose counts are behind in two answers of RAS.
+
+    Its own summary may say OK while they differ (github.com/NVIDIA/nccl issue 1730): the counts decide.
+    """
+    for answer in answers.values():
+        for place in answer["ras"][-1]:
+            first, last = (each.get(place) for each in (answer["ras"][0], answer["ras"][-1]))
+            found = _of_text(str(last)) if isinstance(last, str) else _of_json(first, last, answers, places)
+            if found:
+                return found
+    return None
+
+
+def _of_json(
+    first: Any, last: Any, answers: Mapping[str, Mapping[str, Any]], places: Sequence[RankPlace]
+) -> Found | None:
+    before = {each["hash"]: each for each in (first or {}).get("communicators", ())}
+    for each in (last or {}).get("communicators", ()):
+        names = {
+            rank["rank"]: _own(rank, answers, places) for rank in (*each["ranks"], *each["missing_ranks"])
+        }
+        if gone := [rank for rank in each["missing_ranks"] if any(rank["status"].values())]:
+            dead = "considered dead" if gone[0]["status"]["considered_dead"] else "not responsive"
+            return "behind", [names[rank["rank"]] for rank in gone], f"NCCL calls it {dead}"
+        wrong = [rank for rank in each["ranks"] if rank["status"]["async_error"] not in _NO_ERRORS]
+        if wrong:
+            code = wrong[0]["status"]["async_error"]
+            return "error", [names[rank["rank"]] for rank in wrong], f"number {code} of ncclResult_t"
+        if each["ranks"] != before.get(each["hash"], {}).get("ranks"):
+            continue
+        for name in sorted({name for rank in each["ranks"] for name in rank["collective_counts"]}):
+            counts = {rank["rank"]: rank["collective_counts"].get(name, 0) for rank in each["ranks"]}
+            if late := _fewer(counts):
+                detail = f"it has launched {late[1]} {name}, the others {late[2]}, and nothing moves"
+                return "behind", [names[rank] for rank in late[0]], detail
+    return None
+
+
+def _own(
+    rank: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], places: Sequence[RankPlace]
+) -> int:
+    """Return the job's rank of a communicator's: by its pid and its host's address."""
+    for place in places:
+        here = rank["host"] in (place.host, *answers[place.host]["addresses"])
+        if here and place.seen["pid"] == rank["pid"]:
+            return place.rank
+    return int(rank["rank"])
+
+
+def _of_text(said: str) -> Found | None:
+    """Read RAS before 2.28.7: what it calls missing, in words for people."""
+    missing = re.search(r"The missing ranks?: ([\d, ]+)", said)
+    if missing:
+        return "behind", [int(rank) for rank in re.findall(r"\d+", missing[1])], "NCCL misses its data"
+    return None
+
+
+def stalled(lines: Sequence[str]) -> Iterator[int]:
+    """Yield the ranks that Horovod waits for, by the lines of its stall check."""
+    for line in lines:
+        listed = re.search(r"[Mm]issing ranks:\s*([\d, ]+)", line) or re.match(r"(?:.*>:)?(\d+): \[", line)
+        if listed:
+            yield from (int(rank) for rank in re.findall(r"\d+", listed[1]))

@@ -1,0 +1,288 @@
+"""A job that stands still: which rank, on which host, and why, from what its hosts saw. Pure.
+
+In: the answers of `workloads/programs/standing.py`, by host. Nothing is said of a rank that still moves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hvlab.base.yaml_files import read_shipped
+from hvlab.doctor import recorders
+from hvlab.doctor.places import RankPlace, by_majority, groups, numbers, of_rank
+
+_FINDINGS = read_shipped(Path(__file__).with_suffix(".yml"))["findings"]
+# Of one core; and bytes that show that somebody reads or writes, in a few seconds.
+_BUSY, _READS = 0.5, 2**16
+
+
+@dataclass(frozen=True)
+class Holdup:
+    """What holds the job up: ranks and hosts, where they stand, why, and what to do."""
+
+    id: str
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    where: str
+    why: str
+    remedy: str
+
+    def __str__(self) -> str:
+        named = f"rank{'s' * (len(self.ranks) > 1)} {numbers(self.ranks)} on " if self.ranks else ""
+        return f"{named}{', '.join(self.hosts)}: {self.where}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A job, where its ranks are, and what holds it up; None where nothing does, or nothing shows it."""
+
+    job: str
+    hosts: tuple[str, ...]
+    ranks: int
+    groups: tuple[str, ...]
+    culprit: Holdup | None
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """All that is known of one job; ``over`` says that it is over its time, so that slow counts, too."""
+
+    places: Sequence[RankPlace]
+    answers: Mapping[str, Mapping[str, Any]]
+    silent: Mapping[str, str]
+    over: bool
+
+    @property
+    def waiting(self) -> list[RankPlace]:
+        """The ranks that wait for others."""
+        return [place for place in self.places if place.waits]
+
+    @property
+    def apart(self) -> list[RankPlace]:
+        """The ranks that do not."""
+        return [place for place in self.places if not place.waits]
+
+    @property
+    def moves(self) -> bool:
+        """Whether any of those that wait came further."""
+        return any(place.seen["moved"] for place in self.waiting)
+
+
+def judge(
+    answers: Mapping[str, Mapping[str, Any]],
+    silent: Mapping[str, str],
+    *,
+    which: str = "",
+    over: bool = False,
+) -> list[Standing]:
+    """Return every job on the hosts, or the one that ``which`` names: a pid, a Slurm job or a case."""
+    jobs: dict[str, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
+    for host, answer in answers.items():
+        for rank in answer["ranks"]:
+            jobs[rank["job"]].append((host, rank))
+    chosen = {
+        name: ranks
+        for name, ranks in jobs.items()
+        if not which
+        or any(own == which or own.endswith(f"/{which}") for _, rank in ranks for own in rank["names"])
+    }
+    return [_judged(name, ranks, answers, silent, over) for name, ranks in sorted(chosen.items())]
+
+
+def _judged(
+    name: str,
+    ranks: Sequence[tuple[str, Mapping[str, Any]]],
+    answers: Mapping[str, Mapping[str, Any]],
+    silent: Mapping[str, str],
+    over: bool,
+) -> Standing:
+    places = sorted((of_rank(host, rank) for host, rank in ranks), key=lambda place: place.rank)
+    if not any(place.waits for place in places):
+        places = by_majority(places)
+    job = _Job(places, answers, silent, over)
+    return Standing(
+        name,
+        tuple(dict.fromkeys(place.host for place in places)),
+        len(places),
+        tuple(groups(places)),
+        next(filter(None, (find(job) for find in _FINDERS)), None),
+        tuple(dict.fromkeys(_notes(job))),
+    )
+
+
+def _culprit(kind: str, places: Sequence[RankPlace], detail: str = "", *, where: str = "") -> Holdup:
+    words = {
+        "detail": detail,
+        "host": ", ".join(dict.fromkeys(place.host for place in places)),
+        "pid": ", ".join(str(place.seen["pid"]) for place in places),
+    }
+    return _named(kind, tuple(place.rank for place in places), places, where or places[0].where, words)
+
+
+def _named(
+    kind: str, ranks: tuple[int, ...], places: Sequence[RankPlace], where: str, words: Mapping[str, str]
+) -> Holdup:
+    row = _FINDINGS[kind]
+    hosts = tuple(dict.fromkeys(place.host for place in places)) or (words["host"],)
+    return Holdup(kind, ranks, hosts, where, row["why"].format(**words), row["remedy"].format(**words))
+
+
+def _stopped(job: _Job) -> Holdup | None:
+    own = [place for place in job.places if place.seen["states"].endswith(("TT", "tt"))]
+    return _culprit("stopped", own) if own else None
+
+
+def _disk(job: _Job) -> Holdup | None:
+    own = [place for place in job.places if place.seen["disk_waits"] and not place.seen["io"]]
+    return _culprit("disk", own, ", ".join(own[0].seen["disk_waits"])) if own and not job.moves else None
+
+
+def _missing(job: _Job) -> Holdup | None:
+    """Return ranks without a process, on the host that has fewer than it should."""
+    size = max((place.seen["size"] or 0 for place in job.places), default=0)
+    gone = tuple(rank for rank in range(size) if rank not in {place.rank for place in job.places})
+    if not gone or job.moves:
+        return None
+    if job.silent:
+        host = ", ".join(job.silent)
+        return _named("silent", gone, (), "not known", {"host": host, "detail": "", "pid": ""})
+    killed = [host for host, answer in job.answers.items() if _killed(answer)]
+    held = Counter(place.host for place in job.places)
+    fewer = [place.host for place in job.places if held[place.host] < (place.seen["local_size"] or 0)]
+    empty = [host for host in job.answers if not held[host]]
+    hosts = [host for host in killed if host in fewer + empty] or fewer[:1] or empty or killed
+    if not hosts:
+        return None
+    words = {"host": ", ".join(dict.fromkeys(hosts)), "detail": "", "pid": ""}
+    return _named("memory" if hosts[0] in killed else "missing", gone, (), "its process is gone", words)
+
+
+def _killed(answer: Mapping[str, Any]) -> bool:
+    return bool(answer["memory_kills"]) or any(
+        re.search(r"Killed process|oom-kill:|out of memory", line) for line in answer["kernel"]
+    )
+
+
+def _link(job: _Job) -> Holdup | None:
+    """Return the host that others send to in vain, or whose own link is down."""
+    if job.moves or any(_stands(place) for place in job.apart):
+        return None
+    homes = {address: host for host, answer in job.answers.items() for address in answer["addresses"]}
+    ends: Counter[str] = Counter()
+    for place in job.places:
+        for host in {homes.get(address, address) for address in place.seen["unacknowledged"]}:
+            ends.update({host, place.host} if host != place.host else ())
+    own = {place.host for place in job.places}
+    dead = [host for host, answer in job.answers.items() if host in own and answer["dead_links"]]
+    if not dead and not ends:
+        return None
+    if dead:
+        detail = f"{', '.join(job.answers[dead[0]]['dead_links'])} is down there"
+    else:
+        most = max(ends.values())
+        dead = [host for host, number in ends.items() if number == most]
+        detail = "what is sent between it and other hosts is not acknowledged (TCP repeats it)"
+    places = [place for place in job.places if place.host in dead[:2]]
+    words = {"host": ", ".join(dead[:2]), "detail": detail, "pid": ""}
+    return _named(
+        "link", tuple(place.rank for place in places), places, places[0].where if places else "", words
+    )
+
+
+def _recorded(job: _Job) -> Holdup | None:
+    """Return what torch's flight recorder, or NCCL itself, knows of ranks that did not come."""
+    if job.moves:
+        return None
+    for found in (recorders.flight(job.places), recorders.ras(job.answers, job.places)):
+        if found:
+            kind, ranks, detail = found
+            own = [place for place in job.places if place.rank in ranks and (job.over or not _busy(place))]
+            if own:
+                return _culprit(kind, own, detail)
+    return None
+
+
+def _stands(place: RankPlace) -> bool:
+    """Say whether a rank outside the collectives neither computes nor reads, by itself or by its workers."""
+    seen = place.seen
+    return not seen["moved"] and max(seen["cpu"], seen["below_cpu"]) < _BUSY and seen["io"] < _READS
+
+
+def _busy(place: RankPlace) -> bool:
+    return not place.waits and max(place.seen["cpu"], place.seen["below_cpu"]) >= _BUSY
+
+
+def _apart(job: _Job) -> Holdup | None:
+    """Return the ranks that are somewhere else while the others wait."""
+    if job.moves or not job.waiting:
+        return None
+    for place in job.apart:
+        full = job.answers[place.host]["full_disks"]
+        if full and (place.kind == "save" or not _stands(place)):
+            return _culprit("full", [place], ", ".join(full))
+    still = [place for place in job.apart if _stands(place) and place.seen["stack"]]
+    if still:
+        kind = "loader" if still[0].kind == "loader" else "elsewhere"
+        return _culprit(kind, [place for place in still if place.site == still[0].site])
+    busy = [place for place in job.apart if _busy(place)]
+    return _culprit("computes", busy) if busy and job.over else None
+
+
+def _other_collective(job: _Job) -> Holdup | None:
+    """Return the fewer ranks, where all wait, but not in the same call."""
+    if job.moves or job.apart:
+        return None
+    sites = Counter(place.site for place in job.waiting).most_common()
+    missing = {rank for answer in job.answers.values() for rank in recorders.stalled(answer["stall_lines"])}
+    if len(sites) < 2:  # noqa: PLR2004 - all in one call
+        return None
+    few = [place for place in job.waiting if place.site != sites[0][0]]
+    if sites[0][1] <= len(few):
+        few = [place for place in few if place.rank in missing] or few
+    others = next(place for place in job.waiting if place.site == sites[0][0])
+    if few[0].where == others.where:
+        detail = f"it is there with {_counted(few[0])}, the others with {_counted(others)}"
+    else:
+        detail = f"it waits there, the others in {others.where}"
+    return _culprit("behind", few, detail)
+
+
+def _counted(place: RankPlace) -> str:
+    counters = place.seen.get("counters") or {}
+    return ", ".join(f"{name} = {value}" for name, value in counters.items())
+
+
+_FINDERS = (_stopped, _missing, _disk, _apart, _recorded, _other_collective, _link)
+
+
+def _notes(job: _Job) -> Iterator[str]:
+    """Yield what could not be seen, and what is no fault yet."""
+    for place in job.places:
+        if not place.seen["stack"]:
+            scope = job.answers[place.host]["ptrace_scope"]
+            refused = re.search(r"ermission|not permitted", str(place.seen["why"]))
+            more = f"; kernel.yama.ptrace_scope is {scope}: ask as root" if refused else ""
+            install = (
+                "; `pip install py-spy` in the ranks' environment"
+                if "no py-spy" in str(place.seen["why"])
+                else ""
+            )
+            yield f"{place.host}: no stacks: {place.seen['why']}{more}{install}"
+    yield from (f"{host} does not answer: {words}" for host, words in job.silent.items())
+    if not job.moves and not job.over:
+        for place in job.apart:
+            if _busy(place) and job.waiting:
+                who = f"rank {place.rank} on {place.host}"
+                yield f"{who} computes in {place.where} while others wait: no fault by itself"
+    for host, answer in job.answers.items():
+        yield from (f"{host}: {line}" for line in answer["kernel"][-3:])

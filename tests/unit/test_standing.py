@@ -1,0 +1,236 @@
+"""A job that stands still: from what hosts saw to the rank that holds it up."""
+
+import json
+import pickle
+import socket
+import threading
+
+import pytest
+
+from hvlab.base import answers
+from hvlab.doctor.places import HostStanding
+from hvlab.doctor.standing import judge
+from tests.unit.programs import program
+
+HOROVOD = "/opt/hvlab/python/lib/python3.11/site-packages/horovod/torch/mpi_ops.py"
+# As py-spy 0.4.3 showed real ranks of Horovod 0.28 and torch 2.13.
+WAIT = [["synchronize", HOROVOD, 1285], ["allreduce", HOROVOD, 254], ["main", "/home/u/train.py", 40]]
+OTHER = [["synchronize", HOROVOD, 1285], ["broadcast", HOROVOD, 900], ["main", "/home/u/train.py", 44]]
+LOADER = [
+    ["_MultiProcessingDataLoaderIter._try_get_data", "/x/site-packages/torch/utils/data/dataloader.py", 1243],
+    ["main", "/home/u/train.py", 31],
+]
+SAVE = [["save", "/x/site-packages/torch/serialization.py", 900], ["checkpoint", "/home/u/train.py", 50]]
+MATMUL = [["step", "/home/u/train.py", 33]]
+
+
+def rank(number, stack=WAIT, **more):
+    return {
+        **{"rank": number, "local_rank": 0, "size": 3, "local_size": 1, "job": "PMIX_NAMESPACE=7"},
+        **{"names": [str(100 + number), "42"], "pid": 100 + number, "program": "python train.py"},
+        **{"states": "SSS", "moved": False, "cpu": 0.0, "below_cpu": 0.0, "io": 0, "disk_waits": []},
+        **{"stopped": [], "unacknowledged": [], "stack": stack, "user": len(stack) - 1, "counters": {}},
+        **{"why": "", "recorder": []},
+        **more,
+    }
+
+
+def host(number, *ranks, **more):
+    seen = {"host": f"n{number + 1}", "user": 0, "ptrace_scope": "0", "ranks": list(ranks), "ras": [{}, {}]}
+    seen |= {"stall_lines": [], "kernel": [], "memory_kills": 0, "full_disks": [], "dead_links": []}
+    seen |= {"addresses": [f"10.0.0.{number + 1}"], **more}
+    return answers.load(json.dumps(seen), f"n{number + 1}", HostStanding)
+
+
+def judged(odd=None, of_host=None, others=None, **how):
+    """Return the judgement on three ranks, of which rank 1 on n2 is another."""
+    ranks = [rank(0, **(others or {})), rank(1, **(odd or {})), rank(2, **(others or {}))]
+    hosts = {
+        f"n{at + 1}": host(at, each, **((of_host or {}) if at == 1 else {})) for at, each in enumerate(ranks)
+    }
+    return judge(hosts, {}, **how)[0]
+
+
+def entry(sequence, sizes="[[4]]", name="gloo:all_reduce"):
+    fields = {"collective_seq_id": sequence, "profiling_name": name, "input_sizes": json.loads(sizes)}
+    return {"recorder": [{**fields, "state": "scheduled", "process_group": ["0", "default_pg"], "op_id": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("odd", "of_host", "found", "words"),
+    [
+        ({"states": "TTT"}, {}, "stopped", "allreduce (train.py:40)"),
+        ({"stack": LOADER}, {}, "loader", "_try_get_data (train.py:31)"),
+        ({"stack": MATMUL}, {}, "elsewhere", "step (train.py:33)"),
+        ({"stack": SAVE, "moved": True}, {"full_disks": ["/ckpt"]}, "full", "/ckpt"),
+        ({"stack": SAVE, "disk_waits": ["rpc_wait_bit_killable"]}, {}, "disk", "rpc_wait_bit_killable"),
+        ({"stack": OTHER}, {}, "behind", "broadcast (train.py:44)"),
+        ({"counters": {"step": 6}}, {}, "behind", "step = 6"),
+        ({}, {"dead_links": ["eth0"]}, "link", "eth0 is down"),
+    ],
+)
+def test_the_rank_that_holds_a_job_up_is_named(odd, of_host, found, words):
+    culprit = judged(odd, of_host).culprit
+    assert (culprit.id, culprit.ranks, culprit.hosts) == (found, (1,), ("n2",))
+    assert words in str(culprit)
+    assert culprit.remedy
+
+
+@pytest.mark.parametrize(
+    ("odd", "others"),
+    [
+        ({}, {}),
+        ({"moved": True}, {"moved": True}),
+        ({"stack": LOADER}, {"moved": True}),
+        ({"stack": LOADER, "moved": True}, {}),
+        ({"stack": LOADER, "io": 2**20}, {}),
+        ({"stack": LOADER, "below_cpu": 1.0}, {}),
+        ({"stack": MATMUL, "cpu": 1.0}, {}),
+        ({"stack": OTHER}, {"moved": True}),
+        ({"stack": [], "user": None, "why": "Permission denied (os error 13)"}, {}),
+    ],
+)
+def test_nothing_is_said_of_a_healthy_slow_job(odd, others):
+    assert judged(odd, {}, others).culprit is None
+
+
+def test_a_case_over_its_time_names_the_rank_that_computes():
+    assert judged({"stack": MATMUL, "cpu": 1.0}, over=True).culprit.id == "computes"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"), [([], "missing"), (["Out of memory: Killed process 9"], "memory")]
+)
+def test_a_rank_without_a_process_is_missed(kernel, found):
+    hosts = {"n1": host(0, rank(0)), "n2": host(1, kernel=kernel), "n3": host(2, rank(2))}
+    culprit = judge(hosts, {})[0].culprit
+    assert (culprit.id, culprit.ranks, culprit.hosts) == (found, (1,), ("n2",))
+
+
+def test_a_host_that_does_not_answer_is_named():
+    culprit = judge({"n1": host(0, rank(0)), "n3": host(2, rank(2))}, {"n2": "timed out"})[0].culprit
+    assert (culprit.id, culprit.ranks, culprit.hosts) == ("silent", (1,), ("n2",))
+
+
+def test_what_nobody_acknowledges_points_at_the_host_in_the_middle():
+    addressed = [["10.0.0.2"], ["10.0.0.1", "10.0.0.3"], ["10.0.0.2"]]
+    hosts = {f"n{at + 1}": host(at, rank(at, unacknowledged=own)) for at, own in enumerate(addressed)}
+    assert judge(hosts, {})[0].culprit.hosts == ("n2",)
+
+
+@pytest.mark.parametrize(
+    ("own", "found", "words"),
+    [
+        (entry(4), "behind", "it came to collective 4, the others to 5"),
+        (entry(5, "[[8]]"), "shapes", "[[8]], the others [[4]]"),
+        (entry(5, name="gloo:broadcast"), "behind", "gloo:broadcast, the others gloo:all_reduce"),
+    ],
+)
+def test_the_flight_recorder_names_rank_and_shape(own, found, words):
+    culprit = judged(own, {}, entry(5)).culprit
+    assert (culprit.id, culprit.ranks) == (found, (1,))
+    assert words in culprit.why
+
+
+@pytest.mark.parametrize(("which", "number"), [("", 1), ("42", 1), ("101", 1), ("43", 0)])
+def test_a_job_is_named_by_a_pid_or_its_launcher(which, number):
+    assert len(judge({"n1": host(0, rank(0), rank(1), rank(2))}, {}, which=which)) == number
+
+
+# The form of docs/userguide/source/troubleshooting/ras.rst of github.com/NVIDIA/nccl.
+def ras(counts, *, missing=(), error=0):
+    status = {"init_state": 0, "finalize_called": False, "destroy_flag": False, "abort_flag": False}
+    ranks = [
+        {
+            **{"rank": at, "host": f"10.0.0.{at + 1}", "pid": 100 + at, "cuda_dev": 0, "nvml_dev": 0},
+            "status": {**status, "async_error": error if at == 1 else 0},
+            "collective_counts": {"Broadcast": 1, "AllReduce": count},
+        }
+        for at, count in enumerate(counts)
+        if at not in missing
+    ]
+    gone = [
+        {
+            **{"rank": at, "host": f"10.0.0.{at + 1}", "pid": 100 + at, "cuda_dev": 0, "nvml_dev": 0},
+            "status": {"unresponsive": True, "considered_dead": False},
+        }
+        for at in missing
+    ]
+    one = {"hash": "0xae94423cfbb2ef4a", "size": 3, "ranks": ranks, "missing_ranks": gone}
+    return {"nccl_version": "2.29.1", "communicators_count": 1, "communicators": [one]}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "found", "words"),
+    [
+        (ras([9, 8, 9]), ras([9, 8, 9]), "behind", "it has launched 8 AllReduce, the others 9"),
+        (ras([9, 8, 9]), ras([19, 18, 19]), None, ""),
+        (ras([9, 9, 9]), ras([9, 9, 9]), None, ""),
+        (ras([9, 9, 9]), ras([9, 9, 9], missing=(1,)), "behind", "not responsive"),
+        (ras([9, 9, 9]), ras([9, 9, 9], error=6), "error", "number 6"),
+    ],
+)
+def test_the_counts_of_ras_decide_and_not_its_summary(first, last, found, words):
+    culprit = judged({}, {"ras": [{"localhost:28028": first}, {"localhost:28028": last}]}).culprit
+    assert (culprit and culprit.id) == found
+    assert culprit is None or (culprit.ranks == (1,) and words in culprit.why)
+
+
+# What src/ras/client_support.cc answers; before 2.28.7 it does not know the format.
+@pytest.mark.parametrize(
+    ("set_format", "status", "expected"),
+    [
+        ("OK", json.dumps(ras([1, 1, 1])), ras([1, 1, 1])),
+        ("ERROR: Unknown command SET FORMAT json", "The missing rank: 1\n", "The missing rank: 1\n"),
+    ],
+)
+def test_ras_is_asked_in_its_own_protocol(monkeypatch, set_format, status, expected):
+    listener = socket.create_server(("127.0.0.1", 0))
+    said = []
+
+    def answer():
+        link, _ = listener.accept()
+        with link, link.makefile("rb") as lines:
+            for reply in ("SERVER PROTOCOL 2\n", set_format + "\n", status):
+                said.append(lines.readline())
+                link.sendall(reply.encode())
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    with listener:
+        assert program(monkeypatch, "standing").ask_ras(*listener.getsockname()) == expected
+        thread.join()
+    assert said == [b"CLIENT PROTOCOL 2\n", b"SET FORMAT json\n", b"VERBOSE STATUS\n"]
+
+
+def test_a_dump_is_read_without_its_classes(monkeypatch, tmp_path):
+    standing = program(monkeypatch, "standing")
+    plain, hostile = tmp_path / "plain", tmp_path / "hostile"
+    entries = [{**entry(number)["recorder"][0], "is_p2p": False} for number in (1, 2)]
+    plain.write_bytes(pickle.dumps({"version": "2.10", "entries": entries}))
+    hostile.write_bytes(pickle.dumps({"entries": [print]}))
+    assert [each["collective_seq_id"] for each in standing.dump(str(plain))] == [2]
+    assert standing.dump(str(hostile)) == []
+
+
+def test_horovods_stall_lines_name_the_missing_ranks():
+    lines = ["[1,0]<stderr>:Stalled ranks:", "[1,0]<stderr>:1: [a, b]"]
+    both = {
+        f"n{at + 1}": host(at, rank(at, WAIT if at else OTHER, size=2), stall_lines=lines) for at in (0, 1)
+    }
+    assert judge(both, {})[0].culprit.ranks == (1,)
+
+
+def test_ranks_of_this_host_are_told_from_their_environment(monkeypatch):
+    identity = program(monkeypatch, "standing").identity
+    own = identity({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8", "PMIX_NAMESPACE": "7"})
+    assert (own["rank"], own["size"], own["job"]) == (3, 8, "PMIX_NAMESPACE=7")
+    assert identity({"HOME": "/root"}) is None
+
+
+def test_the_program_answers_in_the_shape_that_is_read(monkeypatch, capsys):
+    standing = program(monkeypatch, "standing")
+    monkeypatch.setattr("sys.argv", ["standing.py", "0", "1"])
+    monkeypatch.setattr(standing, "kernel_lines", list)
+    assert standing.main() == 0
+    assert answers.load(capsys.readouterr().out, "here", HostStanding)["host"]
