@@ -33,6 +33,7 @@ _FRAME = re.compile(
     r"|(?:mpirun|prterun) detected that one or more processes exited"
     r"|(?:thus causing )?the job to be terminated\. The first process"
     r"|RuntimeError: Horovod detected that one or more processes exited"
+    r"|torch\.distributed\.elastic\.\S+ChildFailedError"
     # libevent in mpirun, of the connections of ranks that are gone.
     r"|\[warn\] Epoll (?:ADD|MOD|DEL)\(\d+\) on fd \d+ failed\."
     r"|srun: (?:launch/slurm|cluster configuration lacks|Force Terminated|Job step aborted)"
@@ -56,6 +57,8 @@ _TELLING = (
     (_FIRST, re.compile(r"Process \d+ exit with status code .*")),
     (_FIRST, re.compile(r"srun: error: (\S+: tasks? [\d,-]+: Exited .*)")),
     (_FIRST, re.compile(r"(An MPI communication peer process has unexpectedly disconnected)")),
+    (_FIRST, re.compile(r"E\d{4} .*(failed \(exitcode: .*)")),
+    (_FIRST, re.compile(r"nodes: (.*)")),
     (_LAST, re.compile(r"srun: (First task exited \d+s ago)")),
 )
 # Exit status of shells and launchers for a signal, less its number.
@@ -71,10 +74,11 @@ _ISSUE = (
     "help, compare the clocks of the hosts and of this machine"
 )
 _LAB_REMEDIES = dict.fromkeys(("host-key", "host-key-changed", "ssh-denied"), _ISSUE)
-# The rank that failed first, as mpirun (two forms; 5 calls itself prterun) and horovodrun name it.
+# The rank that failed first, as mpirun (two forms; 5 calls itself prterun), horovodrun and torchrun name it.
 _FAILED = re.compile(
     r"Process name: (?:\[(?:\[\d+,\d+\]|\S+@\d+),)?(\d+)"
-    r"|(?<!prterun has exited due to )process rank (\d+) with PID|^Process (\d+) exit with",
+    r"|(?<!prterun has exited due to )process rank (\d+) with PID|^Process (\d+) exit with"
+    r"|^  rank      : (\d+) \(local_rank",
     re.MULTILINE,
 )
 # Open MPI 5 may name a rank here that ended itself because another one was gone.

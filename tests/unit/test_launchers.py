@@ -70,6 +70,11 @@ SRUN = (
     "srun --job-name=hvlab-R/{{id}} --mpi={mpi} --distribution=arbitrary --nodelist=n1,n2 "
     "--ntasks=2 --cpu-bind=none --overcommit --export=ALL --kill-on-bad-exit=1 --wait=30 --chdir=/tmp"
 )
+TORCHRUN = (
+    f"python3 /opt/hvlab/workloads/nodes.py n1,n2 '{SSH}' NAMES /opt/hvlab/horovod/{{variant}}/bin/python3 "
+    "-m torch.distributed.run --nnodes=2 --nproc-per-node=1 --master-addr=10.0.0.1 --master-port=PORT "
+    "--node-rank={{{{node}}}} --no-python"
+)
 MEETING = "/opt/hvlab/workloads/meeting.py"
 GLOO_BY_SRUN = f"python3 {MEETING} start /opt/hvlab/horovod/cpu/bin/python3 n1:1,n2:1 eth0 "
 GLOO_RANK = f" python3 {MEETING} rank"
@@ -85,6 +90,8 @@ START = {
     ("ddp-gloo", "horovodrun"): HORUN.format(variant="cpu"),
     ("ddp-nccl", "mpirun"): MPIRUN,
     ("ddp-nccl", "horovodrun"): HORUN.format(variant="nccl"),
+    ("ddp-gloo", "torchrun"): TORCHRUN.format(variant="cpu"),
+    ("ddp-nccl", "torchrun"): TORCHRUN.format(variant="nccl"),
     ("serial", "local"): "",
     **{
         (backend.name, "srun"): (GLOO_BY_SRUN + SRUN.format(mpi="none") + GLOO_RANK)
@@ -128,6 +135,10 @@ def test_argv_and_environment(backend, launcher):
     if launcher == "mpirun":
         start += [word for name, value in env.items() for word in ("-x", f"{name}={value}")]
         assert made.env == PRRTE
+    elif launcher == "torchrun":
+        variable = {"NAMES": ",".join(env), "--master-port=PORT": f"--master-port={port}"}
+        start = [variable.get(word, word) for word in start]
+        assert made.env == env
     elif launcher == "srun" and BACKENDS[backend].parallel and backend != "gloo":
         mca = TRANSPORT if gpu else TRANSPORT | {"opal_warn_on_missing_libcuda": "0"}
         # For Slurm before 22.05, whose PMIx reads it there alone.

@@ -24,19 +24,20 @@ PATIENCE = timedelta(seconds=80)
 
 
 def meeting_place(rank: int, size: int, environment: Mapping[str, str]) -> Any:
-    """Return the store through which the ranks find one another; rank 0 serves it.
+    """Return the store through which the ranks find one another; rank 0 serves it, or torchrun.
 
     It listens on the ranks' network alone if ``MASTER_ADDR`` is the host's address there, else on all.
     """
     host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     bound: dict[str, Any] = {}
-    if rank == 0:
+    serves = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    if serves:
         with contextlib.suppress(ValueError, OSError):
             family = {4: socket.AF_INET, 6: socket.AF_INET6}[ipaddress.ip_address(host).version]
             listener = socket.create_server((host, port), family=family)
             # Under libuv, releases such as torch 2.4 take no socket.
             bound = {"master_listen_fd": listener.detach(), "use_libuv": False}
-    return dist.TCPStore(host, port, size, rank == 0, PATIENCE, **bound)
+    return dist.TCPStore(host, port, size, serves, PATIENCE, **bound)
 
 
 class Group:
