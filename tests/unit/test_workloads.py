@@ -675,7 +675,7 @@ def test_a_crash_without_words_may_be_a_damaged_file(tmp_path, printed):
         ("prterun has exited due to process rank 0 with PID 0 on node n9 calling\n", ": prterun has exited"),
         # torchrun of torch 2.13, whose rank 1 ended itself.
         (
-            "E1129 02:15:04.713000 4509 torch/distributed/elastic/multiprocessing/api.py] failed "
+            "E1129 02:15:04.713000 4509 torch/distributed/elastic/api.py] failed "
             "(exitcode: 3) local_rank: 0 (pid: 5634) of binary: timeout\n"
             "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
             "  rank      : 1 (local_rank: 0)\n  exitcode  : 3 (pid: 5634)\nnodes: n2: torchrun ended with 1\n",

@@ -40,11 +40,13 @@ def run(hosts: Sequence[str], ssh: Sequence[str], names: Sequence[str], argv: Se
     """Return the status of the first program that failed, whose host is told; 0 if all ended well."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     env = {name: os.environ[name] for name in names if name in os.environ}
-    running = {}
+    running: "dict[str, subprocess.Popen[str]]" = {}
     try:
         for number, host in enumerate(hosts):
             own = [word.replace("{node}", str(number)) for word in argv]
-            running[host] = subprocess.Popen(own) if number == 0 else _over_ssh(ssh, host, own, env)
+            running[host] = (
+                subprocess.Popen(own, text=True) if number == 0 else _over_ssh(ssh, host, own, env)
+            )
         return _first_failure(running)
     finally:
         # Not by SIGTERM: torchrun says at length that somebody ended it. The case's leftovers are reaped.
