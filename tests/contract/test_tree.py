@@ -10,7 +10,7 @@ from tests.contract import tree
 
 TOP = {
     "playbooks", "roles", "group_vars", "inventory", "hvlab", "templates", "tests", "ansible.cfg", "setup.py",
-    "site.yml", "pyproject.toml", "Makefile", "README.md", "README.zh.md", "CHANGELOG.md",
+    "hvlab_horovod", "site.yml", "pyproject.toml", "Makefile", "README.md", "README.zh.md", "CHANGELOG.md",
     "CONTRIBUTING.md", "LICENSE", "mkdocs.yml",
     "docs", "benchmarks", "requirements", ".ci", ".gitignore", ".yamllint", ".ansible-lint",
 }  # fmt: skip

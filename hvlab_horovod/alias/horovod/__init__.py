@@ -1,0 +1,27 @@
+"""Horovod's API, answered by torch.distributed. This is hvlab_horovod, not Horovod."""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+from typing import Any, NoReturn
+
+__version__ = "0.28.1+torch.distributed"
+
+
+class _Missing(MetaPathFinder):
+    def find_spec(self, name: str, *_: Any) -> None:
+        """Refuse the modules of Horovod that have no counterpart, after all other finders."""
+        if name.startswith(__name__ + "."):
+            raise ModuleNotFoundError(
+                f"hvlab_horovod has no {name}: it answers for horovod.torch; what to do: install Horovod",
+                name=name,
+            )
+
+
+sys.meta_path.append(_Missing())
+
+
+def run(*_: Any, **__: Any) -> NoReturn:
+    """Refuse to start ranks from Python."""
+    raise NotImplementedError("hvlab_horovod has no horovod.run; what to do: start the script by hvlab-run")

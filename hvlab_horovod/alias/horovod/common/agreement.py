@@ -1,0 +1,97 @@
+"""Which operations all ranks are ready for, by name: Horovod's negotiation, without its thread.
+
+Needs no torch. torch.distributed wants every rank to issue the same operations in the same order; Horovod's
+scripts may submit them in any. So an operation waits here until a rank needs it. Then the ranks exchange one
+message each, with all that they have submitted, and issue what all have, in the order of the first rank. A
+rank that needs something else exchanges another. If every rank waits, and nothing is common to all, no rank
+can ever go on: that is an error on all of them, where Horovod stands still.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+# What ranks that have left by join() take part in, with zeros.
+JOINABLE = ("allreduce", "step", "barrier")
+
+
+@dataclass(frozen=True)
+class Request:
+    """``same`` has to be equal on all ranks; ``own`` is each rank's."""
+
+    kind: str
+    same: Any = None
+    own: Any = None
+
+
+@dataclass
+class Message:
+    """What a rank has submitted, by name; what it waits for; when it joined."""
+
+    requests: dict[str, Request] = field(default_factory=dict)
+    waits: str = ""
+    joined: float = 0.0
+
+    def encode(self) -> bytes:
+        """Return the message as JSON."""
+        rows = [[name, one.kind, one.same, one.own] for name, one in self.requests.items()]
+        return json.dumps([self.waits, self.joined, rows], separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, text: bytes) -> Message:
+        """Return the message that ``encode`` made."""
+        waits, joined, rows = json.loads(text)
+        return cls({name: Request(*rest) for name, *rest in rows}, waits, joined)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An operation that every rank issues now, or fails with; ``owns`` has None for ranks that joined."""
+
+    name: str
+    request: Request
+    owns: list[Any]
+    error: str
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What follows from the messages of all ranks; ``last`` is the rank that joined last, once all have."""
+
+    ready: list[Ready]
+    stuck: str = ""
+    last: int = -1
+
+
+def agree(messages: list[Message], ranks: list[int]) -> Agreement:
+    """Return what all ranks do next; each comes to the same answer."""
+    active = [number for number, message in enumerate(messages) if not message.joined]
+    if not active:
+        return Agreement([], last=max(zip([one.joined for one in messages], ranks, strict=True))[1])
+    first = messages[active[0]]
+    common = [name for name in first.requests if all(name in messages[number].requests for number in active)]
+    if not common and all(messages[number].waits for number in active):
+        waits = ", ".join(f"rank {ranks[number]} for {messages[number].waits}" for number in active)
+        return Agreement([], stuck=f"ranks wait for different operations: {waits}; {REMEDY}")
+    return Agreement([_ready(name, messages, active, ranks) for name in common])
+
+
+REMEDY = "what to do: call the same operations with the same names on all ranks before waiting for one"
+
+
+def _ready(name: str, messages: list[Message], active: list[int], ranks: list[int]) -> Ready:
+    requests = {number: messages[number].requests[name] for number in active}
+    first = requests[active[0]]
+    owns = [requests[number].own if number in requests else None for number in range(len(messages))]
+    error = ""
+    for number, request in requests.items():
+        if request.same != first.same:
+            asked = f"rank {ranks[active[0]]} submits {first.same}, rank {ranks[number]} {request.same}"
+            error = f"{name}: {asked}; what to do: the same type, shape and options on all ranks"
+    if len(active) < len(messages) and first.kind not in JOINABLE:
+        error = (
+            f"{name}: a rank has joined; what to do: after hvd.join() other ranks may call allreduce alone"
+        )
+    return Ready(name, first, owns, error)

@@ -1,0 +1,272 @@
+"""Averages gradients while the backward pass still runs, in buckets whose order is the same on all ranks."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..common.agreement import Request
+from ..common.buckets import capacity, plan
+from ..common.channel import LOCK, STAND_INS, Channel, Operation, wait
+from ..common.process_sets import ProcessSet
+from ..common.world import world
+from .asynchronous import sparse_allreduce_async
+from .operations import REDUCTIONS, Average, scale
+
+MORE_PASSES = (
+    "Gradients were computed more than backward_passes_per_step times before call to step(). "
+    "Increase backward_passes_per_step to accumulate gradients locally."
+)
+
+
+class Step(Operation):
+    """All ranks are in the same step of an optimizer; its buckets may follow on their own group.
+
+    Before the first step ``own`` holds the order in which gradients became ready, and which were sparse.
+    """
+
+    kind = "step"
+
+    def __init__(self, exchange: Exchange, own: Any) -> None:
+        super().__init__(str(exchange.number))
+        self.exchange, self.own = exchange, own
+
+    def request(self) -> Request:
+        return Request(self.kind, [self.exchange.number, *self.exchange.same], self.own)
+
+    def issue(self, channel: Channel, owns: list[Any]) -> None:
+        if self.own is not None or not self.exchange.buckets:
+            self.exchange.arrange([own for own in owns if own])
+
+
+class Bucket:
+    """Gradients that are sent as one tensor."""
+
+    def __init__(self, numbers: Sequence[int], tensors: dict[int, torch.Tensor]) -> None:
+        self.numbers = numbers
+        first = tensors[numbers[0]]
+        sizes = [tensors[number].numel() for number in numbers]
+        self.flat = torch.empty(sum(sizes), dtype=first.dtype, device=first.device)
+        self.views = {
+            number: part.as_strided(tensors[number].shape, _strides(tensors[number]))
+            for number, part in zip(numbers, self.flat.split(sizes), strict=True)
+        }
+        self.contexts: dict[int, Any] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Prepare for the next step."""
+        self.missing, self.filled = len(self.numbers), False
+        self.work: Any = None
+
+    def fill(self, gradients: dict[int, torch.Tensor | None], compress: Any) -> None:
+        """Take the gradients; none is zero."""
+        views, sources = [], []
+        for number in self.numbers:
+            gradient, view = gradients[number], self.views[number]
+            if gradient is None:
+                view.zero_()
+            elif gradient.data_ptr() != view.data_ptr() or gradient.dtype != view.dtype:
+                source, self.contexts[number] = compress(gradient)
+                views.append(view)
+                sources.append(source)
+        if views:
+            torch._foreach_copy_(views, sources)
+        self.filled = True
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the tensor's own strides if its numbers lie densely, as those of channels_last do."""
+    return tuple(torch.empty_like(tensor, device="meta").stride())
+
+
+class Exchange:
+    """One optimizer's gradients. Buckets follow the order of the first backward pass on the first rank."""
+
+    def __init__(
+        self,
+        parameters: Sequence[torch.nn.Parameter],
+        groups: Sequence[Sequence[int]],
+        compression: Any,
+        passes: int,
+        op: int,
+        predivide: float,
+        sparse_as_dense: bool,
+        process_set: ProcessSet,
+    ) -> None:
+        self.parameters, self.groups = list(parameters), groups
+        self.compression, self.passes, self.op, self.predivide = compression, passes, op, predivide
+        self.sparse_as_dense, self.process_set = sparse_as_dense, process_set
+        own = world()
+        self.number = len(own.optimizers)
+        own.optimizers.append(weakref.ref(self))
+        self.channel = process_set.channel
+        local = {} if self.channel is own.channels[0] else {"use_local_synchronization": True}
+        self.group = dist.new_group(self.channel.ranks, **local)
+        numbers = sum(parameter.numel() for parameter in self.parameters)
+        self.same = [
+            len(self.parameters),
+            numbers,
+            op,
+            predivide,
+            getattr(compression, "__name__", str(compression)),
+        ]
+        self.buckets: list[Bucket] = []
+        self.bucket_of: dict[int, Bucket] = {}
+        self.sparse: list[int] = []
+        self.order: list[int] = []
+        self.arranged = False
+        self.reset()
+        reference = weakref.ref(self)
+        for number, parameter in enumerate(self.parameters):
+            parameter.register_post_accumulate_grad_hook(_hook(reference, number))
+
+    def reset(self) -> None:
+        """Prepare for the next step."""
+        self.left = [self.passes] * len(self.parameters)
+        self.busy = False
+        self.step: Step | None = None
+        self.sent = 0
+        for bucket in self.buckets:
+            bucket.reset()
+
+    def arrived(self, number: int) -> None:
+        """Take note of a gradient; send the buckets that are complete."""
+        with LOCK:
+            if not self.left[number]:
+                raise AssertionError(MORE_PASSES)
+            self.busy = True
+            self.left[number] -= 1
+            if self.left[number]:
+                return
+            if not self.arranged:
+                self.order.append(number)
+            elif number in self.bucket_of:
+                self._begin(None)
+                bucket = self.bucket_of[number]
+                bucket.missing -= 1
+                if not bucket.missing:
+                    self._fill(bucket)
+                    self._send(block=False)
+
+    def _begin(self, own: Any) -> Step:
+        if self.step is None:
+            self.step = Step(self, own)
+            self.channel.submit(self.step)
+            self.channel.begin()
+        return self.step
+
+    def _gradient(self, number: int) -> torch.Tensor | None:
+        gradient = self.parameters[number].grad
+        if gradient is not None and gradient.is_sparse:
+            if not self.sparse_as_dense:
+                name = f"parameter {number}"
+                raise ValueError(
+                    f"{name} has a sparse gradient now, and had none; what to do: sparse_as_dense=True"
+                )
+            return gradient.to_dense()
+        return gradient
+
+    def _fill(self, bucket: Bucket) -> None:
+        bucket.fill({number: self._gradient(number) for number in bucket.numbers}, self.compression.compress)
+
+    def _send(self, block: bool) -> None:
+        if self.step and not self.step.issued and not block:
+            self.channel.advance(self.step, block=False)
+            if not self.step.issued:
+                return
+        while self.sent < len(self.buckets) and self.buckets[self.sent].filled:
+            bucket = self.buckets[self.sent]
+            if self.op == Average:
+                scale(bucket.flat, 1 / self.predivide)
+            bucket.work = dist.all_reduce(bucket.flat, REDUCTIONS[self.op], group=self.group, async_op=True)
+            self.sent += 1
+
+    def arrange(self, owns: list[Any]) -> None:
+        """Make the buckets, from what the ranks saw in their first backward pass."""
+        first = owns[0][0] if owns else []
+        self.sparse = sorted({number for own in owns for number in own[1]})
+        missing = [number for number in range(len(self.parameters)) if number not in first]
+        order = [number for number in (*first, *missing) if number not in self.sparse]
+        tensors = {}
+        for number in order:
+            parameter = self.parameters[number]
+            tensors[number] = self.compression.compress(torch.empty_like(parameter, requires_grad=False))[0]
+        sizes = {number: tensor.numel() * tensor.element_size() for number, tensor in tensors.items()}
+        kinds = {number: (tensor.dtype, tensor.device) for number, tensor in tensors.items()}
+        self.buckets = [
+            Bucket(numbers, tensors) for numbers in plan(order, sizes, kinds, self.groups, capacity())
+        ]
+        self.bucket_of = {number: bucket for bucket in self.buckets for number in bucket.numbers}
+        self.arranged = True
+
+    def synchronize(self) -> None:
+        """Give every parameter the gradient of all ranks."""
+        with LOCK:
+            step = self._begin(None if self.arranged else [self.order, self._sparse()])
+        wait(step, world().channels)
+        for bucket in self.buckets:
+            if not bucket.filled:
+                self._fill(bucket)
+        self._send(block=True)
+        handles = {number: self._sparse_handle(number) for number in self.sparse}
+        factor = self.predivide / self.channel.size if self.op == Average else 1.0
+        for bucket in self.buckets:
+            bucket.work.wait()
+            scale(bucket.flat, factor)
+            for number, view in bucket.views.items():
+                self._give(number, view, bucket.contexts.get(number))
+        for number, handle in handles.items():
+            self.parameters[number].grad = handle()
+        self.reset()
+
+    def _give(self, number: int, view: torch.Tensor, context: Any) -> None:
+        parameter = self.parameters[number]
+        sparse = parameter.grad is not None and parameter.grad.is_sparse
+        if context is None and view.dtype == parameter.dtype:
+            result = view
+        else:
+            result = self.compression.decompress(view, parameter.dtype if context is None else context)
+        parameter.grad = result.to_sparse() if sparse else result
+
+    def _sparse(self) -> list[int]:
+        gradients = [parameter.grad for parameter in self.parameters]
+        kept = [n for n, gradient in enumerate(gradients) if gradient is not None and gradient.is_sparse]
+        return [] if self.sparse_as_dense else kept
+
+    def _sparse_handle(self, number: int) -> Any:
+        gradient = self.parameters[number].grad
+        if gradient is None:
+            gradient = torch.zeros_like(self.parameters[number]).to_sparse(1)
+        return sparse_allreduce_async(gradient, f"{self.number}.{number}", self.op, self.process_set)
+
+    def stand_in(self) -> list[Any]:
+        """Send zeros in a step of the other ranks; return the works."""
+        zeros = [torch.zeros_like(bucket.flat) for bucket in self.buckets]
+        return [dist.all_reduce(flat, REDUCTIONS[self.op], group=self.group, async_op=True) for flat in zeros]
+
+
+def _hook(reference: weakref.ref[Exchange], number: int) -> Any:
+    def hook(_: Any) -> None:
+        exchange = reference()
+        if exchange is not None:
+            exchange.arrived(number)
+
+    return hook
+
+
+class _JoinedStep(Step):
+    def issue(self, channel: Channel, owns: list[Any]) -> None:
+        super().issue(channel, owns)
+        self.works = self.exchange.stand_in()
+
+
+def _stand_in(request: Request) -> Operation:
+    return _JoinedStep(world().optimizers[request.same[0]](), None)
+
+
+STAND_INS["step"] = _stand_in
