@@ -176,8 +176,15 @@ def faults(kinds: Sequence[str], count: int, draw: random.Random) -> list[Fault]
 
 
 def named(result: SlowSearch) -> list[Fault]:
-    """Return what a search says is slow."""
-    return [(each.suspect.kind, each.suspect.members or each.suspect.cell) for each in result.of("slow")]
+    """Return what a search says is slow; what enters one half of the hosts leaves the other."""
+    found: list[Fault] = []
+    for each in result.of("slow"):
+        kind: str = each.suspect.kind
+        members = each.suspect.members
+        if kind == "in" and 2 * len(members) == result.hosts:
+            kind, members = "out", tuple(host for host in range(result.hosts) if host not in members)
+        found.append((kind, members or each.suspect.cell))
+    return found
 
 
 def summary(

@@ -7,6 +7,7 @@ processes of devices.py are forked from one in each namespace that has loaded to
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -20,7 +21,7 @@ from hvlab.base import process
 from hvlab.base.errors import HvlabError
 from hvlab.lab.inventory import Host, Lab
 
-PREFIX = "hvfs"
+PREFIX = f"hvfs{os.getpid()}"
 SWITCHES = f"{PREFIX}-net"
 # Half of the weight of level 0 (kernel/sched/core.c: 1024 and 526).
 HALF_WEIGHT = 3

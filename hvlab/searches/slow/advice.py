@@ -34,8 +34,8 @@ _REMEDIES = {
     "switch, a rule of a firewall or of `tc`",
     **dict.fromkeys(
         ("out", "in"),
-        "alone each link is as fast as others: look at what these hosts share, as the uplink of their rack: "
-        "a cable of its bundle that is down, its rate, and the drops that the switch counts",
+        "look at what these hosts share, as the uplink of their rack: a cable of its bundle that is down, "
+        "its rate, and the drops that the switch counts",
     ),
 }
 _NOTHING = "look for a rule of a firewall, a route or a cable that lets nothing through; then"

@@ -168,7 +168,10 @@ def _at_once(
     values = suspects.relative(planned, readings)
     pointed_at = suspects.suspects(values, count, ratio=ratio)
     crowded = suspects.crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
-    return _Overview(read, values, pointed_at, crowded)
+    slow = {cell: steps.slowness(max(each)) for cell, each in read.items()}
+    sharing = suspects.sharing_groups(slow, count, ratio=ratio)
+    uplinks = suspects.uplinks(slow, sharing, count, ratio=ratio)
+    return _Overview(read, values, [*uplinks, *pointed_at], crowded, sharing=sharing)
 
 
 def _each_alone(
@@ -180,16 +183,15 @@ def _each_alone(
     values = {**before.values, **suspects.relative_alone(readings)}
     pairs = suspects.sizes(values, count, ratio=ratio)["pair"]
     far = suspects.far_groups(pairs, count, least=suspects.SHARE * math.log(ratio))
-    crowded = {cell: steps.slowness(max(each)) for cell, each in before.rates.items()}
-    sharing = () if far else suspects.sharing_groups(crowded, count, ratio=ratio)
+    uplinks = [] if far else [suspect for suspect in before.suspects if suspect.members]
     alone = suspects.suspects(values, count, ratio=ratio, between=set(suspects.crossing(far)))
     return _Overview(
         _by_link(planned, readings),
         values,
-        [*suspects.uplinks(crowded, sharing, count, ratio=ratio), *alone],
+        [*uplinks, *alone],
         together=max(before.crowded, sum(suspect.kind not in suspects.WORK for suspect in before.suspects)),
         groups=far,
-        sharing=sharing,
+        sharing=() if far else before.sharing,
     )
 
 
