@@ -15,14 +15,7 @@ from hvlab.remote import probe
 
 
 @click.command("fetch")
-@options.inventory
-@options.limit
-@click.option(
-    "--to",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Copy it all into a folder, with the packs.",
-)
+@options.of_verb("fetch")
 def command(*, inventory: Path, limit: str | None, to: Path | None) -> int:
     """\b
     hvlab fetch                        # what the hosts of inventory/lab lack

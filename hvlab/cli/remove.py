@@ -28,11 +28,7 @@ class Removed(HostAnswer):
 
 
 @click.command("remove")
-@options.inventory
-@options.limit
-@options.results
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@options.table_or_json
+@options.of_verb("remove")
 def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_format: str) -> None:
     """\b
     hvlab remove                                # show what would go, then ask

@@ -30,8 +30,7 @@ _STYLES = {"ok": "green", "failed": "red", "skipped": "yellow"}
 
 @click.command("watch")
 @click.argument("run", required=False, shell_complete=candidates.runs)
-@click.option("--once", is_flag=True, help="Show the run as it is now, and end.")
-@options.results
+@options.of_verb("watch")
 def command(*, run: str | None, once: bool, store: Store) -> int:
     """\b
     hvlab watch

@@ -128,15 +128,18 @@ class ConstraintProblem:
     @cached_property
     def tables(self) -> list[Table]:
         """Return each relation's compatible candidates, by candidate of its left and of its right key."""
-        names = {key: tuple(c.version for c in domain) for key, domain in self.domains.items()}
-        known: dict[tuple[object, ...], Table] = {}
-        tables = []
-        for relation in self.relations:
-            like = (_same(relation.allowed), names[relation.left], names[relation.right])
-            if like not in known:
-                known[like] = self._table(relation)
-            tables.append(known[like])
-        return tables
+        names = {key: tuple((c.version, id(c.data)) for c in domain) for key, domain in self.domains.items()}
+        return [
+            _table(
+                _Pairs(
+                    (_same(relation.allowed), names[relation.left], names[relation.right]),
+                    relation.allowed,
+                    self.domains[relation.left],
+                    self.domains[relation.right],
+                )
+            )
+            for relation in self.relations
+        ]
 
     @cached_property
     def order(self) -> Mapping[Key, int]:
@@ -160,17 +163,29 @@ class ConstraintProblem:
             numbers.setdefault(relation.left, []).append(number)
         return numbers
 
-    def _table(self, relation: Relation) -> Table:
-        lefts, rights = self.domains[relation.left], self.domains[relation.right]
-        rows, columns = [], [0] * len(rights)
-        for left in lefts:
-            row = 0
-            for right in rights:
-                if relation.allowed(left, right):
-                    row |= 1 << right.place
-                    columns[right.place] |= 1 << left.place
-            rows.append(row)
-        return tuple(rows), tuple(columns)
+
+@dataclass(frozen=True)
+class _Pairs:
+    """What a table is computed from; ``like`` is the same where the table is, while the rest is alive."""
+
+    like: tuple[object, ...]
+    allowed: Callable[[Candidate, Candidate], bool] = field(compare=False)
+    lefts: tuple[Candidate, ...] = field(compare=False)
+    rights: tuple[Candidate, ...] = field(compare=False)
+
+
+@lru_cache(maxsize=512)
+def _table(pairs: _Pairs) -> Table:
+    """Return a table, of which the problems behind one answer have most in common."""
+    rows, columns = [], [0] * len(pairs.rights)
+    for left in pairs.lefts:
+        row = 0
+        for right in pairs.rights:
+            if pairs.allowed(left, right):
+                row |= 1 << right.place
+                columns[right.place] |= 1 << left.place
+        rows.append(row)
+    return tuple(rows), tuple(columns)
 
 
 def _same(function: Callable[..., Any]) -> tuple[object, ...]:

@@ -22,7 +22,7 @@ from hvlab.workloads.launchers import srun
 from hvlab.workloads.launchers.command import LAUNCHERS, RECIPES, Command, Job, deadline
 from hvlab.workloads.parameters import RULES, STACK, environment, variables
 
-# Each module registers its launcher beside it: a new one is a new module.
+# Each module registers its own launcher: a new launcher is a new module.
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 __all__ = ["LAUNCHERS", "RULES_FILE", "Command", "Job", "command", "job", "rank_environment", "recipe"]
@@ -32,7 +32,7 @@ _HOROVOD = {
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
     "HOROVOD_TIMELINE": "DYNAMIC",
 }
-# mpirun reads these unasked: the user's own file, then that of its folder, for which a stack has another.
+# mpirun reads these by default: the user's own file, then that of its folder, which a stack replaces.
 _PARAMETER_FILES, _USERS = "OMPI_MCA_mca_base_param_files", "~/.openmpi/mca-params.conf"
 # Open MPI replaces ~/ in it by each rank's home.
 _USE_RULES, _RULES_FILE = (
@@ -79,7 +79,7 @@ def job(
     home = lab.text("lab_user_home", f"/home/{user}")
     options = list(map(str, lab.vars.get("hvlab_step_options") or ()))
     if case.container and case.launcher == srun.NAME:
-        # What the roles install is on the hosts; in a job of somebody else's cluster it is in the image.
+        # The roles install on the hosts; on somebody else's cluster everything is in the image.
         read = (where.workloads,) if lab.step else ("/opt/hvlab",)
         options += srun.container_options(case.container, home=home, read=read, more=container_options)
     argv = (
@@ -111,9 +111,9 @@ def job(
 
 
 def rank_environment(case: Case, lab: Lab) -> dict[str, str]:
-    """Return the environment that decides how the ranks work, without what only hvlab's programs need.
+    """Return the environment that affects the ranks, without variables that only hvlab's programs read.
 
-    The inventory's own outranks hvlab's defaults, and the case's parameters outrank both.
+    The inventory overrides hvlab's defaults, and the case's parameters override both.
     """
     backend = BACKENDS[case.backend]
     own = {name: str(value) for name, value in lab.vars.get("lab_rank_env", {}).items()}
@@ -129,9 +129,9 @@ def rank_environment(case: Case, lab: Lab) -> dict[str, str]:
 
 
 def recipe(case: Case, lab: Lab) -> list[str]:
-    """Return the lines for a shell that start a job of one's own as ``case`` is started.
+    """Return shell lines that start the user's own job in the way ``case`` is started.
 
-    Its hosts, ranks and program are left to whoever writes it; RULES stands for the rules file.
+    Hosts, ranks and program are left out; RULES stands for the rules file.
     """
     env = rank_environment(case, lab)
     if _RULES_FILE in env:
@@ -142,9 +142,9 @@ def recipe(case: Case, lab: Lab) -> list[str]:
 
 
 def _meeting(first: Host, lab: Lab, mark: str) -> dict[str, str]:
-    """Return where the ranks of DDP meet: on the first host, at a port that no other case is likely to have.
+    """Return the rendezvous of DDP's ranks: the first host, and a port that other cases are unlikely to use.
 
-    That is only how they find one another. Their address is on the ranks' network if the inventory has it.
+    It carries no gradients. The address is on the ranks' network if the inventory has it.
     """
     port = _FIRST_PORT + int(hashlib.sha256(mark.encode()).hexdigest(), 16) % _PORTS
     return {"MASTER_ADDR": "127.0.0.1" if lab.local else lab.rank_address(first), "MASTER_PORT": str(port)}

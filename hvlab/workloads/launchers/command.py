@@ -20,7 +20,7 @@ _DEADLINE_MARGIN = 15
 
 
 def deadline(case: Case) -> tuple[str, ...]:
-    """Return the command in front of a rank's program, which ends it where nobody else does."""
+    """Return the prefix that ends a rank's program if nothing else does."""
     return ("timeout", "--kill-after=5", str(case.timeout + _DEADLINE_MARGIN))
 
 
@@ -31,12 +31,11 @@ class Job:
     ``program`` is each rank's argv, run by ``python``, and ``env`` its environment; ``network`` is the ranks'
     network (CIDR) and ``interface`` its name; ``horovod``, ``openmpi`` and ``workloads`` are the folders of
     the variant, of Open MPI and of the programs.
-    ``shared`` tells that hosts are virtual, and so share their machine's cores. ``port`` is where ssh reaches
-    the ranks' containers; 0 where they run on the hosts themselves. ``local`` tells that the only host is the
-    machine hvlab runs on, whatever the inventory calls it; ``foreign``, that Open MPI is not hvlab's.
-    ``pmi`` is how srun connects the ranks of MPI, and ``srun`` are further options of the ranks' step.
-    ``host_python`` runs hvlab's programs on the hosts, outside of containers; ``head`` is the host that
-    starts the case, ``home`` the user's home on the hosts.
+    ``shared``: the hosts are virtual and share their machine's cores. ``port`` is that of ssh to the ranks'
+    containers, 0 without containers. ``local``: the only host is the machine that hvlab runs on, whatever the
+    inventory calls it. ``foreign``: Open MPI is not hvlab's. ``pmi`` is how srun connects the ranks of MPI,
+    and ``srun`` has further options for the ranks' step. ``host_python`` runs hvlab's programs on the hosts,
+    outside containers; ``head`` is the host that starts the case, ``home`` the user's home on the hosts.
     """
 
     case: Case
@@ -61,7 +60,7 @@ class Job:
 
     @property
     def slots(self) -> str:
-        """Return the hosts as both launchers want them: ``h1:2,h2:2``."""
+        """Hosts in the syntax of mpirun and horovodrun: ``h1:2,h2:2``."""
         if self.local:
             return f"localhost:{self.case.slots}"
         return ",".join(f"{host}:{self.case.slots}" for host in self.case.hosts)
@@ -71,7 +70,7 @@ class Job:
 class Command:
     """What to run on the first host of the case.
 
-    ``step`` names the step of Slurm that it makes, in the run's allocation; it is empty for all others.
+    ``step`` is the name of its Slurm step in the run's allocation; empty for other launchers.
     """
 
     argv: tuple[str, ...]
@@ -79,7 +78,7 @@ class Command:
     step: str = ""
 
     def line(self) -> str:
-        """Return it as one line for a shell."""
+        """Return the command as one shell line."""
         given = [f"{name}={value}" for name, value in self.env.items()]
         return shlex.join([*(["env", *given] if given else []), *self.argv])
 
@@ -95,9 +94,9 @@ def launcher(name: str) -> Callable[[Launch], Launch]:
 
 
 def recipe(name: str) -> Callable[[Launch], Launch]:
-    """Register what such a command has that decides how fast ranks are: for jobs that hvlab does not start.
+    """Register the part of such a command that affects the ranks' speed, for jobs that hvlab does not start.
 
-    Its environment is that of the shell that starts it.
+    Its environment is set in the shell that starts it.
     """
     return _registered(RECIPES, name)
 

@@ -1,9 +1,8 @@
 """Where ranks run inside containers: what `docker run` gets. Pure.
 
-On each host one container of the run has an sshd on a port of its own as its main process. With a certificate
-of the host's names and the lab user's home, logging in there is logging in to the host, but for the port and
-the root file system; so the launchers need no more than that port. The key is the run's: an image never gets
-the host's own.
+On each host one container of the run has an sshd on a port of its own as its main process. It has a
+certificate for the host's names, and the lab user's home: to a launcher it is the host on another port, with
+another root file system. The key belongs to the run: an image never gets the host's own.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ def argv(
         *(f"--label=hvlab.run={run_id}", f"--label=hvlab.lab={lab.name}"),
         *_NEEDED,
         *(["--gpus=all"] if host.gpu else []),
-        # Where a path is missing, --volume would make a folder of it on the host; for the revoked keys that
-        # shuts everybody out.
+        # --volume would create a missing path as a folder on the host; for the revoked keys that would lock
+        # everybody out.
         *(f"--mount=type=bind,source={path},target={path},readonly" for path in read),
         f"--volume={home}:{home}",
         *options,
@@ -70,7 +69,7 @@ def argv(
 
 
 def _sshd(user: str, port: int, run_id: str) -> list[str]:
-    """Return sshd's arguments; its configuration in the image plays no part."""
+    """Return sshd's arguments; the image's own configuration is ignored."""
     settings = {
         "Port": str(port),
         "HostKey": host_key(run_id),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hvlab.workloads.launchers.command import Command, Job, launcher, recipe
 
-# So long all ranks may take to start, and on virtual hosts, which share cores and disk of one machine, so
-# much longer for each of them. Gloo's own patience of 30 s begins with the first rank.
+# Seconds for all ranks to start, and extra seconds per virtual host, as these share cores and disk of one
+# machine. Gloo's own limit of 30 s begins with the first rank.
 START_S, START_SHARED_S = 60, 15
 
 
@@ -14,10 +14,10 @@ NAME = "horovodrun"
 
 @launcher(NAME)
 def command(job: Job) -> Command:
-    """Return the command; horovodrun hands its own environment on to the ranks.
+    """Return the command; horovodrun forwards its own environment to the ranks.
 
-    The interface is named, so that horovodrun starts no discovery servers (and no key stands in any argv);
-    not on one host, where it uses the loopback interface and refuses any other.
+    The interface is named, so that horovodrun starts no discovery servers, whose argv would hold a key. On a
+    single host it is not: horovodrun uses the loopback interface and refuses any other.
     """
     argv = [f"{job.horovod}/bin/horovodrun", *_gloo(job)]
     if job.port:

@@ -11,8 +11,8 @@ from hvlab.workloads.parameters import MPIRUN
 
 NAME = "mpirun"
 _PLACING = ("--bind-to", "none", "--map-by", "slot")
-# Open MPI 5 starts ranks with PRRTE, which has names of its own and passes over Open MPI 4's without a word,
-# as Open MPI 4 passes over these variables: with both, nobody has to know which mpirun a host has.
+# Open MPI 5 starts ranks with PRRTE, which has its own names and silently ignores Open MPI 4's, as Open MPI 4
+# ignores these variables: both are set, so that the version of a host's mpirun does not matter.
 _PRRTE = {
     "oob_tcp_if_include": "PRTE_MCA_prte_if_include",
     "plm_rsh_agent": "PRTE_MCA_plm_ssh_agent",
@@ -28,7 +28,7 @@ def command(job: Job) -> Command:
         connection["plm_rsh_args"] = f"-p {job.port}"
     argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots, *placing(job)]
     argv += parameters(job, connection | transport(job))
-    # What is secret is in mpirun's own environment: arguments can be read by every user of the host.
+    # Secrets go into mpirun's own environment: every user of the host can read arguments.
     secret = {name: value for name, value in job.env.items() if hides(name)}
     for name, value in job.env.items():
         argv += ["-x", name if name in secret else f"{name}={value}"]
@@ -45,18 +45,18 @@ def own_job(job: Job) -> Command:
 
 
 def placing(job: Job) -> Sequence[str]:
-    """Return the options that say which cores ranks get: the case's own, else none in particular."""
+    """Return the options that place ranks on cores: the case's own, else without binding."""
     return shlex.split(str(job.case.params.get(MPIRUN.name, ""))) or _PLACING
 
 
 def parameters(job: Job, values: Mapping[str, str]) -> list[str]:
-    """Return the options that set parameters of Open MPI, but for those that the ranks' environment sets."""
+    """Return the options that set parameters of Open MPI, except those set in the ranks' environment."""
     own = {name: value for name, value in values.items() if f"OMPI_MCA_{name}" not in job.env}
     return [word for name, value in own.items() for word in ("-mca", name, value)]
 
 
 def transport(job: Job) -> dict[str, str]:
-    """Return Open MPI's parameters of how ranks send, whoever starts them."""
+    """Return Open MPI's transport parameters, for any launcher."""
     parameters = {"btl_tcp_if_include": job.network}
     if not job.foreign:
         # Not cm, which nothing here is built for. Open MPI itself prefers UCX on hosts with an RDMA card.
@@ -64,6 +64,6 @@ def transport(job: Job) -> dict[str, str]:
     if not job.gpu:
         parameters["opal_warn_on_missing_libcuda"] = "0"
     if job.shared:
-        # Open MPI cannot see that the hosts share cores, and a rank that spins keeps the others from working.
+        # Open MPI cannot see that the hosts share cores, and a spinning rank would starve the others.
         parameters["mpi_yield_when_idle"] = "1"
     return parameters

@@ -13,23 +13,23 @@ from hvlab.workloads.launchers.command import Command, Job, launcher, recipe
 from hvlab.workloads.launchers.mpirun import transport
 
 NAME = "srun"
-# As mpirun starts ranks: not bound, and as many as are asked for.
+# As with mpirun: no binding, and as many ranks as requested.
 _PLACING = ("--cpu-bind=none", "--overcommit")
-# A rank that has ended well waits so long for the others, in seconds, before srun ends them.
+# Seconds that the other ranks have after the first has finished, before srun ends them.
 _WAIT_S = 30
 # Open MPI's own PMIx has no munge; before Slurm 22.05, which has mpi.conf, only the environment says so.
 _PMIX = {"PMIX_MCA_psec": "native"}
-# slurmd's PMIx refuses direct connections now and then, and ssh with a command reads no profile that says so.
+# slurmd's PMIx sometimes refuses direct connections; a command over ssh reads no profile that turns them off.
 _OWN_PMIX = {**_PMIX, "SLURM_PMIX_DIRECT_CONN": "false"}
 
 
 @launcher(NAME)
 def command(job: Job) -> Command:
-    """Return the command that starts every rank as one step; its environment is handed on to the ranks.
+    """Return the command that starts every rank as one step; its environment is forwarded to the ranks.
 
     Open MPI's ranks find one another through Slurm's PMIx, or what ``lab_slurm_mpi`` names. Horovod over Gloo
-    knows no Slurm: there a program beside srun tells the ranks where they meet. Ranks of a case with a
-    container are inside it, and so is what serves their meeting place, for it needs Horovod.
+    does not know Slurm: a program beside srun tells the ranks where to meet. In a case with a container the
+    ranks run inside it, and so does the server of their meeting place, which needs Horovod.
     """
     case = job.case
     placed = [host for host in case.hosts for _ in range(case.slots)]
@@ -41,7 +41,7 @@ def command(job: Job) -> Command:
         # beside it, and srun counts the list's own hosts in earlier releases, too (its opt.c).
         *("--distribution=arbitrary", f"--nodelist={','.join(placed)}", f"--ntasks={case.world_size}"),
         *_PLACING,
-        # Also where a job script had --export=NONE, which srun would take over.
+        # Even if a job script had --export=NONE, which srun would inherit.
         "--export=ALL",
         *("--kill-on-bad-exit=1", f"--wait={_WAIT_S}"),
         # The case's own folder is on the first host only.
@@ -63,7 +63,7 @@ def command(job: Job) -> Command:
 
 @recipe(NAME)
 def own_job(job: Job) -> Command:
-    """Return how ranks find one another, and the options for placement and transport."""
+    """Return the options and environment for rendezvous, placement and transport."""
     return Command(("srun", _pmi(job), *_PLACING, *job.srun), _environment(job))
 
 
@@ -92,8 +92,8 @@ def container_options(
 ) -> tuple[str, ...]:
     """Return srun's options for a step inside ``image``; ``more`` are the user's, which outrank these.
 
-    hvlab's folder in ``home`` and the folders to ``read`` are where they are on the host. Mounts of the user
-    are added to these, for pyxis takes one list.
+    hvlab's folder in ``home`` and the folders to ``read`` are where they are on the host. The user's
+    mounts are appended: pyxis takes one list.
     """
     mounts = [f"{home}/.hvlab:{home}/.hvlab", *(f"{path}:{path}:ro" for path in read)]
     own = (f"--container-image={image}", f"{_MOUNTS}={','.join(mounts)}", "--container-workdir=/tmp")
@@ -105,7 +105,7 @@ def container_options(
 
 
 def _inside(program: Sequence[str], env: Mapping[str, str], home: str) -> tuple[str, ...]:
-    """Return the argv of a rank inside: pyxis keeps what the image itself sets, and root's home.
+    """Return a rank's argv inside the image, where pyxis keeps the image's own variables and root's home.
 
     Secrets come with srun's environment alone, unless the image sets them: every user can read arguments.
     """
