@@ -678,7 +678,8 @@ def test_a_crash_without_words_may_be_a_damaged_file(tmp_path, printed):
             "E1129 02:15:04.713000 4509 torch/distributed/elastic/api.py] failed "
             "(exitcode: 3) local_rank: 0 (pid: 5634) of binary: timeout\n"
             "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
-            "  rank      : 1 (local_rank: 0)\n  exitcode  : 3 (pid: 5634)\nnodes: n2: torchrun ended with 1\n",
+            "  rank      : 1 (local_rank: 0)\n  exitcode  : 3 (pid: 5634)\n"
+            "nodes: n2: torchrun ended with 1\n",
             ": failed (exitcode: 3) local_rank: 0 (pid: 5634) of binary: timeout",
         ),
     ],
