@@ -1,7 +1,11 @@
 """What hvlab_horovod decides without torch; its ranks are tested where torch is."""
 
+import subprocess
+import sys
+
 import pytest
 
+from hvlab_horovod import launch
 from hvlab_horovod.alias.horovod.common import buckets, place
 from hvlab_horovod.alias.horovod.common.agreement import Message, Request, agree
 
@@ -114,3 +118,96 @@ def test_buckets(order, sizes, kinds, groups, expected):
 def test_groups_of_a_number():
     assert [list(part) for part in buckets.split(range(5), 2)] == [[0, 1], [2, 3, 4]]
     assert [list(part) for part in buckets.split(range(2), 5)] == [[0], [1]]
+
+
+def started(*words, environment=None):
+    return launch.ranks(launch.parse(words), "192.0.2.1", 7, environment or {})
+
+
+def test_ranks_by_ssh():
+    first, *_, last = started(
+        *("-np", "3", "-H", "a:2,b-1:2", "-p", "22", "--network-interface", "eth1", "--gloo"),
+        *("python", "train.py", "--lr", "0.1; rm"),
+        environment={"OMP_NUM_THREADS": "1", "SECRET": "x"},
+    )
+    assert last.host == "b-1"
+    *ssh, command = last.argv
+    assert ssh == [
+        "ssh",
+        "-tt",
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "StrictHostKeyChecking=yes",
+        "-p",
+        "22",
+        "--",
+        "b-1",
+    ]
+    assert command.endswith("python train.py --lr '0.1; rm'")
+    assert "OMP_NUM_THREADS=1" in command
+    assert "SECRET" not in command
+    assert "GLOO_SOCKET_IFNAME=eth1" in command
+    assert [rank.environment["HOROVOD_LOCAL_RANK"] for rank in (first, last)] == ["0", "0"]
+    assert [rank.environment["HOROVOD_CROSS_SIZE"] for rank in (first, last)] == ["2", "2"]
+
+
+def test_ranks_on_this_host():
+    first, second = started("-np", "2", "python", "x.py", environment={"PYTHONPATH": "lib"})
+    assert (first.host, first.argv) == ("", ("python", "x.py"))
+    assert second.environment["PYTHONPATH"] == f"{launch.ALIAS}:lib"
+
+
+@pytest.mark.parametrize("words", [("-H", "a:1"), ("-H", "a:1,-oProxyCommand=x y:1")])
+def test_hosts_that_cannot_be(words):
+    with pytest.raises(ValueError, match="what to do: -H"):
+        started("-np", "2", *words, "x")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--mpi", "x"), "--mpi has no counterpart here; what to do: mpirun"),
+        (("--min-np", "1", "x"), "what to do: torchrun --max-restarts"),
+        ((), "no command"),
+    ],
+)
+def test_refused_options(words, error, capsys):
+    with pytest.raises(SystemExit):
+        launch.parse(["-np", "2", *words])
+    assert error in capsys.readouterr().err
+
+
+def test_ignored_options():
+    options = launch.parse(["-np", "2", "--cycle-time-ms", "3", "--autotune", "x"])
+    assert (options.ignored, options.command) == (["--cycle-time-ms", "--autotune"], ["x"])
+
+
+def test_hostfile(tmp_path):
+    (tmp_path / "hosts").write_text("# lab\na slots=1\nb\n")
+    options = launch.parse(["-np", "2", "--hostfile", str(tmp_path / "hosts"), "x"])
+    assert launch.slots(options) == [("a", 1), ("b", 1)]
+
+
+def test_a_rank_that_fails_ends_the_others(tmp_path):
+    program = "import os, sys, time; os.environ['HOROVOD_RANK'] == '1' and sys.exit(7); time.sleep(60)"
+    argv = [sys.executable, "-m", "hvlab_horovod.run", "-np", "2", sys.executable, "-S", "-c", program]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, "rank 1 on this host ended with 7" in done.stderr) == (7, True)
+
+
+def test_alias_is_first_for_a_script_and_its_children(tmp_path):
+    (tmp_path / "x.py").write_text(
+        "import sys, os, horovod; print(horovod.__version__, os.environ['PYTHONPATH'])"
+    )
+    argv = [sys.executable, "-m", "hvlab_horovod", str(tmp_path / "x.py")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.startswith(f"0.28.1+torch.distributed {launch.ALIAS}")
+
+
+def test_modules_without_counterpart():
+    program = f"import sys; sys.path.insert(0, {str(launch.ALIAS)!r}); import horovod.tensorflow"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (
+        "has no horovod.tensorflow: it answers for horovod.torch; what to do: install Horovod" in done.stderr
+    )

@@ -24,9 +24,10 @@ MORE_PASSES = (
 
 
 class Step(Operation):
-    """All ranks are in the same step of an optimizer; its buckets may follow on their own group.
+    """All ranks are in the same step of an optimizer; one that has joined learns that it has to take part.
 
-    Before the first step ``own`` holds the order in which gradients became ready, and which were sparse.
+    Buckets have a group of their own, and do not wait for this, but before the first step: then ``own`` holds
+    the order in which gradients became ready, and which were sparse.
     """
 
     kind = "step"
@@ -151,7 +152,7 @@ class Exchange:
                 bucket.missing -= 1
                 if not bucket.missing:
                     self._fill(bucket)
-                    self._send(block=False)
+                    self._send()
 
     def _begin(self, own: Any) -> Step:
         if self.step is None:
@@ -174,11 +175,7 @@ class Exchange:
     def _fill(self, bucket: Bucket) -> None:
         bucket.fill({number: self._gradient(number) for number in bucket.numbers}, self.compression.compress)
 
-    def _send(self, block: bool) -> None:
-        if self.step and not self.step.issued and not block:
-            self.channel.advance(self.step, block=False)
-            if not self.step.issued:
-                return
+    def _send(self) -> None:
         while self.sent < len(self.buckets) and self.buckets[self.sent].filled:
             bucket = self.buckets[self.sent]
             if self.op == Average:
@@ -208,11 +205,13 @@ class Exchange:
         """Give every parameter the gradient of all ranks."""
         with LOCK:
             step = self._begin(None if self.arranged else [self.order, self._sparse()])
-        wait(step, world().channels)
+        if not self.arranged:
+            wait(step, world().channels)
         for bucket in self.buckets:
             if not bucket.filled:
                 self._fill(bucket)
-        self._send(block=True)
+        self._send()
+        wait(step, world().channels)
         handles = {number: self._sparse_handle(number) for number in self.sparse}
         factor = self.predivide / self.channel.size if self.op == Average else 1.0
         for bucket in self.buckets:

@@ -1,0 +1,173 @@
+"""What hvlab-run starts: horovodrun's command line, read; and each rank's command. Needs no torch."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvlab_horovod import ALIAS
+
+LOCAL = ("localhost", "127.0.0.1")
+# Horovod's options whose work torch.distributed does by itself or not at all, and their numbers of values.
+IGNORED = {
+    **dict.fromkeys(
+        ("--gloo", "--disable-cache", "--no-stall-check", "--tcp", "--hierarchical-allreduce"), 0
+    ),
+    **dict.fromkeys(
+        ("--hierarchical-allgather", "--torus-allreduce", "--mpi-threads-disable", "--autotune"), 0
+    ),
+    **dict.fromkeys(("--cycle-time-ms", "--cache-capacity", "--num-nccl-streams", "--thread-affinity"), 1),
+    **dict.fromkeys(("--start-timeout", "--gloo-timeout-seconds", "--log-level"), 1),
+    **dict.fromkeys(("--stall-check-warning-time-seconds", "--stall-check-shutdown-time-seconds"), 1),
+}
+REFUSED = {
+    **dict.fromkeys(("--min-np", "--max-np", "--host-discovery-script"), "torchrun --max-restarts"),
+    **dict.fromkeys(("--mpi", "--mpi-args", "--jsrun", "--binding-args"), "mpirun, with the same script"),
+    "--config-file": "options here, HOROVOD_ variables in the environment",
+}
+# The variables of this environment that ranks on other hosts need, too.
+SENT = re.compile(
+    r"(HOROVOD|HVLAB|OMP|MKL|NCCL|GLOO|TORCH|CUDA|UCX|HF)_\w+|PATH|PYTHONPATH|LD_LIBRARY_PATH|VIRTUAL_ENV"
+)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank's host ("" for this one), its command, and the variables that set it apart."""
+
+    host: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the options; end the program with a remedy for those that have no counterpart."""
+    parser = argparse.ArgumentParser(
+        prog="hvlab-run", allow_abbrev=False, description="Run a script of Horovod's on torch.distributed."
+    )
+    parser.add_argument("-np", "--num-proc", type=int, required=True, dest="size", metavar="N")
+    hosts = parser.add_mutually_exclusive_group()
+    hosts.add_argument("-H", "--hosts", metavar="HOST:SLOTS,...", help="default: localhost with N slots")
+    hosts.add_argument("-hostfile", "--hostfile", type=Path, help="lines as `host slots=2`")
+    parser.add_argument("--network-interface", "--network-interfaces", dest="interface", metavar="NAME")
+    parser.add_argument("-p", "--ssh-port", type=int, metavar="PORT")
+    parser.add_argument("-i", "--ssh-identity-file", metavar="FILE")
+    parser.add_argument("--fusion-threshold-mb", type=int, metavar="MB", help="size of gradient buckets")
+    parser.add_argument(
+        "--output-filename", type=Path, metavar="FOLDER", help="rank.N/stdout and stderr here"
+    )
+    parser.add_argument("--verbose", action="store_true", help="print each rank's command")
+    for name, values in IGNORED.items():
+        parser.add_argument(name, nargs=values or None, action=_Ignore, help=argparse.SUPPRESS)
+    for name in REFUSED:
+        parser.add_argument(name, nargs="?", action=_Refuse, help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    options = parser.parse_args(argv, argparse.Namespace(ignored=[]))
+    if not options.command:
+        parser.error("no command; as in: hvlab-run -np 2 python train.py")
+    return options
+
+
+class _Ignore(argparse.Action):
+    def __init__(self, nargs: int | None = None, **options: object) -> None:
+        super().__init__(nargs=nargs if nargs else 0, **options)  # type: ignore[arg-type]
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: object, name: object = None
+    ) -> None:
+        namespace.ignored.append(name)
+
+
+class _Refuse(argparse.Action):
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: object, values: object, name: str | None = None
+    ) -> None:
+        parser.error(f"{name} has no counterpart here; what to do: {REFUSED[name or '']}")
+
+
+def slots(options: argparse.Namespace) -> list[tuple[str, int]]:
+    """Return the hosts and the ranks on each. Raises ValueError if there are too few slots."""
+    if options.hostfile:
+        lines = [
+            line.split("#")[0].split() for line in options.hostfile.read_text(encoding="utf-8").splitlines()
+        ]
+        pairs = [
+            (line[0], int(dict(word.split("=") for word in line[1:]).get("slots", 1)))
+            for line in lines
+            if line
+        ]
+    else:
+        words = (options.hosts or f"localhost:{options.size}").split(",")
+        pairs = [(host, int(count or 1)) for host, _, count in (word.partition(":") for word in words)]
+    placed, left = [], options.size
+    for host, count in pairs:
+        if left:
+            placed.append((host, min(count, left)))
+            left -= min(count, left)
+    if left:
+        asked = sum(count for _, count in pairs)
+        raise ValueError(f"-np {options.size}, but the hosts have {asked} slots; what to do: -H host:slots")
+    if re.search(r"[^\w.-]", "".join(host for host, _ in pairs)):
+        raise ValueError(f"names of hosts, not {pairs}; what to do: -H host:slots,host:slots")
+    return placed
+
+
+def ranks(
+    options: argparse.Namespace, address: str, port: int, environment: Mapping[str, str] = os.environ
+) -> list[Rank]:
+    """Return each rank's command; ``address`` and ``port`` are where rank 0 waits for the others."""
+    placed = slots(options)
+    folder = str(Path.cwd())
+    result: list[Rank] = []
+    for number, (host, count) in enumerate(placed):
+        for local in range(count):
+            peers = [index for index, (_, other) in enumerate(placed) if local < other]
+            own = {
+                **{"HOROVOD_RANK": len(result), "HOROVOD_SIZE": options.size},
+                **{"HOROVOD_LOCAL_RANK": local, "HOROVOD_LOCAL_SIZE": count},
+                **{"HOROVOD_CROSS_RANK": peers.index(number), "HOROVOD_CROSS_SIZE": len(peers)},
+                **{"MASTER_ADDR": address, "MASTER_PORT": port, "PYTHONUNBUFFERED": 1},
+                "PYTHONPATH": os.pathsep.join(filter(None, (str(ALIAS), environment.get("PYTHONPATH")))),
+            }
+            if options.interface:
+                own |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), options.interface)
+            if options.fusion_threshold_mb:
+                own["HOROVOD_FUSION_THRESHOLD"] = options.fusion_threshold_mb * 2**20
+            variables = {name: str(value) for name, value in own.items()}
+            argv = tuple(options.command)
+            if host not in LOCAL:
+                sent = {
+                    name: value for name, value in environment.items() if SENT.fullmatch(name)
+                } | variables
+                argv = (*_ssh(options, host), remote(folder, sent, options.command))
+            result.append(Rank("" if host in LOCAL else host, argv, variables))
+    return result
+
+
+def _ssh(options: argparse.Namespace, host: str) -> list[str]:
+    port = ["-p", str(options.ssh_port)] if options.ssh_port else []
+    identity = ["-i", options.ssh_identity_file] if options.ssh_identity_file else []
+    # A terminal, so that the rank ends with the connection.
+    return [
+        "ssh",
+        "-tt",
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "StrictHostKeyChecking=yes",
+        *port,
+        *identity,
+        "--",
+        host,
+    ]
+
+
+def remote(folder: str, variables: Mapping[str, str], command: Sequence[str]) -> str:
+    """Return the one word that ssh hands to the other host's shell."""
+    words = ["exec", "env", *(f"{name}={value}" for name, value in sorted(variables.items())), *command]
+    return f"cd {shlex.quote(folder)} && {shlex.join(words)}"
