@@ -187,8 +187,7 @@ def _ended(match: re.Match[str]) -> str:
     return f"{atom}{{{least},{_MOST_GROUPS if atom == ')' else _MOST}}}"
 
 
-_ESCAPED = re.compile(r"\\.")
-_CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
+_SINGLE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
 _GROUP = re.compile(r"\([^()]*\)")
 _FIRST = re.compile(r"[\0^]*\*?\(\?:([^()]*)\)(?![*+?{])")
 _REPEATED = re.compile(r".(?:[*+?]|\{\d*,?\d*\})[?+]?")
@@ -197,14 +196,15 @@ _OTHER = re.compile(r"[\0 .^$]+")
 
 def _words(pattern: str) -> tuple[str, ...]:
     """Return words of which one is in each match: what it, or its first group, has; none if too short."""
-    plain = _CLASS.sub("\0", _ESCAPED.sub("\0", pattern))
-    first = _FIRST.match(plain)
-    while _GROUP.search(plain):
-        plain = _GROUP.sub("\0", plain)
+    plain = written = _SINGLE.sub("\0", pattern)
+    groups = 1
+    while groups:
+        plain, groups = _GROUP.subn("\0", plain)
     words = _longest(plain)
-    return _longest(first[1]) if first and not words and "|" not in plain else words
+    first = None if words or "|" in plain else _FIRST.match(written)
+    return _longest(first[1]) if first else words
 
 
 def _longest(alternatives: str) -> tuple[str, ...]:
-    words = [max(_OTHER.split(_REPEATED.sub("\0", each)), key=len) for each in alternatives.split("|")]
+    words = [max(_OTHER.split(each), key=len) for each in _REPEATED.sub("\0", alternatives).split("|")]
     return tuple(words) if all(len(word) >= _LONG for word in words) else ()
