@@ -25,6 +25,8 @@ SMALL = {
     "looks": "--scenario log-normal --runs 2 --comparisons 2",
     "model": "--scenario ring --runs 1",
     "report": "--records 100",
+    # A job needs torch, and root.
+    "stalls": "--tries 0 --healthy 0",
     "store": "--records 2000",
     "tune": "--searches 1 --launches 12 --search coordinate",
     "verdicts": "--scenario log-normal --runs 2 --comparisons 2",

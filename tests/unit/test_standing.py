@@ -203,6 +203,36 @@ def test_ras_is_asked_in_its_own_protocol(monkeypatch, set_format, status, expec
     assert said == [b"CLIENT PROTOCOL 2\n", b"SET FORMAT json\n", b"VERBOSE STATUS\n"]
 
 
+def frames(step, left):
+    """Return py-spy's frames of a rank whose loader waits with a time limit, in a step of its loop."""
+    places = [
+        ("wait", "/usr/lib/python3.11/multiprocessing/connection.py", {"timeout": left}),
+        (
+            "_try_get_data",
+            "/x/lib/python3.11/site-packages/torch/utils/data/dataloader.py",
+            {"timeout": "5.0"},
+        ),
+        ("main", "/home/u/train.py", {"step": step}),
+    ]
+    return [
+        {
+            "name": name,
+            "filename": file,
+            "line": 7,
+            "locals": [{"name": key, "repr": at} for key, at in own.items()],
+        }
+        for name, file, own in places
+    ]
+
+
+def test_a_wait_with_a_time_limit_is_no_progress(monkeypatch):
+    framed = program(monkeypatch, "standing").framed
+    steps = (("5", "4.2"), ("5", "0.3"), ("6", "4.2"))
+    before, later, next_step = (framed(frames(*own)) for own in steps)
+    assert before["print"] == later["print"] != next_step["print"]
+    assert before["counters"] == {"step": 5}
+
+
 def test_a_dump_is_read_without_its_classes(monkeypatch, tmp_path):
     standing = program(monkeypatch, "standing")
     plain, hostile = tmp_path / "plain", tmp_path / "hostile"

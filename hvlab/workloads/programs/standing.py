@@ -64,6 +64,8 @@ KERNEL = re.compile(
     r"Out of memory: Killed process|oom-kill:|Memory cgroup out of memory|NVRM: Xid|[Ll]ink is [Dd]own|"
     r"blocked for more than \d+ seconds|I/O error|nfs: server \S+ not responding|No space left"
 )
+# Python's own modules, and torch's loader.
+WAITING = re.compile(r"/lib/python3[^/]*/(?!site-packages|dist-packages)|/torch/utils/data/|^<frozen")
 DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "nfs", "nfs4", "lustre", "overlay", "zfs", "gpfs")
 # Seconds of the kernel's log that count.
 KERNEL_S = 3600
@@ -245,6 +247,8 @@ def framed(frames: list[dict[str, Any]]) -> dict[str, Any]:
         for frame in frames
     ]
     places = [(frame["name"], frame["filename"], frame["line"]) for frame in frames]
+    # What waits with a time limit, such as a loader, moves without coming further.
+    own = [pair for pair in zip(places, values) if not re.search(WAITING, pair[0][1])]
     user = next((at for at, place in enumerate(places) if is_user(place[1])), None)
     counters = (
         {}
@@ -255,7 +259,7 @@ def framed(frames: list[dict[str, Any]]) -> dict[str, Any]:
         "stack": [list(place) for place in places[:MOST_FRAMES]],
         "user": user,
         "counters": counters,
-        "print": hashlib.sha256(repr((places, values)).encode()).hexdigest(),
+        "print": hashlib.sha256(repr(own).encode()).hexdigest(),
         "why": "",
     }
 
