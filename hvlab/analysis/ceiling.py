@@ -261,10 +261,12 @@ def _device(host: str, facts: Mapping[str, Any], slots: int) -> LinkCapacity:
     row = _gpu(name)
     if row is None:
         raise LookupError(f"{host}: the links of {name} are not known")
-    connected = (own.get("topology") or {}).get("link")
+    topology = own.get("topology") or {}
+    connected = topology.get("link")
     match = _NVLINK.match(connected or "")
     if "nvlink" in row and (match or connected is None):
         count, each = row["nvlink"]
+        count = int(topology.get("nvlinks") or count)
         # A switch connects all links of a GPU with each other one; without, each pair has links of its own.
         count = min(count, int(match.group(1)) * (slots - 1)) if match else count
         return LinkCapacity("nvlink", f"{count} x {each} GB/s", count * each, 1)

@@ -10,6 +10,7 @@ from typing import Any
 from junitparser import TestCase
 
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
+from hvlab.checks import links
 from hvlab.checks.ask import Answered
 from hvlab.checks.node import machine, subjects
 from hvlab.checks.outliers import outliers
@@ -56,7 +57,7 @@ def judge(
             checks.append(_unanswered(host.name, answered))
             continue
         readings = answered.readings[host.name]
-        should = expectations(host, lab, answered) | shared.get(host.name, {})
+        should = expectations(host, lab, answered) | shared.get(host.name, {}) | links.capacity(readings)
         if types is not None:
             should |= machine.expected(types, readings, host.text("lab_machine_type"))
         findings = subjects.findings(chosen, readings, should)

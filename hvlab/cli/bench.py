@@ -249,4 +249,5 @@ def _measure(
         metrics, "bench", schedule.lab.name, plain.run_gauges(MeasuredRun(store.run(run_id), records))
     )
     bench_output.ending(schedule, records, run_id, write_page(store, run_id))
-    return 1 if failures(records) or slower else 0
+    impossible = bench_output.impossible(store, run_id, records)
+    return 1 if failures(records) or slower or impossible else 0

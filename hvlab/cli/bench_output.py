@@ -25,7 +25,7 @@ from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 from hvlab.lab.facts_shape import Facts
 from hvlab.results import tables
-from hvlab.results.configurations import gather
+from hvlab.results.configurations import Configuration, gather
 from hvlab.results.store import FIELDS, Record, Store, new_run_id
 from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS, parameters
@@ -231,15 +231,28 @@ _VERDICTS = {
 _KINDS = {"nvlink": "NVLink", "pcie": "PCIe", "rdma": "network (RDMA)"}
 
 
-def show_run(store: Store, run_id: str, records: Sequence[Record]) -> None:
-    """Print the tables of a run, and below them each collective beside the ceiling of its links."""
+def _ceilings(store: Store, run_id: str, records: Sequence[Record]) -> Mapping[Configuration, Ceiling | str]:
     try:
         facts = answers.read(
             store.run_folder(run_id) / "facts.json", "facts.json", dict[str, Facts], limit=_FACTS
         )
     except (FileNotFoundError, AnswerError):
         facts = {}
-    limits = ceiling.ceilings(records, facts)
+    return ceiling.ceilings(records, facts)
+
+
+def impossible(store: Store, run_id: str, records: Sequence[Record]) -> bool:
+    """Print the collectives that were faster than their links; return whether there is one."""
+    judgements = ceiling.judge(gather(records), _ceilings(store, run_id, records))
+    wrong = [each for each in judgements if each.verdict == "impossible"]
+    for each in wrong:
+        click.echo(f"not ok: {_sentence(each)}", err=True)
+    return bool(wrong)
+
+
+def show_run(store: Store, run_id: str, records: Sequence[Record]) -> None:
+    """Print the tables of a run, and below them each collective beside the ceiling of its links."""
+    limits = _ceilings(store, run_id, records)
     known = {one: each.busbw for one, each in limits.items() if isinstance(each, Ceiling)}
     for section in sections(records, known):
         click.echo(tables.render(section.rows, section.columns, "table"))

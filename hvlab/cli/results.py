@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from hvlab.analysis import nccl_topology
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.cli import bench_output, candidates, options
@@ -204,7 +205,7 @@ def import_files(
     for file, names in left_out.items():
         if names:
             click.echo(f"{file}: left out, as hvlab has no metric for it: {', '.join(names)}", err=True)
-    return 0
+    return 1 if bench_output.impossible(store, run_id, records) else 0
 
 
 def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:
@@ -215,10 +216,12 @@ def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:
 def _hardware(gpus: str | None, nic: str | None) -> dict[str, Any] | None:
     """Return the facts of a host from the options. Raises UsageError."""
     facts: dict[str, Any] = {}
-    if gpus is not None:
+    if gpus is not None and Path(gpus).is_file():
+        facts = nccl_topology.facts(Path(gpus).read_text("utf-8", "replace"))
+    elif gpus is not None:
         name, _, count = gpus.rpartition(":")
         if not name or not re.fullmatch("[0-9]{1,2}", count) or not int(count):
-            raise UsageError(f"--gpus {gpus} is not MODEL:N", remedy="write it as --gpus h100:8")
+            raise UsageError(f"--gpus {gpus} is not MODEL:N, and no file", remedy="write it as --gpus h100:8")
         facts["gpus"] = [{"name": name}] * int(count)
     if nic is not None:
         cards = re.fullmatch("([1-9][0-9]?)x([1-9][0-9]{0,3})", nic)

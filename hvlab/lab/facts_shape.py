@@ -52,6 +52,7 @@ class _Rdma(HostAnswer):
 
 class _Topology(HostAnswer):
     link: str | None = None
+    nvlinks: Scalar = None
 
 
 class _Interface(HostAnswer):

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hvlab.analysis import ceiling
+from hvlab.analysis import ceiling, nccl_topology
 from hvlab.analysis.ceiling import Ceiling
+from hvlab.base.errors import UsageError
 from hvlab.cli import run
 from hvlab.cli.results import _hardware
 from hvlab.results.configurations import Configuration, Repeats
@@ -114,6 +115,42 @@ def test_the_negotiated_pcie_link_counts() -> None:
     assert top.busbw == pytest.approx(0.985 * 8)
 
 
+_TOPOLOGIES = Path(__file__).parents[1] / "data/nccl-topology"
+# As bridges join them on Azure's NC A100 v4 (github.com/Azure/azhpc-images): two pairs.
+_PAIRS = "".join(
+    f'<pci busid="{one}" link_speed="" link_width="0"><gpu sm="80"><nvlink target="{other}" count="12" '
+    'tclass="0x030200"/></gpu></pci>'
+    for one, other in ("12", "21", "34", "43")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "slots", "top"),
+    [
+        ((_TOPOLOGIES / "nccl-tests-256.xml").read_text("utf-8"), 1, 2, (450, "18 x 25 GB/s")),
+        ((_TOPOLOGIES / "nccl-tests-256.xml").read_text("utf-8"), 2, 2, (100, "2 x 400 Gbit/s")),
+        ((_TOPOLOGIES / "nccl-2113.xml").read_text("utf-8"), 1, 2, (63, "32.0 GT/s x16")),
+        ((_TOPOLOGIES / "nccl-2113.xml").read_text("utf-8"), 2, 1, (12.5, "100 Gbit/s")),
+        (f"<system>{_PAIRS}</system>", 1, 4, "its GPUs are connected by NVLink and PCIe"),
+        (f"<system>{_PAIRS}</system>".replace("43", "13"), 1, 4, "its GPUs are connected by NVLink and PCIe"),
+    ],
+)
+def test_nccls_own_topology_names_the_links(
+    text: str, hosts: int, slots: int, top: tuple[float, str] | str
+) -> None:
+    known = ceiling.ceiling(_configuration(hosts, slots), _facts(hosts, **nccl_topology.facts(text)))
+    if isinstance(known, str):
+        assert known.endswith(str(top))
+    else:
+        assert (round(known.busbw, 1), known.limit.text) == top
+
+
+@pytest.mark.parametrize("text", ["", "<system/>", "<!DOCTYPE s [<!ENTITY a 'b'>]><system/>", "nothing"])
+def test_a_topology_without_gpus_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="names no GPU"):
+        nccl_topology.facts(text)
+
+
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
@@ -173,6 +210,12 @@ def test_anybodys_log_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     assert "allreduce over nccl on 2x8: 188 GB/s, 94% of the 200 GB/s that a ring can do" in text
     assert "the limit is the network (RDMA), 8 x 200 Gbit/s; as fast as it should be" in text
+
+
+def test_a_figure_above_the_wire_is_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--on-hosts", "2", "--slots", "8", "--nic", "1x100", "--results", str(tmp_path)]
+    assert run(["results", "import", _LOG, *words, "--gpus", str(_TOPOLOGIES / "nccl-tests-256.xml")]) == 1
+    assert "not ok: allreduce over nccl on 2x8: 188 GB/s" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("option", "value"), [("--gpus", "h100"), ("--gpus", "h100:0"), ("--nic", "400")])

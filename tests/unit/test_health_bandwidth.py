@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvlab.checks.links import capacity
 from hvlab.checks.node import bandwidth, on_all_gpus
 from hvlab.checks.node.finding import Finding
 from tests.contract.tree import ROOT
@@ -110,6 +111,31 @@ def test_without_a_threshold_the_speed_is_told_and_not_judged():
     assert finding.outcome == "skipped"
     assert "68.4048 GB/s" in finding.observed
     assert ALLREDUCE in finding.observed
+
+
+@pytest.mark.parametrize(
+    ("model", "links", "busbw", "outcome", "words"),
+    [
+        (
+            "NVIDIA A100-SXM4-80GB",
+            12,
+            228.0,
+            "passed",
+            "76% of the 300 GB/s that a ring can do over 12 x 25 GB/s",
+        ),
+        ("NVIDIA A100-SXM4-80GB", 12, 68.4, "failed", "and 204 GB/s are expected"),
+        ("NVIDIA A100-SXM4-80GB", 12, 640.0, "failed", "more than the links can carry"),
+        ("NVIDIA A100-SXM4-80GB", 6, 228.0, "passed", "over 6 x 25 GB/s"),
+        ("NVIDIA L40S", 0, 20.0, "passed", "63% of the 31.5 GB/s that a ring can do over 16.0 GT/s x16"),
+        ("NVIDIA Graphics Device", 0, 20.0, "skipped", "gives no nccl"),
+    ],
+)
+def test_the_links_are_the_ceiling(model, links, busbw, outcome, words):
+    gpu = {"model": model, "pcie_generation_max": 4.0, "pcie_width": 16.0}
+    values = {"gpus": [gpu] * 8, "nvlink_count": links, ALLREDUCE: busbw}
+    finding = bandwidth.findings(values, capacity(values))[0]
+    assert finding.outcome == outcome
+    assert words in finding.observed
 
 
 def test_without_the_programs_all_is_skipped_with_the_role_to_run():

@@ -49,6 +49,9 @@ LEARNED = (
 MARGIN = dict.fromkeys(LEARNED, BANDWIDTH)
 
 _FREE = "see that no other process uses the GPUs (`nvidia-smi`), then measure again"
+_WRONG = (
+    "the figure or the facts are wrong: compare what `hvlab health` reads of GPUs and links with `nvidia-smi`"
+)
 _SLOW = f"{_FREE}; then compare clocks, PCIe width and NVLinks with a good host: `hvlab health` lists them"
 
 
@@ -150,6 +153,12 @@ def _judged(
     where = readings.get("bandwidth_where", {}).get(name)
     observed = f"{speed:g} GB/s" + (f" ({where})" if where else "")
     threshold = number(expected.get(name))
+    top = expected.get("allreduce_ceiling") if name == LEARNED[0] else None
+    if top:
+        observed += f", {speed / top['ring']:.0%} of the {top['text']}"
+        if speed > top["most"]:
+            return soft(check, f"{observed}: more than the links can carry", _WRONG)
+        threshold = top["usual"] if threshold is None else threshold
     if threshold is None:
         return skipped(check, f"{observed}; the machine type gives no {name} to compare with")
     if speed < threshold:
