@@ -94,6 +94,11 @@ def test_nothing_is_said_of_a_healthy_slow_job(odd, others):
     assert judged(odd, {}, others).culprit is None
 
 
+def test_the_chatter_of_a_library_that_waits_is_no_reading():
+    """As Horovod's Gloo did in six seconds."""
+    assert judged({"stack": LOADER, "io": 737_248}, {}, {"io": 484_120}).culprit.id == "loader"
+
+
 def test_a_case_over_its_time_names_the_rank_that_computes():
     assert judged({"stack": MATMUL, "cpu": 1.0}, over=True).culprit.id == "computes"
 
