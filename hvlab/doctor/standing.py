@@ -19,6 +19,8 @@ from hvlab.doctor.places import RankPlace, by_majority, groups, numbers, of_rank
 _FINDINGS = read_shipped(Path(__file__).with_suffix(".yml"))["findings"]
 # Of one core; and bytes that show that somebody reads or writes, in a few seconds.
 _BUSY, _READS = 0.5, 2**16
+# Times what the ranks that wait read and write.
+_MORE = 4
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def _stopped(job: _Job) -> Holdup | None:
 
 
 def _disk(job: _Job) -> Holdup | None:
-    own = [place for place in job.places if place.seen["disk_waits"] and not place.seen["io"]]
+    own = [place for place in job.places if place.seen["disk_waits"] and not _reads(job, place)]
     return _culprit("disk", own, ", ".join(own[0].seen["disk_waits"])) if own and not job.moves else None
 
 
@@ -175,7 +177,7 @@ def _killed(answer: Mapping[str, Any]) -> bool:
 
 def _link(job: _Job) -> Holdup | None:
     """Return the host that others send to in vain, or whose own link is down."""
-    if job.moves or any(_stands(place) for place in job.apart):
+    if job.moves or any(_stands(job, place) for place in job.apart):
         return None
     homes = {address: host for host, answer in job.answers.items() for address in answer["addresses"]}
     ends: Counter[str] = Counter()
@@ -212,10 +214,17 @@ def _recorded(job: _Job) -> Holdup | None:
     return None
 
 
-def _stands(place: RankPlace) -> bool:
+def _stands(job: _Job, place: RankPlace) -> bool:
     """Say whether a rank outside the collectives neither computes nor reads, by itself or by its workers."""
     seen = place.seen
-    return not seen["moved"] and max(seen["cpu"], seen["below_cpu"]) < _BUSY and seen["io"] < _READS
+    still = not seen["moved"] and max(seen["cpu"], seen["below_cpu"]) < _BUSY
+    return still and not _reads(job, place)
+
+
+def _reads(job: _Job, place: RankPlace) -> bool:
+    """Say whether a rank reads or writes more than those that wait: Horovod's Gloo never rests."""
+    idle = max((each.seen["io"] for each in job.waiting), default=0)
+    return bool(place.seen["io"] > max(_READS, _MORE * idle))
 
 
 def _busy(place: RankPlace) -> bool:
@@ -228,9 +237,9 @@ def _apart(job: _Job) -> Holdup | None:
         return None
     for place in job.apart:
         full = job.answers[place.host]["full_disks"]
-        if full and (place.kind == "save" or not _stands(place)):
+        if full and (place.kind == "save" or not _stands(job, place)):
             return _culprit("full", [place], ", ".join(full))
-    still = [place for place in job.apart if _stands(place) and place.seen["stack"]]
+    still = [place for place in job.apart if _stands(job, place) and place.seen["stack"]]
     if still:
         kind = "loader" if still[0].kind == "loader" else "elsewhere"
         return _culprit(kind, [place for place in still if place.site == still[0].site])

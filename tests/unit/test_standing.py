@@ -10,6 +10,8 @@ import pytest
 from hvlab.base import answers
 from hvlab.doctor.places import HostStanding
 from hvlab.doctor.standing import judge
+from hvlab.workloads import outcome
+from tests.unit.labs import case
 from tests.unit.programs import program
 
 HOROVOD = "/opt/hvlab/python/lib/python3.11/site-packages/horovod/torch/mpi_ops.py"
@@ -94,6 +96,11 @@ def test_nothing_is_said_of_a_healthy_slow_job(odd, others):
     assert judged(odd, {}, others).culprit is None
 
 
+def test_the_chatter_of_a_library_that_waits_is_no_reading():
+    """As Horovod's Gloo did in six seconds."""
+    assert judged({"stack": LOADER, "io": 737_248}, {}, {"io": 484_120}).culprit.id == "loader"
+
+
 def test_a_case_over_its_time_names_the_rank_that_computes():
     assert judged({"stack": MATMUL, "cpu": 1.0}, over=True).culprit.id == "computes"
 
@@ -105,6 +112,21 @@ def test_a_rank_without_a_process_is_missed(kernel, found):
     hosts = {"n1": host(0, rank(0)), "n2": host(1, kernel=kernel), "n3": host(2, rank(2))}
     culprit = judge(hosts, {})[0].culprit
     assert (culprit.id, culprit.ranks, culprit.hosts) == (found, (1,), ("n2",))
+
+
+def test_the_record_of_a_case_over_its_time_keeps_the_answer(tmp_path):
+    own = {"job": "HVLAB_CASE=R/case", "size": 2}
+    seen = {
+        "n1": host(0, rank(0, **own)),
+        "n2": host(1, rank(1, LOADER, **own)),
+        "n3": "no answer within 30 s",
+    }
+    (tmp_path / "standing.json").write_text(json.dumps(seen))
+    (tmp_path / "case.json").write_text(json.dumps({"timed_out": True, "rc": 1}))
+    error = outcome(case(), tmp_path).error
+    assert "ran over its 900 s and was ended: rank 1 on n2: " in error
+    assert "its loader gives no batch" in error
+    assert "what to do: look at the workers" in error
 
 
 def test_a_host_that_does_not_answer_is_named():

@@ -66,6 +66,8 @@ KERNEL = re.compile(
 )
 # Python's own modules, and torch's loader.
 WAITING = re.compile(r"/lib/python3[^/]*/(?!site-packages|dist-packages)|/torch/utils/data/|^<frozen")
+# How loops of trainings count.
+COUNTER = re.compile(r"step|epoch|iter|batch_idx|^(?:i|it|idx)$")
 DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "nfs", "nfs4", "lustre", "overlay", "zfs", "gpfs")
 # Seconds of the kernel's log that count.
 KERNEL_S = 3600
@@ -250,11 +252,12 @@ def framed(frames: list[dict[str, Any]]) -> dict[str, Any]:
     # What waits with a time limit, such as a loader, moves without coming further.
     own = [pair for pair in zip(places, values) if not re.search(WAITING, pair[0][1])]
     user = next((at for at, place in enumerate(places) if is_user(place[1])), None)
-    counters = (
-        {}
-        if user is None
-        else {name: int(value) for name, value in values[user] if re.fullmatch(r"\d{1,12}", value)}
-    )
+    counters = {
+        name: int(value)
+        for place, pairs in reversed(list(zip(places, values)))
+        for name, value in pairs
+        if is_user(place[1]) and COUNTER.search(name) and re.fullmatch(r"\d{1,12}", value)
+    }
     return {
         "stack": [list(place) for place in places[:MOST_FRAMES]],
         "user": user,
