@@ -38,7 +38,7 @@ from hvlab.doctor.standing import Standing, judge
 from hvlab.workloads import PROGRAMS
 
 HOSTS = ("n1", "n2", "n3")
-STACKS = ("ddp", "gloo", "mpi")
+STACKS = ("ddp", "gloo")
 FAULTS = ("stopped", "skip", "loader", "link", "full", "memory", "shapes")
 # mpirun and torch's Gloo end a job that loses a rank or meets another shape: nothing stands still then.
 ENDED = {("mpi", "memory")}
