@@ -7,7 +7,7 @@ command asks it.
 Faults: stopped (SIGSTOP), skip (a collective that rank 1 leaves out), loader (a worker of its loader waits
 for ever), link (its link is switched off), full (its checkpoint meets a full disk), memory (the rank is
 killed, as the OOM killer does), shapes (its tensor is larger). Healthy: in each step one rank computes or
-waits for one to three seconds. Stacks: ddp (torch over Gloo), gloo and mpi (Horovod). Needs root and the
+waits for one to three seconds. Stacks: ddp (torch over Gloo), gloo (Horovod). Needs root and the
 ranks' Python.
 
 Prints for each stack and fault the number of tries, those with the right rank and host, and wrong answers.
@@ -40,8 +40,6 @@ from hvlab.workloads import PROGRAMS
 HOSTS = ("n1", "n2", "n3")
 STACKS = ("ddp", "gloo")
 FAULTS = ("stopped", "skip", "loader", "link", "full", "memory", "shapes")
-# mpirun and torch's Gloo end a job that loses a rank or meets another shape: nothing stands still then.
-ENDED = {("mpi", "memory")}
 RANK = Path(__file__).parent / "simulated" / "stalling_rank.py"
 READY_S, LOOKS = 120, 5
 
@@ -125,23 +123,12 @@ def job(
     words = [python, str(RANK), stack, fault, str(folder)]
     with ExitStack() as ending, (folder / "log").open("wb") as log:
         started: list[list[str]] = []
-        if stack == "mpi":
-            agent = folder / "agent"
-            lines = [f'{name}) exec {" ".join(_enter(pid))} sh -c "$*" ;;' for name, pid in held.items()]
-            agent.write_text("#!/bin/sh\nhost=$1; shift\ncase $host in\n" + "\n".join(lines) + "\nesac\n")
-            agent.chmod(0o755)
-            argv = ["mpirun", "--host", ",".join(HOSTS), "-np", "3", "--mca", "plm_rsh_agent", str(agent)]
-            argv += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca", "pml", "ob1"]
-            argv += ["--mca", "oob_tcp_if_include", "eth0", "--bind-to", "none", "--allow-run-as-root"]
-            argv += [word for name in ("PATH", "LD_LIBRARY_PATH", "OPAL_PREFIX") for word in ("-x", name)]
-            started = [[*_enter(held["n1"]), *argv, *words]]
-        else:
-            if stack == "gloo":
-                server = [python, str(RANK), "serve", fault, str(folder), str(port)]
-                started.append([*_enter(held["n1"]), *server])
-            for rank, name in enumerate(HOSTS):
-                own = [f"{key}={value}" for key, value in _rank_env(stack, rank, port).items()]
-                started.append([*_enter(held[name]), "env", *own, *words])
+        if stack == "gloo":
+            server = [python, str(RANK), "serve", fault, str(folder), str(port)]
+            started.append([*_enter(held["n1"]), *server])
+        for rank, name in enumerate(HOSTS):
+            own = [f"{key}={value}" for key, value in _rank_env(stack, rank, port).items()]
+            started.append([*_enter(held[name]), "env", *own, *words])
         for argv in started:
             process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
             ending.callback(process.wait)
@@ -174,7 +161,7 @@ def _pids(held: int, word: str) -> list[int]:
 
 def _end(held: dict[str, int]) -> None:
     for name in HOSTS:
-        for pid in [*_pids(held[name], RANK.name), *_pids(held[name], "mpirun"), *_pids(held[name], "orted")]:
+        for pid in _pids(held[name], RANK.name):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -245,8 +232,6 @@ def main(**options: Any) -> None:
         for stack in options["stacks"]:
             most = -(-options["healthy"] // len(options["stacks"]))
             for fault, number in _kinds(options["faults"], options["tries"], most):
-                if (stack, fault) in ENDED:
-                    continue
                 tried = []
                 for _ in range(number):
                     port += 1

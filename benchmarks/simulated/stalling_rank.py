@@ -1,6 +1,6 @@
 """A rank of benchmarks/bench_stalls.py: tiny steps, and at rank 1 a fault after a few of them.
 
-stalling_rank.py ddp|gloo|mpi|serve FAULT FOLDER [PORT]
+stalling_rank.py ddp|gloo|serve FAULT FOLDER [PORT]
 """
 
 from __future__ import annotations
