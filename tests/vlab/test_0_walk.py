@@ -103,6 +103,11 @@ def test_mpi_and_gloo_carry_the_data(lab):
     }
 
 
+def test_torchrun_starts_ranks(lab):
+    words = ("--backend", "ddp-gloo", "--launcher", "torchrun", "--hosts", "3")
+    assert bench(lab, *words) == {("torchrun", "ddp-gloo", "ddp-gloo", 3, "ok")}
+
+
 def test_slurm_starts_ranks(slurm):
     assert bench(slurm, "--hosts", "3") == {("srun", name, name, 3, "ok") for name in ("mpi", "gloo")}
     assert slurm.on("w1", "squeue --noheader --states=PENDING,RUNNING") == ""
