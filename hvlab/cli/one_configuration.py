@@ -17,7 +17,7 @@ from hvlab.workloads import WORKLOADS
 one_options = options.of_verb(
     "one_configuration",
     workload={"shell_complete": candidates.words(WORKLOADS)},
-    backend={"type": click.Choice(list(BACKENDS))},
+    backend={"type": click.Choice(list(BACKENDS)), "metavar": "NAME"},
     copy={"shell_complete": candidates.files},
     launcher={"type": click.Choice(LAUNCHERS)},
 )
