@@ -11,9 +11,9 @@ from hvlab.base.errors import UsageError, unknown
 from hvlab.base.yaml_files import read_yaml
 from hvlab.bench.matrix import Block
 from hvlab.bench.placement import ALL_PAIRS, EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
-from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.backends import BACKENDS, LIBRARIES, PARALLEL
 from hvlab.lab.inventory import Lab
-from hvlab.lab.variants import available, choose, computes_on_gpu, with_ddp
+from hvlab.lab.variants import available, choose, computes_on_gpu, side_by_side
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import DEVICE, TUNING, Parameter, Value, find
 
@@ -168,13 +168,14 @@ def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple
     """Return a block's backends, or the overriding ones, except for a block of one process alone.
 
     In a suite, ``all`` is every backend of Horovod, and ``first`` the first of the lab: NCCL with GPUs.
-    ``horovod-and-ddp`` is the lab's backends of Horovod and of DDP: NCCL with GPUs, else MPI and Gloo.
+    ``horovod-and-ddp`` is the lab's backends of Horovod and of DDP: NCCL with GPUs, else MPI and Gloo; so is
+    any list of libraries.
     """
     given = _words(entry.get("backends", "all"))
     if given == ["all"]:
         own = PARALLEL
-    elif given == ["horovod-and-ddp"]:
-        own = with_ddp(lab)
+    elif set(libraries := given[0].split("-and-")) <= set(LIBRARIES):
+        own = side_by_side(libraries, lab)
     elif given == ["first"]:
         own = tuple(sorted(available(lab.hosts), key=lambda name: not BACKENDS[name].gpu)[:1]) or PARALLEL
     else:

@@ -1,7 +1,7 @@
 """The table of backends, backends.yml: every difference between data planes is here, and nowhere else.
 
 Horovod and torch's own DistributedDataParallel (DDP) send the same bytes over the same libraries in different
-ways, so each of DDP's data planes is a backend beside Horovod's.
+ways, so each of DDP's data planes is a backend beside Horovod's; so are those of torch's fully_shard (FSDP2).
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from hvlab.base.yaml_files import read_shipped
 
 HOROVOD = "horovod"
 DDP = "ddp"
+FSDP = "fsdp"
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A data plane of Horovod or of DDP, or ``serial``: one process alone, without either.
+    """A data plane of Horovod, DDP or FSDP, or ``serial``: one process alone, without either.
 
     What Horovod can do over each is that of horovod 0.28.1 (common/operations.cc, common/message.h), what DDP
     can is that of torch 2.13 (torch/distributed/distributed_c10d.py).
@@ -34,11 +35,11 @@ class Backend:
     """How the activities of Horovod's timeline, or the events of torch's profiler, begin that this backend,
     and no other, carries."""
     framework: str = HOROVOD
-    """Who averages gradients over it: Horovod or DDP; nobody for one process alone."""
+    """Who averages gradients over it: Horovod, DDP or FSDP; nobody for one process alone."""
     group: str = ""
-    """Its name in torch.distributed."""
+    """Its name in torch.distributed; empty where that takes no part."""
     counterpart: str = ""
-    """The backend of Horovod that ``--library ddp`` replaces by this one."""
+    """The backend of Horovod that ``--library ddp`` or ``fsdp`` replaces by this one."""
     wheel: bool = True
     """Whether it is in the packages of torch; otherwise it is measured where it is named."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -72,15 +73,14 @@ SERIAL = next(name for name, backend in BACKENDS.items() if not backend.parallel
 # Horovod's, which are measured unless others are named.
 PARALLEL = tuple(name for name, backend in BACKENDS.items() if backend.framework == HOROVOD)
 DDP_BACKENDS = tuple(name for name, backend in BACKENDS.items() if backend.framework == DDP)
-LIBRARIES = (HOROVOD, DDP)
+LIBRARIES = (HOROVOD, DDP, FSDP)
 LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 
 
 def of_framework(name: str, framework: str) -> str | None:
     """Return a backend's counterpart in another framework; None where that has none."""
-    backend = BACKENDS[name]
-    if backend.framework in (framework, ""):
+    if not BACKENDS[name].framework:
         return name
-    if framework == HOROVOD:
-        return backend.counterpart
-    return next((other for other in DDP_BACKENDS if BACKENDS[other].counterpart == name), None)
+    own = BACKENDS[name].counterpart or name
+    alike = (other for other, it in BACKENDS.items() if it.framework == framework)
+    return next((other for other in alike if own in (other, BACKENDS[other].counterpart)), None)

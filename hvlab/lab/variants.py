@@ -49,7 +49,7 @@ def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str 
     """
     if operation in BACKENDS[backend].unsupported_operations:
         return False
-    if not BACKENDS[backend].gpu or BACKENDS[backend].framework == DDP:
+    if not BACKENDS[backend].gpu or BACKENDS[backend].group:
         return True
     hosts = list(hosts)
     variant = variant_for(backend, hosts, framework)
@@ -85,16 +85,16 @@ def _gpu_plane(variant: Mapping[str, Any], operation: str = "allreduce") -> str:
 def variant_for(backend: str, hosts: Iterable[Host], framework: str | None = "torch") -> str | None:
     """Return the variant that has ``backend`` on every one of ``hosts``; None without one.
 
-    Where several have it: one with which ``backend`` carries GPU memory, else the first. One process alone
-    and DDP can use any, for torch is beside Horovod in it. The variant is one for ``framework``, unless that
-    is None.
+    Where several have it: one with which ``backend`` carries GPU memory, else the first. One process alone,
+    DDP and FSDP can use any, for torch is beside Horovod in it. The variant is one for ``framework``, unless
+    that is None.
     """
     hosts = list(hosts)
     if BACKENDS[backend].gpu and not all(host.gpu for host in hosts):
         return None
     common = [variants(host) for host in hosts]
     by_horovod = BACKENDS[backend].framework == HOROVOD
-    if BACKENDS[backend].framework == DDP:
+    if BACKENDS[backend].group:
         if framework not in (None, _TORCH):
             return None
         framework = _TORCH
@@ -115,23 +115,22 @@ def available(hosts: Sequence[Host]) -> list[str]:
     return [name for name in PARALLEL if variant_for(name, hosts, None)]
 
 
-def with_ddp(lab: Lab) -> tuple[str, ...]:
-    """Return the backends of Horovod that DDP also has, and DDP's: those of GPUs where the hosts have some.
+def side_by_side(libraries: Sequence[str], lab: Lab) -> tuple[str, ...]:
+    """Return the backends of ``libraries`` that carry the same: those of GPUs where the hosts have some.
 
-    Raises UsageError where the hosts can run none of DDP's.
+    Horovod's are those that DDP has, too. Raises UsageError where the hosts can run none of torch's.
     """
     usable = available(lab.hosts)
     on_gpu = [name for name in usable if BACKENDS[name].gpu]
-    pairs = [(name, of_framework(name, DDP)) for name in on_gpu or usable]
-    horovods = [name for name, other in pairs if other]
-    ddps = [other for _, other in pairs if other and BACKENDS[other].wheel]
-    ddps = [name for name in ddps if variant_for(name, lab.hosts, None)]
-    if not ddps:
+    shared = [name for name in on_gpu or usable if of_framework(name, DDP)]
+    others = [of_framework(name, library) for library in libraries for name in shared]
+    chosen = [name for name in others if name and BACKENDS[name].wheel and variant_for(name, lab.hosts, None)]
+    if not any(BACKENDS[name].group for name in chosen):
         raise UsageError(
             "these hosts can run no backend of DDP",
             remedy="it needs torch: look at the frameworks of horovod_variants in the inventory",
         )
-    return (*horovods, *ddps)
+    return tuple(chosen)
 
 
 def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = None) -> str | None:
@@ -146,7 +145,7 @@ def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = Non
         return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {some(without)}"
     bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
     built = f"{backend} for {framework}" if framework else backend
-    if BACKENDS[backend].framework == DDP and framework not in (None, _TORCH):
+    if BACKENDS[backend].group and framework not in (None, _TORCH):
         return f"{backend} is torch's own, and has nothing for {framework}"
     return f"no Horovod variant of the inventory has {built} on {some(bare) or 'all hosts alike'}"
 

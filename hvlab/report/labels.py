@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
-from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL, SERIAL
+from hvlab.lab.backends import BACKENDS, SERIAL
 from hvlab.results.configurations import Configuration, Param
 
 
@@ -43,7 +43,7 @@ def tone(name: str) -> str:
 
 def order(name: str) -> tuple[int, str]:
     """Return a key that sorts backends as the lab sheet does: MPI, Gloo, NCCL, oneCCL."""
-    known = (SERIAL, *PARALLEL, *DDP_BACKENDS)
+    known = (SERIAL, *BACKENDS)
     name, _, launcher = name.partition("/")
     return (known.index(name) if name in known else len(known), f"{name}/{launcher}")
 

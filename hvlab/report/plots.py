@@ -11,16 +11,24 @@ from typing import Any, Literal, TypeAlias
 
 from hvlab.base.paths import project_dir
 from hvlab.base.yaml_files import read_shipped
-from hvlab.lab.backends import DDP_BACKENDS, PARALLEL, SERIAL
+from hvlab.lab.backends import BACKENDS, LIBRARIES, SERIAL
 from hvlab.results.configurations import Repeats
 from hvlab.statistics.interval import Interval, median
 
 Line: TypeAlias = Literal["solid", "dash", "dot", "dashdot", "none"]
 
+
+def _backends(library: str) -> list[str]:
+    return [name for name, backend in BACKENDS.items() if backend.framework == library]
+
+
 _KNOWN = read_shipped(project_dir() / "templates/report/tones.yml")
 _LISTED = {
-    **dict(zip(PARALLEL, _KNOWN["backends"], strict=False)),
-    **dict(zip(DDP_BACKENDS, _KNOWN["ddp"], strict=False)),
+    **{
+        name: tone
+        for library in LIBRARIES
+        for name, tone in zip(_backends(library), _KNOWN[library], strict=False)
+    },
     SERIAL: _KNOWN["alone"],
     **_KNOWN["named"],
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.base.answers import AnswerError
-from hvlab.lab.backends import BACKENDS, DDP
+from hvlab.lab.backends import BACKENDS, FSDP
 from hvlab.workloads.case import Case
 from hvlab.workloads.collective import COLLECTIVES
 from hvlab.workloads.command import COMMAND
@@ -56,7 +56,8 @@ def argv(case: Case, keys: Mapping[str, str] | None = None) -> tuple[str, ...]:
             value += case.repeat - 1
         words += [f"--{parameter.name.replace('_', '-')}", word(value)]
     backend = BACKENDS[case.backend]
-    how = ["--ddp", backend.group] if backend.framework == DDP else [] if backend.parallel else ["--serial"]
+    how = ["--ddp", backend.group] if backend.group else [] if backend.parallel else ["--serial"]
+    how += ["--sharded"] if backend.framework == FSDP else []
     return (*words, *how)
 
 

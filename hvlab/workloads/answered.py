@@ -151,6 +151,8 @@ class TrainingResult(HostAnswer):
     accuracy: Annotated[float, Field(ge=0, le=100)] | None = None
     loss: Number | None = None
     sent_bytes: NotNegative | None = None
+    memory_bytes: NotNegative | None = None
+    gpu: str | None = None
 
 
 class TrainedEpoch(HostAnswer):

@@ -1,14 +1,14 @@
 """Infeasible cases, and why: known before anything runs. Pure.
 
 Horovod's abilities are those of 0.28.1: the operations of common/operations.cc, the types of
-common/message.h, and the refusals of torch/mpi_ops.py. DDP's are those of torch 2.13.
+common/message.h, and the refusals of torch/mpi_ops.py. DDP's and FSDP's are those of torch 2.13.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hvlab.lab.backends import BACKENDS, DDP, PARALLEL
+from hvlab.lab.backends import BACKENDS, DDP, FSDP, PARALLEL, of_framework
 from hvlab.lab.inventory import Host
 from hvlab.lab.variants import carries
 from hvlab.workloads.case import Case
@@ -20,8 +20,9 @@ from hvlab.workloads.sizes import DTYPES
 _WIRE = {"fp16": "float16"}
 # Gradients of train_tensorflow.py.
 _TENSORFLOWS = ("none", "fp16")
-# Gradients of DDP here.
-_DDPS = ("none", "fp16")
+# Gradients of torch's own libraries here.
+_TORCHS = {DDP: ("none", "fp16"), FSDP: ("none",)}
+_SHARDED = ("lm", "rnn")
 _HOROVODS = tuple(item for item in TUNING if item.name != "threads")
 # 8-bit sums have 127 steps; each rank needs one at least.
 _STEPS_OF_8BIT = 127
@@ -60,10 +61,10 @@ def _serial(case: Case) -> str | None:
 
 def _operation(case: Case, collective: str, hosts: Sequence[Host]) -> str | None:
     # How train.py sends bfloat16, which Horovod does not have.
-    by_parts = case.params.get("compression") == "bf16" and BACKENDS[case.backend].framework != DDP
+    by_parts = case.params.get("compression") == "bf16" and not BACKENDS[case.backend].group
     needed = ("alltoall", "allgather") if by_parts else (collective,)
     missing = [name for name in needed if not carries(case.backend, name, hosts, case.framework)]
-    if missing and BACKENDS[case.backend].framework == DDP:
+    if missing and BACKENDS[case.backend].group:
         return f"torch has no {missing[0]} of its own over {BACKENDS[case.backend].group}"
     return f"Horovod has no {missing[0]} over {case.backend}: MPI would carry it" if missing else None
 
@@ -81,22 +82,27 @@ def _hierarchical(case: Case) -> str | None:
     return None
 
 
-def _ddp(case: Case) -> str | None:
-    if BACKENDS[case.backend].framework != DDP:
+def _torch(case: Case) -> str | None:
+    backend = BACKENDS[case.backend]
+    if not backend.group:
         return None
+    title = backend.framework.upper()
+    if backend.framework == FSDP and case.workload not in _SHARDED:
+        return f"FSDP is measured with {', '.join(_SHARDED)}: take {of_framework(case.backend, DDP)} for this"
     tuned = [item.name for item in _HOROVODS if case.params.get(item.name, item.default) != item.default]
     if tuned:
-        return f"{tuned[0]} is a setting of Horovod, which DDP is without"
+        return f"{tuned[0]} is a setting of Horovod, which {title} is without"
     if case.params.get("form", "single") != "single":
         return f"torch.distributed has no {case.params['form']} allreduce: DDP itself fuses gradients"
-    if case.params.get("compression", "none") not in _DDPS:
-        return f"DDP has no {case.params['compression']} gradients here, only {', '.join(_DDPS)}"
+    able = _TORCHS.get(backend.framework, ("none",))
+    if case.params.get("compression", "none") not in able:
+        return f"{title} has no {case.params['compression']} gradients here, only {', '.join(able)}"
     return None
 
 
 def _elements(case: Case) -> str | None:
     dtype, op = str(case.params.get("dtype", "")), case.params.get("op")
-    owner = "torch" if BACKENDS[case.backend].framework == DDP else "Horovod"
+    owner = "torch" if BACKENDS[case.backend].group else "Horovod"
     if dtype == "bfloat16" and owner == "Horovod":
         return "Horovod has no bfloat16"
     sent_as = _WIRE.get(case.params.get("compression", ""), dtype)
@@ -145,7 +151,7 @@ def _counts(case: Case) -> str | None:
 
 _CHECKS: Sequence[Callable[[Case], str | None]] = (
     _device,
-    _ddp,
+    _torch,
     _hierarchical,
     _elements,
     _framework,

@@ -154,7 +154,7 @@ BY_VARIABLE: Mapping[str, Parameter] = {
 ENV, MPIRUN, RULES, STACK = OPTIONAL = from_table(TABLES["optional"])
 COMMON = (DEVICE, *TUNING, *OPTIONAL)
 # A step's work: with another model, neither setting is faster.
-WORK = ("model", "image", "hidden", "layers", "length")
+WORK = ("model", "image", "hidden", "layers", "heads", "length", "vocabulary", "precision")
 # A step's samples: throughput compares settings that differ in these.
 SAMPLES = ("batch", "scaling")
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hvlab.lab.backends import BACKENDS, DDP, DDP_BACKENDS, PARALLEL
+from hvlab.lab.backends import BACKENDS, FSDP
 from hvlab.workloads.case import Case
 from hvlab.workloads.operations import OPERATIONS
 
 # Compression may send gradients by other ways than an allreduce.
 _TRAINING = (*OPERATIONS["allreduce"].shown, *OPERATIONS["allgather"].shown)
 _ALL = {*(name for operation in OPERATIONS.values() for name in operation.shown), "REDUCE"}
-_EVIDENCE = {DDP: "torch's profiler"}
+# What carries a sharded training: weights are gathered, gradients scattered (torch/distributed/fsdp).
+_SHARDED = {"all_gathers": "c10d::_allgather_base_", "reduce_scatters": "c10d::_reduce_scatter_base_"}
 # In the user's own training, torch.distributed reports its process groups; nobody profiles it.
 _GROUP = "process_group"
 _ANY = {*_ALL, _GROUP}
@@ -37,7 +38,7 @@ def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
         return None
     names = _activities(result)
     carriers = _carriers(case, names, _ANY)
-    evidence = _EVIDENCE.get(BACKENDS[case.backend].framework, "Horovod's timeline")
+    evidence = "torch's profiler" if BACKENDS[case.backend].group else "Horovod's timeline"
     shown = ", ".join(names) or "nothing"
     if set(carriers) != expected(case) and not _own(case, carriers):
         carried = "+".join(carriers) or "no known backend"
@@ -46,7 +47,17 @@ def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
     activities = _ANY if case.command else own.shown if own else _TRAINING
     if not expected(case) & set(_carriers(case, names, activities)):
         return f"asked for {case.workload}, but {evidence} shows {shown}"
+    counted = collectives(result)
+    if BACKENDS[case.backend].framework == FSDP and not all(counted.values()):
+        kinds = ", ".join(f"{count:g} {name}" for name, count in counted.items())
+        return f"asked for a sharded training, but {evidence} counts {kinds} in a step"
     return None
+
+
+def collectives(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return how many all-gathers and reduce-scatters torch's profiler counted in a step."""
+    counts = (result.get("proof") or {}).get("counts") or {}
+    return {name: float(counts.get(call, 0)) for name, call in _SHARDED.items()}
 
 
 def expected(case: Case) -> set[str]:
@@ -63,7 +74,7 @@ def _own(case: Case, carriers: Iterable[str]) -> bool:
 
 def _carriers(case: Case, names: Iterable[str], operations: Iterable[str]) -> list[str]:
     operations = set(operations)
-    known = DDP_BACKENDS if BACKENDS[case.backend].framework == DDP else PARALLEL
+    known = [name for name, it in BACKENDS.items() if it.framework == BACKENDS[case.backend].framework]
     return [name for name in known if any(f"{BACKENDS[name].proof}{what}" in names for what in operations)]
 
 

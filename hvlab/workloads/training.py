@@ -16,6 +16,7 @@ from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import TABLES
 from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, host_names, opened
 from hvlab.workloads.parameters import from_table
+from hvlab.workloads.proof import collectives
 
 _PROGRAM = "train.py"
 
@@ -54,7 +55,7 @@ def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
 
 
 def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> Iterator[Figure]:
-    yield from _of_steps(result["steps"])
+    yield from _of_steps(case, result)
     times, model, hosts = result["times"], result["model"], _by_host(case, result)
     values = {
         "accuracy": result.get("accuracy"),
@@ -69,6 +70,8 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> Iterato
         "gradient_bytes": model.get("gradient_bytes"),
         "sent_bytes": result.get("sent_bytes"),
         "flops": model.get("flops_per_sample"),
+        "memory": result.get("memory_bytes"),
+        **{name: count for name, count in collectives(result).items() if count},
     }
     yield from (figure(metric, value) for metric, value in values.items() if value is not None)
     yield from (figure("host_compute_time", seconds, host=host) for host, seconds in hosts.items())
@@ -80,9 +83,12 @@ def _by_host(case: Case, result: Mapping[str, Any]) -> dict[str, float]:
     return {names.get(node, node): seconds for node, seconds in result["compute"]["by_host_s"].items()}
 
 
-def _of_steps(steps: Mapping[str, Any]) -> Iterator[Figure]:
+def _of_steps(case: Case, result: Mapping[str, Any]) -> Iterator[Figure]:
     """Return the figures of the steps after the warm-up; throughput is all samples over all time."""
+    steps, flops = result["steps"], result["model"].get("flops_per_sample")
+    peak = TABLES["peaks"].get(result.get("gpu")) if case.params.get("precision") == "bfloat16" else None
     timed = samples.of_steps(steps)
+    throughput = sum(steps["samples"][timed.warmup :]) / sum(timed.times)
     median = interval.median(timed.times)
     values = {
         "step_time": statistics.fmean(timed.times),
@@ -93,7 +99,9 @@ def _of_steps(steps: Mapping[str, Any]) -> Iterator[Figure]:
         "step_time_min": min(timed.times),
         "step_time_max": max(timed.times),
         "step_time_sd": statistics.stdev(timed.times) if len(timed.times) > 1 else None,
-        "throughput": sum(steps["samples"][timed.warmup :]) / sum(timed.times),
+        "throughput": throughput,
+        "token_rate": throughput * case.params["length"] if "length" in case.params else None,
+        "mfu": 100 * throughput * flops / (peak * case.world_size) if flops and peak else None,
         "warmup": timed.warmup,
     }
     return (figure(metric, value) for metric, value in values.items() if value is not None)
@@ -114,11 +122,20 @@ def _lstm(params: Mapping[str, Any]) -> tuple[float, float]:
     return (layers + ends) * params["length"], layers + 2 * ends
 
 
+def _transformer(params: Mapping[str, Any]) -> tuple[float, float]:
+    width, length = params["hidden"], params["length"]
+    blocks, ends = 12 * params["layers"] * width**2, params["vocabulary"] * width
+    # Scores and sums of attention, over half of the tokens each.
+    attention = params["layers"] * width * length
+    return (blocks + ends + attention) * length, blocks + ends + length * width
+
+
 # What each training costs, by its parameters.
 _COSTS: Mapping[str, Callable[[Mapping[str, Any]], tuple[float, float]]] = {
     "mnist": lambda _: (0.5e6, 22e3),
     "synthetic": _images,
     "rnn": _lstm,
+    "lm": _transformer,
 }
 
 

@@ -188,7 +188,7 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--iterations", "0"], ["iterations=0: not a whole number of 1 or more"]),
         (["--compression", "fp16"], ["a parameter of trainings", "not of allreduce", "add --workload mnist"]),
         (["--op", "sum", "--workload", "mnist"], ["a parameter of allreduce", "add --workload allreduce"]),
-        (["--suite", "lab6"], ["unknown suite 'lab6'", "full, horovod-or-ddp, lab4, lab7, quick"]),
+        (["--suite", "lab6"], ["unknown suite 'lab6'", "full, horovod-ddp-fsdp, horovod-or-ddp"]),
         (["--library", "tensorflow"], ["unknown library 'tensorflow'", "horovod, ddp"]),
         (["--library", "ddp", "--backend", "ccl"], ["torch has nothing like ccl"]),
         (["--framework", "ddp"], ["--framework is torch or tensorflow", "write --library ddp"]),

@@ -8,7 +8,7 @@ import pytest
 
 from hvlab.base.errors import UsageError
 from hvlab.bench.matrix import expand
-from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
+from hvlab.lab.backends import BACKENDS, HOROVOD
 from hvlab.workloads.launchers import LAUNCHERS, command, recipe
 from tests.unit.labs import case, lab, spec
 
@@ -62,6 +62,7 @@ ENV = {
         "HVLAB_DEVICE": "cuda",
     },
 }
+ENV |= {name.replace("ddp", "fsdp"): ENV[name] for name in ("ddp-gloo", "ddp-nccl")}
 HORUN = (
     "/opt/hvlab/horovod/{variant}/bin/horovodrun --gloo --disable-cache "
     "--network-interfaces eth0 --start-timeout 60 -np 2 -H n1:1,n2:1"
@@ -92,6 +93,12 @@ START = {
     ("ddp-nccl", "horovodrun"): HORUN.format(variant="nccl"),
     ("ddp-gloo", "torchrun"): TORCHRUN.format(variant="cpu"),
     ("ddp-nccl", "torchrun"): TORCHRUN.format(variant="nccl"),
+    ("fsdp-gloo", "mpirun"): MPIRUN + NO_CUDA,
+    ("fsdp-gloo", "horovodrun"): HORUN.format(variant="cpu"),
+    ("fsdp-nccl", "mpirun"): MPIRUN,
+    ("fsdp-nccl", "horovodrun"): HORUN.format(variant="nccl"),
+    ("fsdp-gloo", "torchrun"): TORCHRUN.format(variant="cpu"),
+    ("fsdp-nccl", "torchrun"): TORCHRUN.format(variant="nccl"),
     ("serial", "local"): "",
     **{
         (backend.name, "srun"): (GLOO_BY_SRUN + SRUN.format(mpi="none") + GLOO_RANK)
@@ -112,6 +119,7 @@ PAIRS = [(backend.name, launcher) for backend in BACKENDS.values() for launcher 
 def of(backend, there, **changes):
     """The one case of a backend on a lab; one process alone trains."""
     alone = {} if BACKENDS[backend].parallel else {"workload": "mnist", "hosts": (1,)}
+    alone |= {"workload": "lm"} if BACKENDS[backend].framework == "fsdp" else {}
     return expand(spec(backend, **alone, **changes), there)[0][0]
 
 
@@ -125,7 +133,7 @@ def test_argv_and_environment(backend, launcher):
     made = command(one, there, "R", PROGRAM)
     common = COMMON if BACKENDS[backend].framework == HOROVOD else ALONE
     env = {name: value.format(id=one.id) for name, value in (common | ENV[backend]).items()}
-    if BACKENDS[backend].framework == DDP:
+    if BACKENDS[backend].group:
         port = re.search(r"MASTER_PORT=(\d+)", made.line()).group(1)
         assert 29500 <= int(port) < 30000
         at = list(env).index("MASTER_ADDR") + 1
@@ -165,7 +173,7 @@ TUNED = {"fusion_threshold": 2**20, "cycle_time": 2.5, "threads": 2}
 @pytest.mark.parametrize(("backend", "launcher"), PAIRS)
 def test_ranks_are_told_how_horovod_is_tuned(backend, launcher):
     there = lab(gpu=("n1", "n2", "n3"), horovod_variants=GPU_VARIANTS) if BACKENDS[backend].gpu else lab()
-    settings = {"threads": 2} if BACKENDS[backend].framework == DDP else TUNED
+    settings = {"threads": 2} if BACKENDS[backend].group else TUNED
     made = command(of(backend, there, launcher=launcher, **settings), there, "R", PROGRAM)
     given = dict(made.env)
     given |= dict(made.argv[at + 1].split("=", 1) for at, word in enumerate(made.argv) if word == "-x")

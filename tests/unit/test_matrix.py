@@ -191,6 +191,12 @@ TRAIN = {"workload": "mnist"}
         ("ddp-gloo", {**TRAIN, "compression": "8bit"}, "DDP has no 8bit gradients here, only none, fp16"),
         ("ddp-gloo", {**TRAIN, "framework": "tensorflow"}, "is torch's own, and has nothing for tensorflow"),
         ("ddp-gloo", {"op": "adasum"}, "Adasum over mpi only"),
+        ("fsdp-gloo", {}, "FSDP is measured with lm, rnn: take ddp-gloo for this"),
+        (
+            "fsdp-gloo",
+            {"workload": "lm", "compression": "fp16"},
+            "FSDP has no fp16 gradients here, only none",
+        ),
         ("ddp-mpi", {"dtype": "float16"}, "torch has no float16 over ddp-mpi"),
         ("ddp-mpi", {"dtype": "bfloat16"}, "torch has no bfloat16 over ddp-mpi"),
         ("mpi", {"workload": "command"}, "no command was given"),

@@ -35,7 +35,7 @@ def test_every_suite_makes_cases_on_every_lab(name, there):
 
 
 def test_the_suites_there_are():
-    assert suite.NAMES == ("full", "horovod-or-ddp", "lab4", "lab7", "quick")
+    assert suite.NAMES == ("full", "horovod-ddp-fsdp", "horovod-or-ddp", "lab4", "lab7", "quick")
 
 
 def ids(name, there, **asked):

@@ -210,6 +210,26 @@ def test_ddp_is_proved_by_what_the_profiler_shows(tmp_path, workload, event, bac
     assert f"asked for {backend}, but {other} carried it (torch's profiler shows" in str(found.error)
 
 
+# Counted by torch 2.13 over Gloo with four blocks: each twice gathered, and what is left of the model once.
+@pytest.mark.parametrize(
+    ("counts", "figures", "error"),
+    [
+        ({"c10d::_allgather_base_": 9.0, "c10d::_reduce_scatter_base_": 5.0}, [9.0, 5.0], None),
+        ({"c10d::allreduce_": 1.0}, [], "counts 0 all_gathers, 0 reduce_scatters in a step"),
+    ],
+)
+def test_a_sharded_training_is_proved_by_its_counted_collectives(tmp_path, counts, figures, error):
+    wanted = case("fsdp-gloo", workload="lm")
+    told = {"proof": {"activities": ["gloo:all_gather"], "counts": counts}, "device": "cpu"}
+    steps = {"mean_s": [0.5] * 30, "samples": [16] * 30}
+    found = outcome(wanted, files(tmp_path, result={**TRAINED, "steps": steps, "epochs": None, **told}))
+    counted = [it.value for it in found.figures if it.metric in ("all_gathers", "reduce_scatters")]
+    assert (counted, error is None) == (figures, found.error is None)
+    assert (error or "") in str(found.error)
+    rate = [it.value for it in found.figures if it.metric == "token_rate"]
+    assert rate == ([] if error else [16 * wanted.params["length"] / 0.5])
+
+
 def test_what_torch_was_built_without_is_skipped(tmp_path):
     found = outcome(case("ddp-mpi"), files(tmp_path, result={"unavailable": "torch was built without mpi"}))
     assert (found.skipped, found.error) == (True, "torch was built without mpi")

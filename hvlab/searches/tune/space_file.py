@@ -16,7 +16,7 @@ from hvlab.base.errors import UsageError
 from hvlab.base.yaml_files import mistake, read_yaml
 from hvlab.bench.matrix import Block
 from hvlab.bench.settings import SettingsFile
-from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
+from hvlab.lab.backends import BACKENDS, HOROVOD
 from hvlab.workloads import WORKLOADS
 from hvlab.workloads.launchers import mpirun
 from hvlab.workloads.operations import OPERATIONS
@@ -158,7 +158,7 @@ def of_block(block: Block, launcher: str) -> tuple[SpaceParameter, ...]:
     """
     backend = BACKENDS[block.backends[0]]
     collective = WORKLOADS[block.workload].collective
-    own = backend.counterpart if backend.framework == DDP else backend.name
+    own = backend.counterpart or backend.name
     files = ["ranks"] + ["horovod"] * (backend.framework == HOROVOD)
     files += ["hierarchical"] * (bool(backend.hierarchical) and collective == "allreduce")
     files += ["mpirun"] * (launcher == mpirun.NAME)

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hvlab.lab.backends import BACKENDS, DDP, HOROVOD
+from hvlab.lab.backends import BACKENDS, HOROVOD
 from hvlab.lab.inventory import Host, Lab, folders, parameters_file
 from hvlab.workloads import DATA_FOLDER
 from hvlab.workloads.case import Case
@@ -40,7 +40,7 @@ _USE_RULES, _RULES_FILE = (
 )
 # What stands for the rules file in a recipe.
 RULES_FILE = "RULES"
-# Where the ranks of DDP meet: torch's own port, and those above it.
+# Where the ranks of DDP and FSDP meet: torch's own port, and those above it.
 _FIRST_PORT, _PORTS = 29500, 500
 
 
@@ -68,7 +68,7 @@ def job(
     env = {"HVLAB_CASE": f"{run_id}/{case.id}", "OMP_NUM_THREADS": settings["OMP_NUM_THREADS"]}
     if backend.framework == HOROVOD:
         env |= _HOROVOD
-    if backend.framework == DDP:
+    if backend.group:
         env |= _meeting(hosts[0], lab, env["HVLAB_CASE"])
     env |= settings
     if case.params["device"] == "cuda":
@@ -142,7 +142,7 @@ def recipe(case: Case, lab: Lab) -> list[str]:
 
 
 def _meeting(first: Host, lab: Lab, mark: str) -> dict[str, str]:
-    """Return the rendezvous of DDP's ranks: the first host, and a port that other cases are unlikely to use.
+    """Return the rendezvous of torch's ranks: the first host, and a port that other cases are unlikely to use.
 
     It carries no gradients. The address is on the ranks' network if the inventory has it.
     """

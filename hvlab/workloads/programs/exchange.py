@@ -13,7 +13,8 @@ bf16, naive8    After the backward pass. Horovod 0.28 sums up neither bfloat16 n
                 as the lab's students did, so that nearly all is lost: it shows why that does not train.
 
 With --ddp, none and fp16 are those of torch's DistributedDataParallel, with torch's own hook for fp16
-gradients.
+gradients. With --sharded, torch's fully_shard (FSDP2) gathers a block's weights where they are needed,
+and scatters the averages of its gradients.
 
 ``EightBit`` and ``Shares`` are one rank's side, and send nothing. Needs Python 3.8+ and torch 1.10+.
 """
@@ -108,6 +109,8 @@ class Nothing:
     """One process alone keeps its own gradients."""
 
     shown: tuple[str, ...] = ()
+    # Whether a rank keeps its part of the weights alone.
+    shards = False
 
     def wrap(self, optimizer: Any, model: torch.nn.Module) -> Any:
         """Return an optimizer whose steps average the gradients first."""
@@ -172,6 +175,25 @@ class ByDdp(Nothing):
 
     def small(self, gradient: torch.Tensor) -> torch.Tensor:
         return gradient.to(torch.float16) if self.name == "fp16" else gradient
+
+
+class ByFsdp(Nothing):
+    """torch's fully_shard by its defaults, for each block of the model and for what is left of it."""
+
+    shards = True
+
+    def __init__(self, world: Alone) -> None:
+        self.ranks = world.size
+
+    def forward(self, model: torch.nn.Module) -> Any:
+        shard = import_module("torch.distributed.fsdp").fully_shard
+        for block in getattr(model, "blocks", ()):
+            shard(block)
+        return shard(model)
+
+    def sent(self, numbers: int, tensors: int) -> int:
+        # Its weights in the forward and in the backward pass, and its gradients.
+        return 3 * numbers * torch.zeros(1).element_size() if self.ranks > 1 else 0
 
 
 class Averaging(Nothing):
@@ -252,6 +274,10 @@ def create(name: str, world: Alone) -> Nothing:
     """Return the exchange of that name. Raises ValueError if it cannot work among this many ranks."""
     if world.hvd is None:
         return Nothing()
+    if world.sharded:
+        if name != "none":
+            raise ValueError("FSDP has no {} gradients here".format(name))
+        return ByFsdp(world)
     if world.ddp:
         if name not in ("none", "fp16"):
             raise ValueError("DDP has no {} gradients here".format(name))

@@ -1,8 +1,9 @@
-"""The models that are trained, in plain torch: the labs' CNN, ResNet, VGG and an LSTM.
+"""The models that are trained, in plain torch: the labs' CNN, ResNet, VGG, an LSTM and a GPT.
 
 Layer sizes are those of the papers: ResNet (He et al. 2015, arXiv:1512.03385, table 1), VGG
-(Simonyan and Zisserman 2014, arXiv:1409.1556, table 1, column D); the CNN is the labs' own for MNIST.
-Needs Python 3.8+ and torch 1.5+.
+(Simonyan and Zisserman 2014, arXiv:1409.1556, table 1, column D), GPT-2 (Radford et al.
+2019, section 2.3: normalised before each part, weights of tokens and scores tied); the CNN is the labs' own
+for MNIST. Needs Python 3.8+ and torch 1.5+, the GPT torch 2.0+.
 """
 
 from __future__ import annotations
@@ -100,8 +101,51 @@ class Lstm(nn.Module):
         self.scores = nn.Linear(hidden, vocabulary)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return scores (N, vocabulary, length) of tokens (N, length), as cross entropy wants them."""
-        return self.scores(self.lstm(self.tokens(tokens))[0]).transpose(1, 2)
+        """Return scores (N, length, vocabulary) of tokens (N, length)."""
+        return self.scores(self.lstm(self.tokens(tokens))[0])
+
+
+class Attending(nn.Module):
+    """A block of a decoder: causal attention, then two full layers of four times the width between."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm, self.triple, self.out = (
+            nn.LayerNorm(width),
+            nn.Linear(width, 3 * width),
+            nn.Linear(width, width),
+        )
+        wide = 4 * width
+        self.body = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, wide), nn.GELU(), nn.Linear(wide, width)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.triple(self.norm(x)).unflatten(-1, (3 * self.heads, -1)).transpose(1, 2).chunk(3, dim=1)
+        heard = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+        x = x + self.out(heard.transpose(1, 2).flatten(2))
+        return x + self.body(x)
+
+
+class Gpt(nn.Module):
+    """A decoder-only transformer: the scores of the token that follows each."""
+
+    def __init__(self, vocabulary: int, width: int, layers: int, heads: int, length: int) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(Attending(width, heads) for _ in range(layers))
+        self.norm, self.scores = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        nn.init.normal_(self.places.weight, std=0.02)
+        self.scores.weight = self.tokens.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return scores (N, length, vocabulary) of tokens (N, length)."""
+        x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.scores(self.norm(x))
 
 
 IMAGE_MODELS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -109,6 +153,11 @@ IMAGE_MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "resnet50": lambda _, classes: resnet((3, 4, 6, 3), 4, classes),
     "vgg16": lambda image, classes: vgg(VGG16, image, classes),
 }
+
+
+def loss(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross entropy of scores (N, ..., classes) for targets (N, ...)."""
+    return nn.functional.cross_entropy(scores.float().flatten(0, -2), targets.flatten())
 
 
 def gradient_bytes(model: nn.Module) -> int:
@@ -131,5 +180,5 @@ def flops_per_sample(model: nn.Module, inputs: torch.Tensor, targets: torch.Tens
     )
     counter = FlopCounterMode(display=False)
     with counter:
-        nn.functional.cross_entropy(twin(inputs), targets).backward()
+        loss(twin(inputs), targets).backward()
     return float(counter.get_total_flops()) / 2

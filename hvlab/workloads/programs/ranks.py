@@ -32,6 +32,8 @@ class Alone:
     hvd: Any = None
     # Whether torch.distributed connects them.
     ddp = False
+    # Whether a training shares out its weights among them.
+    sharded = False
 
     def gather(self, data: Any, name: str) -> list[Any]:
         """Return the data of every rank, in the order of the ranks; any JSON value."""

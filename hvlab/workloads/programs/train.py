@@ -3,20 +3,22 @@
 Runs as every rank under any launcher, or alone with --serial and then without Horovod; rank 0 writes one JSON
 file, nothing is printed. Ranks begin with rank 0's weights and average their gradients in every step. Compute
 alone is the same without the exchange, measured after the training by all ranks at once. Bytes sent are those
-handed to Horovod, or with --ddp to torch.distributed, by one rank in one step. Needs Python 3.8+.
+handed to Horovod, or with --ddp to torch.distributed, by one rank in one step. With --sharded each rank keeps
+its part of the weights alone (FSDP2), and collectives of one step are counted. Needs Python 3.8+.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import resource
 import sys
+from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple
 
 import numpy
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 import exchange as exchanges
 import models
@@ -31,14 +33,25 @@ PROOF_NUMBERS = 2**18
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = training.parser(__doc__, exchanges.NAMES, "torch")
     parser.add_argument("--model", choices=sorted(models.IMAGE_MODELS), default="resnet50")
-    for name, default in {"image": 224, "hidden": 256, "layers": 2, "length": 64, "steps": 30}.items():
+    for name, default in {
+        "image": 224,
+        "hidden": 256,
+        "layers": 2,
+        "length": 64,
+        "heads": 4,
+        "vocabulary": 1000,
+        "steps": 30,
+    }.items():
         parser.add_argument("--" + name, type=int, default=default)
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     return training.checked(parser, TASKS, argv)
 
 
 def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -> None:
     device, checks = result["device"], result["checks"]
-    task = training.ready(lambda: TASKS[options.workload](options, world, device), world, checks)
+    before = peak_memory(device)
+    make = partial(TASKS[options.workload], options, world, device)
+    task = training.ready(make, world, checks)
     exchange = training.ready(lambda: exchanges.create(options.compression, world), world, checks)
     if checks:
         return
@@ -46,13 +59,18 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
     run.train()
     result.update(run.results())
     checks += run.checks()
+    result["memory_bytes"] = max(world.gather(peak_memory(device) - before, "memory"))
+    if device != "cpu":
+        result["gpu"] = torch.cuda.get_device_name()
+    if exchange.shards:
+        # A sharded model cannot be copied, and this one has all its weights.
+        task = make()
     result["compute"] = training.compute_alone(by_itself(task), world, result)
     sizes = [p.numel() for p in task.model.parameters() if p.requires_grad]
     result["sent_bytes"] = exchange.sent(sum(sizes), len(sizes))
     gradient = torch.full((min(max(sizes), PROOF_NUMBERS),), 1e-3, device=device)
-    result["proof"] = ranks_of.prove(
-        options.output, world, lambda name: exchange.once(gradient, name), exchange.shown
-    )
+    once = run.unused if exchange.shards else partial(exchange.once, gradient)
+    result["proof"] = ranks_of.prove(options.output, world, once, exchange.shown)
     result["model"] = {
         "name": options.model if options.workload == "synthetic" else type(task.model).__name__.lower(),
         "parameters": sum(sizes),
@@ -66,18 +84,18 @@ class Run(training.Run):
 
     def __init__(self, task: Any, exchange: exchanges.Nothing) -> None:
         super().__init__(task)
-        base = torch.optim.SGD(task.model.parameters(), lr=task.rate, momentum=task.momentum)
         if self.world.hvd:
             self.world.hvd.broadcast_parameters(task.model.state_dict(), root_rank=0)
             # Not the optimizer's state: all ranks begin with the same, and Horovod would unpickle rank 0's.
-        self.optimizer = exchange.wrap(base, task.model)
         self.model = exchange.forward(task.model)
+        base = torch.optim.SGD(task.model.parameters(), lr=task.rate, momentum=task.momentum)
+        self.optimizer = exchange.wrap(base, task.model)
         # So that shares of different sizes make the average over all samples.
         self.weight = task.share * task.world.size / task.batch
 
     def step(self, inputs: Any, targets: Any) -> float:
         self.optimizer.zero_grad()
-        loss = cross_entropy(self.model(inputs), targets)
+        loss = self.task.loss(self.model, inputs, targets)
         (loss * self.weight).backward()
         self.optimizer.step()
         ranks_of.wait(self.task.device)
@@ -88,7 +106,15 @@ class Run(training.Run):
             group["lr"] = rate
 
     def weights(self) -> Iterable[bytes]:
-        return (weight.detach().cpu().numpy().tobytes() for weight in self.task.model.parameters())
+        whole = (
+            getattr(weight, "full_tensor", lambda w=weight: w)() for weight in self.task.model.parameters()
+        )
+        return (weight.detach().cpu().numpy().tobytes() for weight in whole)
+
+    def unused(self, name: str) -> None:
+        """Make a step, but for the update: the proof of a sharded model, in place of a single exchange."""
+        self.task.loss(self.model, *first(self.task)).backward()
+        self.optimizer.zero_grad()
 
 
 def first(task: Any) -> Any:
@@ -103,10 +129,17 @@ def by_itself(task: Any) -> Callable[[], Any]:
 
     def step() -> None:
         optimizer.zero_grad()
-        cross_entropy(model(inputs), targets).backward()
+        task.loss(model, inputs, targets).backward()
         optimizer.step()
 
     return step
+
+
+def peak_memory(device: str) -> int:
+    """Return the most bytes that this rank has had in use so far: of its GPU, else of its process."""
+    if device != "cpu":
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 CLASSES = 1000
@@ -115,7 +148,16 @@ TEST_BATCH = 1000
 Batches = Iterator[Tuple[torch.Tensor, torch.Tensor]]
 
 
-class Repeated(samples.Task):
+class Task(samples.Task):
+    """A training with torch; forward passes may be in another precision than the weights."""
+
+    def loss(self, model: Any, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        lower = self.options.precision == "bfloat16"
+        with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=lower):
+            return models.loss(model(inputs), targets)
+
+
+class Repeated(Task):
     """The same random samples in every step."""
 
     inputs: torch.Tensor
@@ -142,16 +184,29 @@ class Images(Repeated):
 
 
 class Sequences(Repeated):
-    """A language model on random tokens."""
+    """A language model on random tokens: an LSTM, or a GPT."""
+
+    vocabulary = VOCABULARY
 
     def __init__(self, options: argparse.Namespace, world: Alone, device: str) -> None:
         super().__init__(options, world, device)
-        self.model = models.Lstm(VOCABULARY, options.hidden, options.layers).to(device)
-        tokens = torch.randint(VOCABULARY, (self.share, options.length + 1), device=device)
+        self.model = self.language(options).to(device)
+        tokens = torch.randint(self.vocabulary, (self.share, options.length + 1), device=device)
         self.inputs, self.targets = tokens[:, :-1], tokens[:, 1:]
 
+    def language(self, options: argparse.Namespace) -> nn.Module:
+        return models.Lstm(self.vocabulary, options.hidden, options.layers)
 
-class Digits(samples.Digits):
+
+class Lm(Sequences):
+    """A GPT; by its defaults on GPUs it is the smallest GPT-2."""
+
+    def language(self, options: argparse.Namespace) -> nn.Module:
+        self.vocabulary = options.vocabulary
+        return models.Gpt(options.vocabulary, options.hidden, options.layers, options.heads, options.length)
+
+
+class Digits(samples.Digits, Task):
     """The labs' CNN on handwritten digits."""
 
     def __init__(self, options: argparse.Namespace, world: Alone, device: str) -> None:
@@ -189,7 +244,7 @@ def pictures(images: numpy.ndarray) -> torch.Tensor:
     return nn.functional.interpolate(values, size=size, mode="bilinear", align_corners=False)
 
 
-TASKS = {"mnist": Digits, "synthetic": Images, "rnn": Sequences}
+TASKS = {"mnist": Digits, "synthetic": Images, "rnn": Sequences, "lm": Lm}
 
 
 if __name__ == "__main__":

@@ -37,6 +37,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("cpu", "cuda"), default=os.environ.get("HVLAB_DEVICE", "cpu"))
     parser.add_argument("--serial", action="store_true", help="one process, without Horovod")
     parser.add_argument("--ddp", default="", help="a group of torch.distributed in Horovod's place")
+    parser.add_argument(
+        "--sharded", action="store_true", help="with --ddp: each rank keeps a part of the weights"
+    )
     parser.add_argument("--output", type=os.path.expanduser, required=True)
     return parser
 
@@ -84,6 +87,7 @@ def connected(options: argparse.Namespace, kinds: tuple[Callable[[], Alone], Cal
     """Return the world of this process. Raises UnavailableError."""
     if options.ddp:
         world: Alone = import_module("world_ddp").Ranks(options.ddp)
+        world.sharded = options.sharded
         return world
     return kinds[not options.serial]()
 
@@ -166,7 +170,11 @@ def prove(
         if world.rank == 0:
             # Horovod is still writing the file, torch's profiler has written it.
             ends = () if world.ddp else shown
-            return {"timeline": os.path.basename(path), "activities": evidence.activities(path, ends)}
+            names = evidence.activities(path, ends)
+            counts = (
+                {name: count / PROOF_CALLS for name, count in world.hvd.counts.items()} if world.ddp else {}
+            )
+            return {"timeline": os.path.basename(path), "activities": names, "counts": counts}
     return None
 
 

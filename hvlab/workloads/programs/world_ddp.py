@@ -10,6 +10,7 @@ import ipaddress
 import json
 import os
 import socket
+from collections import Counter
 from datetime import timedelta
 from typing import Any, Mapping, Sequence
 
@@ -40,6 +41,9 @@ def meeting_place(rank: int, size: int, environment: Mapping[str, str]) -> Any:
     return dist.TCPStore(host, port, size, serves, PATIENCE, **bound)
 
 
+_CALLS = "c10d::"
+
+
 class Group:
     """A process group with Horovod's names for the calls that programs make.
 
@@ -60,6 +64,8 @@ class Group:
         self.control = dist.new_group(backend="gloo") if name == "nccl" else dist.group.WORLD
         self.profile: Any = None
         self.path = ""
+        # How often each collective was called while it was recorded, by torch's name.
+        self.counts: dict[str, int] = {}
 
     def allreduce_async_(self, tensor: torch.Tensor, op: str, name: str) -> Any:
         reduction = dist.ReduceOp.MAX if op == self.Max else dist.ReduceOp.SUM
@@ -113,7 +119,9 @@ class Group:
         """Write the names of recorded events, in the form of Horovod's timeline."""
         if self.profile:
             self.profile.stop()
-            names = sorted({event.name for event in self.profile.events()})
+            called = Counter(event.name for event in self.profile.events())
+            self.counts = {name: count for name, count in called.items() if name.startswith(_CALLS)}
+            names = sorted(called)
             with open(self.path, "w") as file:
                 json.dump(
                     [{"ph": "X", "name": name} for name in names if not name.startswith("aten::")], file
