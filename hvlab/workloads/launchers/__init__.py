@@ -142,7 +142,7 @@ def recipe(case: Case, lab: Lab) -> list[str]:
 
 
 def _meeting(first: Host, lab: Lab, mark: str) -> dict[str, str]:
-    """Return the rendezvous of torch's ranks: the first host, and a port that other cases are unlikely to use.
+    """Return the rendezvous of torch's ranks: the first host, and a port that other cases hardly use.
 
     It carries no gradients. The address is on the ranks' network if the inventory has it.
     """
