@@ -91,28 +91,22 @@ def command(
     hvlab doctor --here                         # in a Slurm job, as any user
     hvlab doctor job.log                        # what went wrong there?
     kubectl logs my-job | hvlab doctor -
-    hvlab doctor --job                          # which rank does a running job wait for?
+    hvlab doctor --job                          # which rank holds a job up?
     hvlab doctor --fix                          # have roles mend what they can
     hvlab doctor --list munge
 
     Find out what is wrong with the hosts, or what went wrong in a log.
 
-    Asks each host once, and lets hosts reach one another as ranks do: names, logins, ports, MTU, Open MPI,
-    compilers, temporary folders, shared memory, clocks, drivers and GPUs. Each finding names the hosts,
-    what was seen, why it breaks and what to do. Nothing is changed without --fix, which runs the roles that
-    mend it and checks again. The exit code is 1 if something is wrong, and 3 if a host is unreachable.
+    Asks each host once, and lets hosts reach one another as ranks do. Each finding names the hosts, what
+    was seen, why it breaks and what to do. Nothing is changed without --fix, which runs the roles that mend
+    it and checks again. The exit code is 1 if something is wrong, and 3 if a host is unreachable.
 
-    LOG is the output of mpirun, horovodrun, srun, NCCL, Gloo, torch, builds, Ansible, package managers,
-    Slurm's daemons, pods and kernels, unedited: with lines of several ranks mixed, prefixes, colours and
-    wrapped lines. Root causes are listed first, at most three, with what
-    speaks for and against them. It stays silent about anything it does not
-    recognise, and lists what only looks like a fault as harmless. The exit code is 1 if a cause is
-    recognised.
+    LOG is the output of launchers, NCCL, Gloo, torch, builds, Ansible, package managers, Slurm, pods and
+    kernels, unedited. Root causes are listed first, at most three, with what speaks for and against them;
+    what only looks like a fault is listed as harmless. The exit code is 1 if a cause is recognised.
 
-    --list and --explain print what is known, without a log or hosts.
-
-    --prove needs root, and takes about two minutes if the packs are in the cache. Its exit code is 0 if the
-    cause was shown and the remedy helped.
+    --prove needs root, and two minutes if the packs are in the cache. Its exit code is 0 if the cause was
+    shown and the remedy helped.
     """
     if log and path:
         raise UsageError(f"--log names a second log beside {log}", remedy="give one of them")

@@ -59,7 +59,12 @@ def test_launchers_reach_the_containers_port(backend, launcher):
 
 
 def test_every_launcher_has_an_expectation():
-    assert set(PORTS) == set(LAUNCHERS) - {"local", "srun"}
+    assert set(PORTS) == set(LAUNCHERS) - {"local", "srun", "torchrun"}
+
+
+def test_torchrun_reaches_the_containers_port():
+    (case,) = expand(spec("ddp-gloo", container="lab:1", launcher="torchrun"), lab())[0]
+    assert command(case, lab(), "R", PROGRAM).argv[3].endswith(" -p 9435")
 
 
 @pytest.mark.parametrize(

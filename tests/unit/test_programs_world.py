@@ -231,7 +231,9 @@ def test_no_program_unpickles_what_another_rank_says():
         for name in (getattr(node, "id", None), getattr(node, "attr", None), getattr(node, "name", None))
         if isinstance(name, str) and UNPICKLING.search(name)
     }
-    assert found - {("train.py", "eval")} == set()
+    # Its Unpickler, for torch's dumps, refuses every class.
+    known = {("standing.py", "pickle"), ("standing.py", "Unpickler")}
+    assert found - {("train.py", "eval")} == known
 
 
 def test_ranks_of_ddp_meet_on_their_own_network_alone(monkeypatch):
