@@ -30,9 +30,11 @@ REFUSED = {
     **dict.fromkeys(("--mpi", "--mpi-args", "--jsrun", "--binding-args"), "mpirun, with the same script"),
     "--config-file": "options here, HOROVOD_ variables in the environment",
 }
-# The variables of this environment that ranks on other hosts need, too.
+# The variables of this environment that ranks on other hosts need, too. They are ssh's arguments, which every
+# user can read: no secret is among them.
 SENT = re.compile(
-    r"(HOROVOD|HVLAB|OMP|MKL|NCCL|GLOO|TORCH|CUDA|UCX|HF)_\w+|PATH|PYTHONPATH|LD_LIBRARY_PATH|VIRTUAL_ENV"
+    r"(?!.*(TOKEN|SECRET|PASSW|CREDENTIAL|KEY))(HOROVOD|HVLAB|OMP|MKL|NCCL|GLOO|TORCH|CUDA|UCX|HF)_\w+"
+    r"|PATH|PYTHONPATH|LD_LIBRARY_PATH|VIRTUAL_ENV"
 )
 
 

@@ -128,7 +128,7 @@ def test_ranks_by_ssh():
     first, *_, last = started(
         *("-np", "3", "-H", "a:2,b-1:2", "-p", "22", "--network-interface", "eth1", "--gloo"),
         *("python", "train.py", "--lr", "0.1; rm"),
-        environment={"OMP_NUM_THREADS": "1", "SECRET": "x"},
+        environment={"OMP_NUM_THREADS": "1", "HF_TOKEN": "x"},
     )
     assert last.host == "b-1"
     *ssh, command = last.argv
@@ -146,7 +146,7 @@ def test_ranks_by_ssh():
     ]
     assert command.endswith("python train.py --lr '0.1; rm'")
     assert "OMP_NUM_THREADS=1" in command
-    assert "SECRET" not in command
+    assert "HF_TOKEN" not in command
     assert "GLOO_SOCKET_IFNAME=eth1" in command
     assert [rank.environment["HOROVOD_LOCAL_RANK"] for rank in (first, last)] == ["0", "0"]
     assert [rank.environment["HOROVOD_CROSS_SIZE"] for rank in (first, last)] == ["2", "2"]
