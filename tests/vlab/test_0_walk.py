@@ -1,9 +1,12 @@
 """The walk of `make test`: one lab of three virtual hosts, from its boot to its end. Also with Open MPI 5."""
 
+import base64
+import io
 import json
 import re
 import shlex
 import shutil
+import tarfile
 from dataclasses import replace
 
 import pytest
@@ -21,6 +24,14 @@ TRIXIE = {"lab_release": "trixie"}
 SMALL = ("--restart", "--backend", "mpi,gloo", "--sizes", "1K,64K", "--iterations", "6", "--slots", "1")
 
 
+# Both ranks put in their number and one.
+SCRIPT = """import platform
+import horovod.torch as hvd, torch
+hvd.init()
+total = hvd.allreduce(torch.ones(2) * (hvd.rank() + 1), op=hvd.Sum)
+print(hvd.rank(), "of", hvd.size(), "on", platform.node() + ":", total.tolist())
+assert "hvlab" in hvd.__file__, hvd.__file__
+"""
 # What `hvlab remove` leaves: packages with their files, users and groups, and what they keep up to date.
 OF_PACKAGES = re.compile(
     r"/etc/(alternatives|default|init\.d|libibverbs\.d|libnl-3|logrotate\.d|munge|rc.\.d|slurm|systemd)(/|$)"
@@ -106,6 +117,22 @@ def test_mpi_and_gloo_carry_the_data(lab):
 def test_torchrun_starts_ranks(lab):
     words = ("--backend", "ddp-gloo", "--launcher", "torchrun", "--hosts", "3")
     assert bench(lab, *words) == {("torchrun", "ddp-gloo", "ddp-gloo", 3, "ok")}
+
+
+def test_a_script_of_horovods_runs_on_torch_alone(lab):
+    """Started by ssh on two hosts, which have Horovod, too: the alias comes first there."""
+    with io.BytesIO() as buffer:
+        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+            tar.add(PROJECT / "hvlab_horovod", "hvlab_horovod")
+        package = base64.b64encode(buffer.getvalue()).decode()
+    for host in HOSTS[:2]:
+        lab.on(host, f"mkdir -p /tmp/shim && echo {package} | base64 -d | tar xz -C /tmp/shim")
+        lab.on(host, f"printf %s {shlex.quote(SCRIPT)} > /tmp/shim/script.py")
+    python = "/opt/hvlab/horovod/cpu/bin/python3"
+    run = f"{python} -m hvlab_horovod.run -np 2 -H w1:1,w2:1 {python} script.py"
+    said = lab.on("w1", f"cd /tmp/shim && runuser -u hvlab -- env PYTHONPATH=/tmp/shim {run}")
+    lines = sorted(line.partition(":")[2] for line in said.splitlines())
+    assert lines == ["0 of 2 on w1: [3.0, 3.0]", "1 of 2 on w2: [3.0, 3.0]"]
 
 
 def test_slurm_starts_ranks(slurm):
