@@ -23,11 +23,16 @@ def examine(lab: Lab, which: str, *, seconds: int, output_format: str) -> None:
     if output_format == "json":
         click.echo(json.dumps({"jobs": [job.as_json() for job in jobs], "silent": silent}, indent=1))
     else:
-        click.echo("\n\n".join(map(_text, jobs)) or _nobody(hosts, which))
+        click.echo("\n\n".join(map(_text, jobs)) or f"no rank runs on {hosts}")
     culprits = [job.culprit for job in jobs if job.culprit]
     if silent and not culprits:
         raise UnreachableError(
             f"{unusable(silent, len(lab.hosts))}:\n{_lines(silent)}", remedy="look at them"
+        )
+    if which and not jobs:
+        raise CheckError(
+            f"no rank of {which} runs on {hosts}, or none that this user may see",
+            remedy="name the job's hosts, as its owner or as root; `hvlab doctor LOG` reads a job that ended",
         )
     if culprits:
         raise CheckError("; ".join(map(str, culprits)), remedy=culprits[0].remedy)
@@ -35,14 +40,6 @@ def examine(lab: Lab, which: str, *, seconds: int, output_format: str) -> None:
 
 def _lines(silent: Mapping[str, str]) -> str:
     return "\n".join(f"  {host}: {' '.join(words.split())[:200]}" for host, words in silent.items())
-
-
-def _nobody(hosts: str, which: str) -> str:
-    named = f" of {which}" if which else ""
-    return (
-        f"no rank{named} runs on {hosts}, or none that this user may see\n"
-        "  what to do: name the job's hosts, as its owner or as root; `hvlab doctor LOG` reads one that ended"
-    )
 
 
 def _text(job: Standing) -> str:

@@ -8,10 +8,13 @@ import threading
 import pytest
 
 from hvlab.base import answers
+from hvlab.base.errors import CheckError
+from hvlab.checks import standing
+from hvlab.cli import doctor_job
 from hvlab.doctor.places import HostStanding
 from hvlab.doctor.standing import judge
 from hvlab.workloads import outcome
-from tests.unit.labs import case
+from tests.unit.labs import case, lab
 from tests.unit.programs import program
 
 HOROVOD = "/opt/hvlab/python/lib/python3.11/site-packages/horovod/torch/mpi_ops.py"
@@ -286,3 +289,10 @@ def test_the_program_answers_in_the_shape_that_is_read(monkeypatch, capsys):
     monkeypatch.setattr(standing, "kernel_lines", list)
     assert standing.main() == 0
     assert answers.load(capsys.readouterr().out, "here", HostStanding)["host"]
+
+
+def test_a_job_that_runs_nowhere_is_no_answer(monkeypatch):
+    monkeypatch.setattr(standing, "ask", lambda *_, **__: ({}, {}))
+    doctor_job.examine(lab(1), "", seconds=2, output_format="table")
+    with pytest.raises(CheckError, match=r"no rank of 2523 runs on n1"):
+        doctor_job.examine(lab(1), "2523", seconds=2, output_format="table")
