@@ -154,7 +154,7 @@ class SimulatedLab:
         )
 
     def _uplink(self, rack: int) -> float:
-        """Return what a rack's uplink lets through, in links; 0: all."""
+        """Return the capacity of a rack's uplink, in links; 0: unlimited."""
         behind = tuple(host for host in range(self.count) if self.noise.rack(host) == rack)
         return len(behind) / self.times if ("out", behind) in self.faults else self.noise.uplink
 
@@ -176,7 +176,7 @@ def faults(kinds: Sequence[str], count: int, draw: random.Random) -> list[Fault]
 
 
 def named(result: SlowSearch) -> list[Fault]:
-    """Return what a search says is slow; what enters one half of the hosts leaves the other."""
+    """Return the faults that a search names; traffic into one half of the hosts leaves the other."""
     found: list[Fault] = []
     for each in result.of("slow"):
         kind: str = each.suspect.kind

@@ -193,7 +193,7 @@ def ask(held: dict[str, int], seconds: int) -> list[Standing]:
 def one(
     held: dict[str, int], python: str, *, stack: str, fault: str, seconds: int, port: int
 ) -> dict[str, Any]:
-    """Return what one try showed."""
+    """Plant one fault and return the verdict."""
     folder = Path(tempfile.mkdtemp(prefix="hvlab-stalls-"))
     try:
         with job(held, python, stack=stack, fault=fault, folder=folder, port=port):

@@ -100,7 +100,7 @@ class Racks:
             time.sleep(0.1)
 
     def shape(self, faults: Sequence[tuple[str, Sequence[int]]], times: float) -> None:
-        """Set every rate anew, with these faults."""
+        """Set every rate again, with these faults."""
         for number in range(-(-len(self.lab.hosts) // self.rack)):
             behind = tuple(range(number * self.rack, (number + 1) * self.rack))
             for kind, device in (("out", f"up{number}"), ("in", f"down{number}")):
@@ -112,7 +112,7 @@ class Racks:
             self.nice[place] = HALF_WEIGHT * (("host", (place, place)) in faults)
 
     def argv(self, place: int, program: str) -> list[str]:
-        """Return what starts the program on a host."""
+        """Return the argv that starts the program on a host."""
         inside = ["ip", "netns", "exec", _namespace(place), "env", f"HVLAB_PARENT={self._socket(place)}"]
         return ["nice", "-n", str(self.nice[place]), *inside, "python3", "-c", program, "bench", str(place)]
 

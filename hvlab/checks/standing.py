@@ -17,7 +17,7 @@ _MORE_S = 60
 
 
 def ask(lab: Lab, *, seconds: int) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return what each host saw within ``seconds``, and the hosts that said nothing, with the reason.
+    """Return the answers of hosts that look for ``seconds``, and the silent hosts with the reason.
 
     Raises CheckError where Ansible itself fails.
     """

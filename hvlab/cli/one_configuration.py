@@ -1,4 +1,4 @@
-"""What the options that select one configuration may hold, in ``hvlab tune`` and ``hvlab bisect``."""
+"""Values of the options that select one configuration, in ``hvlab tune`` and ``hvlab bisect``."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _NO_ERRORS = (0, 7)
 def flight(places: Sequence[RankPlace]) -> Found | None:
     """Return the ranks behind the others, or with another call or shape, by torch's flight recorder.
 
-    Its analyser `torchfrtrace` compares the same fields: the sequence number first, then name and sizes.
+    The sequence number is compared first, then name and sizes.
     """
     groups: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for place in places:

@@ -320,9 +320,9 @@ def unpack(module: AnsibleModule, folder: str) -> list[tuple[str, str]]:
             run(module, *argv)
     sources = []
     for path in glob.glob(folder + "/usr/src/*/dkms.conf"):
-        found = dict(re.findall(r"(?m)^(PACKAGE_NAME|PACKAGE_VERSION)=[\"']?([^\"'\s]+)", read(path)))
-        if len(found) == 2:
-            sources.append((found["PACKAGE_NAME"], found["PACKAGE_VERSION"]))
+        fields = dict(re.findall(r"(?m)^(PACKAGE_NAME|PACKAGE_VERSION)=[\"']?([^\"'\s]+)", read(path)))
+        if len(fields) == 2:
+            sources.append((fields["PACKAGE_NAME"], fields["PACKAGE_VERSION"]))
     return sources
 
 

@@ -17,23 +17,22 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Sequence
+from typing import Mapping, Sequence
 
 LOOK_S = 0.1
 
 
 def main() -> int:
     if sys.argv[1:] == ["node"]:
-        become(json.loads(sys.stdin.readline()))
+        become(**json.loads(sys.stdin.readline()))
     hosts, ssh, names, *argv = sys.argv[1:]
     return run(hosts.split(","), shlex.split(ssh), names.split(","), argv)
 
 
-def become(given: "dict[str, object]") -> None:
-    os.environ.update(given["env"])  # type: ignore[call-overload]
+def become(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    os.environ.update(env)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    argv = given["argv"]
-    os.execvp(argv[0], argv)  # type: ignore[index,arg-type]  # noqa: S606 - a shell would be one more process
+    os.execvp(argv[0], argv)  # noqa: S606 - a shell would be one more process
 
 
 def run(hosts: Sequence[str], ssh: Sequence[str], names: Sequence[str], argv: Sequence[str]) -> int:
@@ -55,7 +54,7 @@ def run(hosts: Sequence[str], ssh: Sequence[str], names: Sequence[str], argv: Se
 
 
 def _over_ssh(
-    ssh: Sequence[str], host: str, argv: Sequence[str], env: "dict[str, str]"
+    ssh: Sequence[str], host: str, argv: Sequence[str], env: Mapping[str, str]
 ) -> "subprocess.Popen[str]":
     there = shlex.join([sys.executable, os.path.abspath(__file__), "node"])
     process = subprocess.Popen([*ssh, host, there], stdin=subprocess.PIPE, text=True)
