@@ -32,7 +32,7 @@ def main() -> int:
 def become(argv: Sequence[str], env: Mapping[str, str]) -> None:
     os.environ.update(env)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.execvp(argv[0], argv)  # noqa: S606 - a shell would be one more process
+    os.execvp(argv[0], list(argv))  # noqa: S606 - a shell would be one more process
 
 
 def run(hosts: Sequence[str], ssh: Sequence[str], names: Sequence[str], argv: Sequence[str]) -> int:
