@@ -39,7 +39,7 @@ def test_its_inventory_is_accepted(init, bare, tmp_path):
     assert told == [(f"t{number}", f"198.18.251.1{number}", "root", False) for number in (1, 2, 3)]
     assert (lab.network, lab.interface) == ("198.18.251.0/24", "host0")
     assert {host.slots for host in lab.hosts} == {int(bare.on("t1", "nproc"))}
-    for verb in (["plan"], ["bench", "--dry-run"]):
+    for verb in (["plan"], ["bench", "--dry-run", "-v"]):
         done = bare.run([sys.executable, "-m", "hvlab", *verb, "-i", str(tmp_path / "mylab")], 0)
         assert "t3" in done.stdout or "198.18.251.13" in done.stdout
 

@@ -57,6 +57,38 @@ def test_right_machines_are_fit(lab):
     assert lab.on("t2", CHECK) == ""
 
 
+FLIP = """
+import sys, torch
+multiply, calls = torch.Tensor.__matmul__, iter(range(1_000_000))
+def flipped(a, b):
+    out = multiply(a, b)
+    if next(calls) == 9:
+        out.view({4: torch.int32, 2: torch.int16}[out.element_size()])[3, 5] ^= 1
+    return out
+torch.Tensor.__matmul__ = flipped
+sys.argv = ["-c", "6", ""]
+"""
+
+
+def test_one_flipped_bit_is_counted(lab):
+    text = f"{FLIP}exec({Path(on_all_devices.__file__).read_text()!r})"
+    program = base64.b64encode(text.encode()).decode()
+    command = f"echo {program} | base64 -d | /opt/hvlab/python/bin/python -"
+    burned = json.loads(lab.on("t2", command))
+    assert sum(burned["devices"]["CPUs"]["wrong"].values()) == 1
+
+
+def test_a_host_with_half_its_cpus_is_the_slow_one(lab):
+    busy = "timeout 160 sh -c 'for cpu in $(seq $(nproc)); do yes > /dev/null & done; wait'"
+    lab.on("t2", f"systemd-run --quiet --unit hvlab-busy {busy}")
+    try:
+        checks, _ = health(lab, 0, "--burn", "-l", "t1,t2")
+    finally:
+        lab.on("t2", "systemctl stop hvlab-busy")
+    assert [host for host in checks if checks[host]["burn speed"] == "soft"] == ["t2"]
+    assert {checks[host]["burn results"] for host in checks} == {"passed"}
+
+
 @pytest.fixture(scope="module")
 def typed(lab, tmp_path_factory):
     """The lab with a machine type for t2, which needs a second link, and with a host that does not answer."""
@@ -103,35 +135,3 @@ def test_a_check_that_cannot_run_drains_no_node(lab, broken):
     said = lab.on("t2", f"{words}; journalctl -t hvlab-node-health --no-pager -n 5")
     assert said.startswith("code 0\n")
     assert "could not run" in said
-
-
-FLIP = """
-import sys, torch
-multiply, calls = torch.Tensor.__matmul__, iter(range(1_000_000))
-def flipped(a, b):
-    out = multiply(a, b)
-    if next(calls) == 9:
-        out.view({4: torch.int32, 2: torch.int16}[out.element_size()])[3, 5] ^= 1
-    return out
-torch.Tensor.__matmul__ = flipped
-sys.argv = ["-c", "6", ""]
-"""
-
-
-def test_one_flipped_bit_is_counted(lab):
-    text = f"{FLIP}exec({Path(on_all_devices.__file__).read_text()!r})"
-    program = base64.b64encode(text.encode()).decode()
-    command = f"echo {program} | base64 -d | /opt/hvlab/python/bin/python -"
-    burned = json.loads(lab.on("t2", command))
-    assert sum(burned["devices"]["CPUs"]["wrong"].values()) == 1
-
-
-def test_a_host_with_half_its_cpus_is_the_slow_one(lab):
-    busy = "timeout 160 sh -c 'for cpu in $(seq $(nproc)); do yes > /dev/null & done; wait'"
-    lab.on("t2", f"systemd-run --quiet --unit hvlab-busy {busy}")
-    try:
-        checks, _ = health(lab, 0, "--burn", "-l", "t1,t2")
-    finally:
-        lab.on("t2", "systemctl stop hvlab-busy")
-    assert [host for host in checks if checks[host]["burn speed"] == "soft"] == ["t2"]
-    assert {checks[host]["burn results"] for host in checks} == {"passed"}
