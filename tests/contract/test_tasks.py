@@ -47,7 +47,8 @@ def test_systemd_reads_units_again_only_where_hvlab_wrote_one() -> None:
         service = task.get("ansible.builtin.systemd_service", {})
         if "daemon_reload" in service:
             units = tree.ROOT.joinpath(place).parents[1] / "templates/etc/systemd/system"
-            assert list(units.glob(f"{service['name']}.service*")), f"{place}: {task['name']}"
+            unit = service["name"] if "." in service["name"] else f"{service['name']}.service"
+            assert list(units.glob(f"{unit}*")), f"{place}: {task['name']}"
 
 
 def test_commands_are_argv_lists() -> None:

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,17 @@ def test_every_check_as_json(program):
     assert {"cpu count", "memory size", "disk space /"} <= set(checks)
     assert set(checks["cpu count"]) == {"check", "outcome", "severity", "observed", "remedy"}
     assert not log(program)
+
+
+def test_metrics_hold_every_check_that_was_judged(program, tmp_path):
+    expect(program.parent.parent, {"cpu_count": 10**6})
+    call(program, "--prolog", "--metrics", str(tmp_path / "metrics"))
+    [file] = (tmp_path / "metrics").iterdir()
+    host = socket.gethostname()
+    lines = file.read_text().splitlines()
+    assert f'hvlab_hard_fault{{host="{host}",check="cpu count"}} 1' in lines
+    assert f'hvlab_soft_fault{{host="{host}",check="cpu count"}} 0' in lines
+    assert lines[-1].startswith('hvlab_ended_seconds{verb="node-health",')
 
 
 def test_a_hard_fault_is_one_line_and_code_1(program):

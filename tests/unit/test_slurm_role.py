@@ -695,7 +695,7 @@ def test_where_the_controller_was_hvlabs_daemons_stop(tmp_path, written, stopped
         "ansible_facts": {
             "ansible_local": {},
             "hvlab": {"packages": packages},
-            "hvlab_managed": {"record": {f"/etc/slurm/{name}": True for name in written}},
+            "hvlab_managed": {"paths": [f"/etc/slurm/{name}" for name in written]},
         },
         "slurm_hosts": ["localhost", "n2"],
         "slurm_controller": "n2",

@@ -89,6 +89,23 @@ def test_a_host_with_half_its_cpus_is_the_slow_one(lab):
     assert {checks[host]["burn results"] for host in checks} == {"passed"}
 
 
+def test_a_timer_runs_the_check_between_jobs_until_it_is_asked_for_no_more(lab):
+    service, gauges = "hvlab-node-health", "/var/lib/prometheus/node-exporter/hvlab_node_health.prom"
+    assert lab.on("t2", f"systemctl is-active {service}.timer") == "active\n"
+    lab.on("t2", f"systemctl start {service}")
+    assert 'hvlab_hard_fault{host="t2",check="cpu count"} 0' in lab.on("t2", f"cat {gauges}; rm {gauges}")
+    step = "cp /bin/sleep /run/slurmstepd && { /run/slurmstepd 20 & }"
+    lab.on(
+        "t2", f"{step} systemctl start {service}; pkill slurmstepd; rm /run/slurmstepd; test ! -e {gauges}"
+    )
+    refused = ["-e", "node_health_timer=soon", "--tags", "node_health"]
+    lab.playbook("playbooks/base.yml", *refused, expect=2)
+    changed = lab.playbook("playbooks/base.yml", "-e", "node_health_timer=", "--tags", "node_health")
+    assert set(changed.values()) != {0}
+    assert lab.on("t2", f"systemctl list-unit-files --no-legend '{service}*'", expect=1) == ""
+    lab.playbook("playbooks/base.yml", "--tags", "node_health")
+
+
 @pytest.fixture(scope="module")
 def typed(lab, tmp_path_factory):
     """The lab with a machine type for t2, which needs a second link, and with a host that does not answer."""

@@ -54,7 +54,7 @@ def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed")
     if not managed:
         return {}
-    return {"hvlab_managed": {"record": managed["record"]}}
+    return {"hvlab_managed": {key: managed[key] for key in ("record", "paths")}}
 
 
 def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:

@@ -43,6 +43,7 @@ from ansible.module_utils.hvlab_kernel import (
 )
 from ansible.module_utils.hvlab_lock import take
 from ansible.module_utils.hvlab_managed import files as managed_files
+from ansible.module_utils.hvlab_managed import record as recorded
 from ansible.module_utils.hvlab_network import default_ipv4, hosts_template, interfaces, nics, resolves
 from ansible.module_utils.hvlab_packed import folders
 from ansible.module_utils.hvlab_packed import packs as managed_packs
@@ -200,6 +201,7 @@ def main() -> None:
     if module.params["managed"]:
         facts["ansible_hvlab_managed"] = {
             "record": module.params["record"],
+            "paths": sorted(recorded(module.params["record"])),
             "files": ask(managed_files, module.params["record"]) or {},
             "packs": ask(managed_packs, module.params["pack_root"], not module.check_mode) or {},
         }

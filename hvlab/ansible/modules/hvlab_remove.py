@@ -22,6 +22,8 @@ from ansible.module_utils.hvlab_system import entries, held_own
 
 FACTS = "/etc/ansible/facts.d"
 SLURM = ("slurmrestd", "slurmctld", "slurmd", "slurmdbd")
+TIMER = "hvlab-node-health.timer"
+TIMER_UNIT = "/etc/systemd/system/" + TIMER
 # Written by daemons and tools; hvlab compares their age with that of what they read.
 NOT_OURS = ("/run/", "/boot/", "/etc/ld.so.cache")
 BLOCK = re.compile(r"^# BEGIN hvlab\r?\n(?s:.*?)^# END hvlab\r?(?:\n|\Z)", re.MULTILINE)
@@ -112,7 +114,8 @@ class Removal:
             # Kept by update-alternatives, and never led elsewhere.
             and (path in self.before or not alternative(path))
         ]
-        self.services = [one for one in SLURM if fact("slurm") and self._is_there(one)]
+        units = [*(SLURM if fact("slurm") else ()), *([TIMER] if TIMER_UNIT in self.files else [])]
+        self.services = [one for one in units if self._is_there(one)]
         if fact("nvidia_driver"):
             self.stays.append("NVIDIA's driver, with {}".format(WITH_DRIVER))
         if fact("container_runtime"):

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import socket
 import sys
 import syslog
+import time
 from typing import Any, Dict, List, Sequence
 
 from hvlab.checks.node import machine, probe, subjects
@@ -27,9 +30,12 @@ def main(argv: Sequence[str]) -> int:
         "--prolog", action="store_true", help="Print hard faults alone, also to the system log."
     )
     form.add_argument("--json", action="store_true", help="Print every check as JSON.")
+    parser.add_argument("--metrics", metavar="FOLDER", help="Also write gauges for node_exporter there.")
     options = parser.parse_args(argv)
     with open(options.types, encoding="utf-8") as file:
         findings = judge(json.load(file))
+    if options.metrics:
+        write_gauges(options.metrics, findings)
     if options.json:
         json.dump([finding._asdict() for finding in findings], sys.stdout, indent=1)
         print()
@@ -43,6 +49,25 @@ def main(argv: Sequence[str]) -> int:
 
 def _code(findings: Sequence[Finding]) -> int:
     return HARD if any(finding.severity == "hard" for finding in findings) else 0
+
+
+def write_gauges(folder: str, findings: Sequence[Finding]) -> None:
+    """Write the gauges of ``hvlab health --metrics`` into a file for node_exporter's textfile collector."""
+    host = json.dumps(socket.gethostname())
+    lines = []
+    for severity in ("hard", "soft"):
+        lines.append("# TYPE hvlab_{}_fault gauge".format(severity))
+        for each in findings:
+            if each.outcome in ("passed", "failed"):
+                labels = "host={},check={}".format(host, json.dumps(each.check))
+                lines.append("hvlab_{}_fault{{{}}} {:d}".format(severity, labels, each.severity == severity))
+    lines += ["# TYPE hvlab_ended_seconds gauge"]
+    lines += ['hvlab_ended_seconds{{verb="node-health",host={}}} {:.0f}'.format(host, time.time()), ""]
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "hvlab_node_health.prom")
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write("\n".join(lines))
+    os.replace(path + ".new", path)
 
 
 def judge(given: Dict[str, Any]) -> List[Finding]:
