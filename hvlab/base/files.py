@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hvlab.base.errors import UsageError
+
 # errno values on file systems without locks: Lustre without the mount option flock, NFS without lockd.
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
@@ -49,6 +51,15 @@ def write_file(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
     """Replace a file in one step. Raises OSError."""
     with replacing(path, mode=mode) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def writing(path: Path, *, remedy: str = "choose another --output") -> Iterator[None]:
+    """Raise UsageError where a path of the user's choice cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", remedy=remedy) from error
 
 
 def append(path: Path, lines: str, *, mode: int = 0o666) -> None:

@@ -11,18 +11,13 @@ from hvlab.analysis import baseline
 from hvlab.analysis.baseline import output
 from hvlab.analysis.compare import Measurements, measurements, rows
 from hvlab.base.errors import UsageError
+from hvlab.base.files import writing
 from hvlab.cli import candidates, options
 from hvlab.cli.compare import MATTERS
 from hvlab.results.store import Store
 from hvlab.statistics.between import FEWEST
 
-_name = click.option(
-    "--name",
-    default=baseline.DEFAULT,
-    show_default=True,
-    shell_complete=candidates.baselines,
-    help="Name of the baseline.",
-)
+_NAME = {"default": baseline.DEFAULT}
 
 
 @click.group("baseline")
@@ -38,8 +33,7 @@ def command() -> None:
 
 @command.command("set", short_help="Make runs the baseline of their lab.")
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=candidates.runs)
-@_name
-@options.results
+@options.of_verb("baseline-keep", name=_NAME)
 def set_baseline(*, runs: tuple[str, ...], name: str, store: Store) -> int:
     """Make each RUN (default: the last run) the baseline of their lab, in place of the earlier one."""
     return _keep(store, [_measurements(store, run) for run in runs or (None,)], name)
@@ -47,8 +41,7 @@ def set_baseline(*, runs: tuple[str, ...], name: str, store: Store) -> int:
 
 @command.command("add", short_help="Add runs to the baseline of their lab.")
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=candidates.runs)
-@_name
-@options.results
+@options.of_verb("baseline-keep", name=_NAME)
 def add_to_baseline(*, runs: tuple[str, ...], name: str, store: Store) -> int:
     """Add each RUN (default: the last run) to the baseline of its lab; the first ones begin it."""
     measured = [_measurements(store, run) for run in runs or (None,)]
@@ -72,10 +65,7 @@ def _keep(store: Store, runs: Sequence[Measurements], name: str) -> int:
 
 @command.command("check", short_help="Check a run against the baseline; exit code 1 if worse.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
-@_name
-@options.of_verb(
-    "baseline-check", matters=MATTERS, output_format={"type": click.Choice(("table", "json", "junit"))}
-)
+@options.of_verb("baseline-check", name=_NAME, matters=MATTERS)
 def check_run(
     *,
     run: str | None,
@@ -102,7 +92,8 @@ def check_run(
     checked = baseline.check(measured, kept, metric=metric, matters=matters / 100)
     text = output.render(checked, output_format, strict=strict)
     if file:
-        _write(file, text + "\n")
+        with writing(file):
+            file.write_text(text + "\n", "utf-8")
     else:
         click.echo(text)
     for difference in checked.comparison.differences:
@@ -118,11 +109,3 @@ def check_run(
 def _measurements(store: Store, run: str | None) -> Measurements:
     chosen = store.run(run)
     return measurements(chosen, store.records(chosen.run_id))
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, "utf-8")
-    except OSError as error:
-        problem = f"{file} cannot be written: {error.strerror}"
-        raise UsageError(problem, remedy="choose another file with --output") from error

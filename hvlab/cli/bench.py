@@ -44,28 +44,22 @@ _WITH_AGAINST = (
 )
 
 
-class _Bench(GroupedCommand):
-    brief = options.brief("bench")
-    groups = options.headings("bench")
-    notes = (
-        lambda: ("Suites", [(name, suite.load(name).about) for name in suite.NAMES]),
-        lambda: ("Parameters of the collectives", bench_output.parameter_rows("time")),
-        lambda: ("Parameters of the trainings", bench_output.parameter_rows("step_time")),
-        lambda: ("Parameters of your own training", bench_output.parameter_rows("real")),
-        lambda: ("Parameters of all workloads", bench_output.common_rows()),
-    )
+_NOTES = (
+    lambda: ("Suites", [(name, suite.load(name).about) for name in suite.NAMES]),
+    lambda: ("Parameters of the collectives", bench_output.parameter_rows("time")),
+    lambda: ("Parameters of the trainings", bench_output.parameter_rows("step_time")),
+    lambda: ("Parameters of your own training", bench_output.parameter_rows("real")),
+    lambda: ("Parameters of all workloads", bench_output.common_rows()),
+)
 
 
-@click.command("bench", cls=_Bench)
+@click.command("bench", cls=GroupedCommand, notes=_NOTES)
 @options.of_verb(
     "bench",
-    suite={"shell_complete": candidates.suites, "names": suite.NAMES},
+    suite={"names": suite.NAMES},
     workload={"shell_complete": candidates.words(WORKLOADS), "names": WORKLOADS},
     backend={"shell_complete": candidates.words(BACKENDS), "names": BACKENDS},
     library={"shell_complete": candidates.words(LIBRARIES)},
-    against={"shell_complete": candidates.runs},
-    resume={"shell_complete": candidates.runs},
-    copy={"shell_complete": candidates.files},
     repeats={"type": options.RepeatsType()},
     launcher={"type": click.Choice(LAUNCHERS)},
     ssh_port={"default": BenchRequest.ssh_port},

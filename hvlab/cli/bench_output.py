@@ -14,8 +14,8 @@ from hvlab.analysis import ceiling, step_parts
 from hvlab.analysis.ceiling import Ceiling, JudgedCollective
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
-from hvlab.base.errors import HvlabError, UsageError
-from hvlab.base.files import write_file
+from hvlab.base.errors import UsageError
+from hvlab.base.files import write_file, writing
 from hvlab.base.masking import masked, masked_argv
 from hvlab.bench import manifests
 from hvlab.bench.estimate import estimates, format_duration
@@ -209,13 +209,11 @@ def export(schedule: Schedule, folder: Path) -> None:
         raise UsageError(
             f"{folder} has files in it", remedy="remove it, or name another folder with --output"
         )
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in manifests.files(schedule, new_run_id()):
             # They hold the ranks' environment as it is.
             write_file(folder / name, text, mode=0o600)
-    except OSError as error:
-        raise HvlabError(f"{folder} cannot be written: {error}", remedy="choose another --output") from error
     click.echo(f"{len(schedule.cases)} jobs in {folder}")
     click.echo(f"next: `sh {folder / manifests.SCRIPT}`, then `hvlab results import {folder}/logs/*.log`")
 

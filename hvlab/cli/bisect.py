@@ -18,12 +18,7 @@ from hvlab.results import searches
 from hvlab.results.store import Store
 
 
-class _Bisect(GroupedCommand):
-    brief = options.brief("bisect")
-    groups = options.headings("bisect")
-
-
-@click.command("bisect", cls=_Bisect)
+@click.command("bisect", cls=GroupedCommand)
 @options.of_verb("bisect", **COMPUTED)
 @click.argument("good", metavar="GOOD", shell_complete=candidates.stacks)
 @click.argument("bad", metavar="BAD", shell_complete=candidates.stacks)

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 import yaml
 
-from hvlab.base.errors import UsageError
-from hvlab.base.files import write_file
+from hvlab.base.files import write_file, writing
 from hvlab.base.paths import own_catalogue, project_dir
 from hvlab.base.yaml_files import load_shipped
 from hvlab.cli import options
@@ -36,7 +35,7 @@ def command() -> None:
 
 
 @command.command("check", short_help="Print where catalogue and package index differ.")
-@options.table_or_json
+@options.of_verb("catalogue-check")
 def check_catalogue(*, output_format: str) -> int:
     """Print where the catalogue and the package index differ; the exit code is 1 if they do."""
     changes = _differences(with_own=True)
@@ -48,7 +47,7 @@ def check_catalogue(*, output_format: str) -> int:
 
 
 @command.command("update", short_help="Update the catalogue's files from the index.")
-@click.option("--own", "to_own", is_flag=True, help="Write to your own file of releases.")
+@options.of_verb("catalogue-update")
 def update_catalogue(*, to_own: bool) -> int:
     """Update the catalogue's files from the index, for review.
 
@@ -82,7 +81,8 @@ def _write(changes: Sequence[Difference]) -> list[Path]:
         known[file] = load_shipped(texts[path])
     build(known)
     for path, text in texts.items():
-        _save(path, text)
+        with writing(path, remedy="run it as the owner of that file, or use --own"):
+            write_file(path, text)
     return list(texts)
 
 
@@ -90,16 +90,10 @@ def _write_own(changes: Sequence[Difference]) -> Path:
     path = own_catalogue()
     text = update.apply_changes(path.read_text(encoding="utf-8") if path.is_file() else "", changes)
     build(own.merged(files(), yaml.safe_load(text), path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _save(path, text)
-    return path
-
-
-def _save(path: Path, text: str) -> None:
-    try:
+    with writing(path, remedy="correct the permissions of its folder"):
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, text)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", remedy="let it be written, or use --own") from error
+    return path
 
 
 def _table(changes: Sequence[Difference]) -> str:

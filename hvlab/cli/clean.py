@@ -18,7 +18,7 @@ from pydantic import ByteSize
 
 from hvlab.base import cache
 from hvlab.base.cache import DAY_S, Kept
-from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableError, UsageError, unusable
+from hvlab.base.errors import HvlabError, UsageError
 from hvlab.cli import options
 from hvlab.lab.inventory import Lab, load
 from hvlab.results import searches, tables
@@ -194,15 +194,11 @@ class _OnHosts:
         return tables.render(rows, _HOST_COLUMNS, "table")
 
     def _answered(self, answer: HostsAnswer) -> list[Kept]:
+        from hvlab.remote.playbook import explain  # noqa: PLC0415 - as above
+
         if answer.failures:
-            lines = "\n".join(f"  {each.host}: {each.message.strip()}" for each in answer.failures)
-            if gone := [each.host for each in answer.failures if each.unreachable]:
-                words = unusable(gone, len(self._lab.hosts))
-                self.problem = UnreachableError(f"{words}:\n{lines}", remedy=LEAVE_OUT)
-            else:
-                self.problem = CheckError(
-                    f"not all hosts could be asked:\n{lines}", remedy="correct that on the hosts"
-                )
+            failed, remedy = "not all hosts could be asked", "correct that on the hosts"
+            self.problem = explain(answer.failures, len(self._lab.hosts), failed, remedy=remedy)
         return list(answer.kept)
 
 

@@ -22,51 +22,7 @@ _MORE_WORDS = "NCCL_DEBUG=INFO or HOROVOD_LOG_LEVEL=debug"
 
 @click.command()
 @click.argument("log", required=False, metavar="[LOG]", shell_complete=candidates.files)
-@options.asked
-@click.option(
-    "--log",
-    "path",
-    metavar="FILE",
-    shell_complete=candidates.files,
-    help="The same as LOG: a log to read instead of asking the hosts; - for standard input.",
-)
-@options.table_or_json
-@click.option(
-    "--job",
-    metavar="[PID|JOB|CASE]",
-    is_flag=False,
-    flag_value="",
-    help="Say which rank a running job waits for: of a pid, a Slurm job or a case of bench, or all.",
-)
-@click.option(
-    "--seconds",
-    type=click.IntRange(2, 600),
-    default=10,
-    show_default=True,
-    help="With --job: how long to look.",
-)
-@click.option("--fix", is_flag=True, help="Have roles mend what they can, after showing it and asking.")
-@click.option("--yes", is_flag=True, help="With --fix: do not ask.")
-@click.option(
-    "--prove",
-    is_flag=True,
-    help="Put the cause into a fresh virtual lab, show the failure, and show that the remedy helps.",
-)
-@click.option(
-    "--explain",
-    "cause_id",
-    metavar="ID",
-    shell_complete=candidates.causes,
-    help="Print what is known of one cause.",
-)
-@click.option(
-    "--list",
-    "word",
-    metavar="[WORD]",
-    is_flag=False,
-    flag_value="",
-    help="List the causes that are known, or those with this word in their text.",
-)
+@options.of_verb("doctor")
 @click.pass_context
 def command(
     context: click.Context,

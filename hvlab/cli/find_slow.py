@@ -28,38 +28,12 @@ _WIDE = 10_000
 
 
 @click.command("find-slow")
-@options.asked
-@options.table_or_json
-@click.option(
-    "--ratio",
-    type=click.FloatRange(min=1.05),
-    default=RATIO,
-    show_default=True,
-    help="What takes at least this many times as long as the others is slow.",
+@options.of_verb(
+    "find-slow",
+    ratio={"default": RATIO},
+    alpha={"default": ALPHA},
+    transfer_time={"default": TRANSFER_S, "names": [f"{1000 * TRANSFER_S:g}ms"]},
 )
-@click.option(
-    "--alpha",
-    type=click.FloatRange(min=1e-6, max=0.2),
-    default=ALPHA,
-    show_default=True,
-    help="The share of searches that may raise a false alarm.",
-)
-@click.option(
-    "--transfer-time",
-    type=options.TimeType(0.05, 30),
-    metavar="TIME",
-    default=TRANSFER_S,
-    help=f"How long each transfer lasts. Default: {1000 * TRANSFER_S:g}ms.",
-)
-@click.option(
-    "--torch",
-    metavar="PYTHON",
-    default="",
-    help="Send from GPU to GPU by NCCL, from CPUs by Gloo: with this Python of the hosts, which has torch.",
-)
-@options.results
-@options.metrics
-@click.option("--matrix", is_flag=True, help="Also print how slow each link is, from sender to receiver.")
 def command(
     *,
     inventory: Path,
@@ -83,11 +57,11 @@ def command(
     Find out which host is slow, and which link, in which direction.
 
     First all hosts compute and send to one another at once; then suspects are measured one at a time beside
-    others. The data goes over TCP between the hosts' interfaces to the ranks' network; with --torch from
-    device to device, which also compute and copy. The hosts need Python 3.8, and should do no other work
-    meanwhile. Nothing is changed on them, and nothing is stored: the folder of the results only holds the
-    lock against other measurements of the lab. The exit code is 1 if something is slow (but for virtual hosts
-    that share cores) or most links carry nothing, 3 if a host is unreachable.
+    others. Data goes over TCP between the hosts' interfaces to the ranks' network; with --torch, from device
+    to device, and devices also compute and copy. The hosts need Python 3.8, and should do no other work
+    meanwhile. Nothing is changed on them and nothing is stored; the results folder only holds the lock
+    against other measurements of the lab. The exit code is 1 if something is slow (virtual hosts that share
+    cores do not count) or most links carry nothing, 3 if a host is unreachable.
     """
     lab = options.asked_lab(inventory, limit, here=here, named=named)
     names = [host.name for host in lab.hosts]
@@ -126,8 +100,8 @@ def _gauges(titles: Sequence[str], slow: Sequence[Judgement]) -> Families:
         (("what", title),): each.slower.mid for title, each in zip(titles, slow, strict=True)
     }
     return {
-        "hvlab_slow_count": ("How many hosts and links are slow.", {(): float(len(slow))}),
-        "hvlab_slow_ratio": ("How many times as long as the others it takes.", ratios),
+        "hvlab_slow_count": ("Number of slow hosts and links.", {(): float(len(slow))}),
+        "hvlab_slow_ratio": ("Time of a slow host or link over that of the others.", ratios),
     }
 
 
@@ -139,7 +113,9 @@ def _print(
     *,
     matrix: bool,
 ) -> None:
-    click.echo(f"{advice.effort(result)}\nmedian of the links: {advice.speed(result.median_rate)}")
+    click.echo(
+        f"{advice.compare_effort(result)}\nmedian of the links: {advice.format_speed(result.median_rate)}"
+    )
     if matrix:
         Console(width=None if Console().is_terminal else _WIDE).print(heat_map(result, names))
     for each, others in placed.items():
@@ -155,15 +131,15 @@ def _print(
             f"\nnot decided: {place.title}\n  observed: {place.observed}\n  what to do: run this again"
         )
     if result.groups:
-        click.echo(f"\n{advice.far(result, names)}")
+        click.echo(f"\n{advice.describe_far_groups(result, names)}")
     elif result.together:
         click.echo(f"\n{advice.explain_shared_links(result, names)}")
-    for text in advice.not_again(result, names):
+    for text in advice.list_unconfirmed(result, names):
         click.echo(f"\n{text}")
     if result.untried:
-        click.echo(f"\n{advice.untried(result)}")
+        click.echo(f"\n{advice.explain_untried(result)}")
     if all(placed.values()):
-        click.echo(f"\n{advice.conclusion(result)}")
+        click.echo(f"\n{advice.conclude(result)}")
 
 
 def heat_map(result: SlowSearch, names: list[str]) -> Table:

@@ -17,7 +17,7 @@ from hvlab.checks import judge, machine_types, registry
 from hvlab.checks.ask import ask
 from hvlab.checks.judge import HealthCheck
 from hvlab.checks.node import subjects
-from hvlab.cli import candidates, checks, options, textfile
+from hvlab.cli import checks, options, textfile
 from hvlab.lab.inventory import Lab
 from hvlab.results.tables import render
 
@@ -26,9 +26,7 @@ _COLUMNS = ("host", "check", "outcome", "severity", "observed", "remedy")
 
 
 @click.command()
-@options.of_verb(
-    "health", teacher={"shell_complete": candidates.hosts}, diagnostics={"type": click.IntRange(2, 3)}
-)
+@options.of_verb("health")
 def command(
     *,
     inventory: Path,

@@ -55,13 +55,7 @@ def command() -> None:
 
 
 @command.command("init", short_help="Make the lab's authorities and its user's key.")
-@options.inventory
-@click.option(
-    "--take-over",
-    "authority",
-    metavar="FINGERPRINT",
-    help="Accept hosts that were provisioned with other keys: somebody else's, or lost ones.",
-)
+@options.of_verb("keys-init")
 def init(inventory: Path, authority: str | None) -> None:
     """Make the lab's authorities and its user's key, where they are missing or damaged."""
     lab = load(inventory)
@@ -74,8 +68,7 @@ def init(inventory: Path, authority: str | None) -> None:
 
 
 @command.command("issue", short_help="Sign every host, and give it the lab user's key.")
-@options.inventory
-@options.limit
+@options.of_verb("keys-issue")
 def issue(inventory: Path, limit: str | None) -> None:
     """Sign every host, and install the lab user's key and the keys it must trust (role ssh_trust)."""
     lab = load(inventory, limit=limit)
@@ -83,7 +76,7 @@ def issue(inventory: Path, limit: str | None) -> None:
 
 
 @command.command("rotate", short_help="Replace the authorities and the lab user's key.")
-@options.inventory
+@options.of_verb("keys-rotate")
 def rotate(inventory: Path) -> None:
     """Replace the authorities and the lab user's key, on all hosts.
 
@@ -128,7 +121,7 @@ def _renew_munge_key(trust: Trust) -> None:
 
 
 @command.command("revoke", short_help="Revoke the keys of hosts that were lost or taken over.")
-@options.inventory
+@options.of_verb("keys-revoke")
 @click.argument("hosts", nargs=-1, required=True, shell_complete=candidates.hosts)
 def revoke_hosts(inventory: Path, hosts: tuple[str, ...]) -> None:
     """Revoke the host keys of HOSTS, and the lab user's key, which they hold; the other hosts get a new one.
@@ -175,7 +168,7 @@ def _revoke(lab: Lab, trust: Trust, hosts: Sequence[str]) -> None:
 
 
 @command.command("status", short_help="Show authorities, expiry dates and revoked keys.")
-@options.inventory
+@options.of_verb("keys-status")
 def status(inventory: Path) -> None:
     """Show the authorities, when certificates expire, and what was revoked.
 

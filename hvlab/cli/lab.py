@@ -78,7 +78,7 @@ def up(
 
 
 @command.command()
-@options.inventory
+@options.of_verb("lab-down")
 def down(inventory: Path) -> None:
     """Remove the virtual hosts, their files and their network."""
     check_machine()
@@ -89,8 +89,7 @@ def down(inventory: Path) -> None:
 
 
 @command.command()
-@options.inventory
-@options.table_or_json
+@options.of_verb("lab-status")
 def status(inventory: Path, output_format: str) -> None:
     """Show which virtual hosts are running."""
     rows = virtual.status(plan_without_limits(load(inventory)))
@@ -135,7 +134,7 @@ def _rate(row: NodeStatus) -> str:
     short_help="Log in to a virtual host as root, or run a command there.",
     context_settings={"ignore_unknown_options": True},
 )
-@options.inventory
+@options.of_verb("lab-ssh")
 @click.argument("host", shell_complete=candidates.hosts)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def ssh(inventory: Path, host: str, words: tuple[str, ...]) -> None:

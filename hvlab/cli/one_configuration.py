@@ -17,7 +17,6 @@ from hvlab.workloads import WORKLOADS
 COMPUTED: Mapping[str, Mapping[str, Any]] = {
     "workload": {"shell_complete": candidates.words(WORKLOADS)},
     "backend": {"type": click.Choice(list(BACKENDS)), "metavar": "NAME"},
-    "copy": {"shell_complete": candidates.files},
     "launcher": {"type": click.Choice(LAUNCHERS)},
 }
 

@@ -1,4 +1,4 @@
-"""Options of verbs (`options.yml` and shared ones), and a command whose help shows them in groups."""
+"""Options of verbs, as `options.yml` lists them, and a command whose help shows them in groups."""
 
 from __future__ import annotations
 
@@ -51,15 +51,17 @@ _ALL = click.Option(
 
 
 class GroupedCommand(click.Command):
-    """Like any command; ``groups`` maps a heading to names of options, the rest comes last.
+    """A verb whose help shows its options under the headings of `options.yml`.
 
-    ``notes`` are further sections of the help, computed when it is shown. With ``brief``, --help has the
-    first sentence of these options alone, and --help-all everything.
+    --help has the first sentence of its brief options alone, and --help-all everything. ``notes`` are
+    further sections of the latter, computed when it is shown.
     """
 
-    groups: Mapping[str, Sequence[str]] = {}
-    brief: Sequence[str] = ()
-    notes: Sequence[Callable[[], tuple[str, Rows]]] = ()
+    def __init__(
+        self, *given: Any, notes: Sequence[Callable[[], tuple[str, Rows]]] = (), **more: Any
+    ) -> None:
+        super().__init__(*given, **more)
+        self._groups, self._notes = _TABLE[str(self.name)], notes
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Note whether the user's own command follows ``--``."""
@@ -76,74 +78,35 @@ class GroupedCommand(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with --help-all if --help is short."""
         params = super().get_params(ctx)
-        return [*params[:-1], _ALL, params[-1]] if self.brief else params
+        return [*params[:-1], _ALL, params[-1]]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under their headings."""
-        whole = not self.brief or ctx.meta.get(WHOLE, False)
+        whole = ctx.meta.get(WHOLE, False)
         options = [item for item in self.get_params(ctx) if isinstance(item, click.Option)]
         left = {item.name: record for item in options if (record := item.get_help_record(ctx))}
-        for heading, names in self.groups.items():
-            own = {name: left.pop(name) for name in names}
+        for heading, rows in self._groups.items():
+            own = {name: left.pop(name) for name in rows}
             if not whole:
                 own = {
                     name: (spelling, re.sub(r"(.*?\.)(?= [A-Z]).*", r"\1", text))
                     for name, (spelling, text) in own.items()
-                    if name in self.brief
+                    if rows[name] is None or rows[name].get("brief")
                 }
             if own:
                 with formatter.section(heading):
                     formatter.write_dl(list(own.values()))
         with formatter.section("Other options"):
             formatter.write_dl(list(left.values()))
-        for note in self.notes if whole else ():
-            heading, rows = note()
-            with formatter.section(heading):
-                formatter.write_dl(list(rows))
+        for note in self._notes if whole else ():
+            title, lines = note()
+            with formatter.section(title):
+                formatter.write_dl(list(lines))
 
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # Values that people write without the option.
 _NAMES = {"--suite": suite.NAMES, "--workload": WORKLOADS, "--backend": BACKENDS, "--library": LIBRARIES}
-
-inventory = click.option(
-    "-i",
-    "--inventory",
-    type=click.Path(path_type=Path),
-    default=default_inventory,
-    show_default="inventory/lab",
-    shell_complete=candidates.inventories,
-    help="The lab: an Ansible inventory (file or folder).",
-)
-limit = click.option(
-    "-l",
-    "--limit",
-    metavar="PATTERN",
-    shell_complete=candidates.patterns,
-    help="Only these hosts (an Ansible pattern).",
-)
-
-
-here = click.option("--here", is_flag=True, help="Use this Slurm job's hosts, without root or ssh.")
-python = click.option(
-    "--python",
-    metavar="FILE",
-    shell_complete=candidates.files,
-    help="With --here: the Python that the ranks run, with Horovod or torch. Default: hvlab's own.",
-)
-named = click.option(
-    "--hosts",
-    "named",
-    metavar="NAME,...",
-    help="Ask these hosts over your own ssh, or localhost.",
-)
-
-
-def asked(command: F) -> F:
-    """Add the options that name the hosts of a verb that only looks; :func:`asked_lab` reads them."""
-    for option in (named, here, limit, inventory):
-        command = option(command)
-    return command
 
 
 def asked_lab(inventory: Path, limit: str | None, *, here: bool, named: str | None) -> Lab:
@@ -203,44 +166,10 @@ own_command = click.argument(
 )
 
 
-def formats(*names: str) -> Callable[[F], F]:
-    """Return the option --format with these formats, the first of them by default."""
-    return click.option(
-        "--format",
-        "output_format",
-        type=click.Choice(names),
-        default=names[0],
-        show_default=True,
-        help="Output format.",
-    )
-
-
-table_or_json = formats("table", "json")
-output_format = formats("table", "json", "csv")
-metrics = click.option(
-    "--metrics",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Also write hvlab_VERB.prom into this folder of node_exporter (--collector.textfile.directory).",
-)
-junit = click.option(
-    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the outcomes as JUnit XML."
-)
-
-
 def _opened(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> Store:
     from hvlab.results.store import Store  # noqa: PLC0415 - it loads slowly, and --help needs none of it
 
     return Store(results_dir(folder))
-
-
-results = click.option(
-    "--results",
-    "store",
-    type=click.Path(path_type=Path),
-    callback=_opened,
-    help="Folder of the results. Default: $HVLAB_RESULTS, or ./results.",
-)
 
 
 class RepeatsType(click.ParamType[int]):
@@ -285,24 +214,21 @@ class TimeType(click.ParamType[float]):
 
 
 _TABLE: Mapping[str, Mapping[str, Mapping[str, Any]]] = read_shipped(Path(__file__).with_suffix(".yml"))
-_SHARED: Mapping[str, Callable[..., Any]] = {
-    "inventory": inventory,
-    "limit": limit,
-    "here": here,
-    "named": named,
-    "python": python,
-    "store": results,
-    "metrics": metrics,
-    "junit": junit,
-    "output_format": output_format,
-}
-_TYPES: Mapping[str, Callable[[], click.ParamType[Any]]] = {
+_TYPES: Mapping[str, Callable[..., click.ParamType[Any]]] = {
     "path": lambda: click.Path(path_type=Path),
     "file": lambda: click.Path(path_type=Path, dir_okay=False),
     "existing": lambda: click.Path(path_type=Path, dir_okay=False, exists=True),
     "folder": lambda: click.Path(path_type=Path, file_okay=False),
     "count": lambda: click.IntRange(1),
+    "number": click.IntRange,
+    "fraction": click.FloatRange,
     "time": TimeType,
+}
+
+
+_COMPUTED: Mapping[str, Mapping[str, Any]] = {
+    "inventory": {"default": default_inventory},
+    "store": {"callback": _opened},
 }
 
 
@@ -312,32 +238,28 @@ def of_verb(verb: str, **computed: Mapping[str, Any]) -> Callable[[F], F]:
     def add(command: F) -> F:
         rows = [row for group in _TABLE[verb].values() for row in group.items()]
         for name, row in reversed(rows):
-            own = {key: value for key, value in (row or {}).items() if key != "brief"}
-            option = _option(name, {**own, **computed.get(name, {})}) if own else _SHARED[name]
-            command = option(command)
+            command = _option(name, row or {}, computed.get(name, {}))(command)
         return command
 
     return add
 
 
-def _option(name: str, row: dict[str, Any]) -> Callable[[F], F]:
-    if "formats" in row:
-        return formats(*row["formats"])
-    spelled = row.pop("as", f"--{name.replace('_', '-')}")
-    row["help"] = row["help"].format(name=name, names=", ".join(row.pop("names", ())))
-    if "flag" in row:
-        row["is_flag"] = row.pop("flag")
-    if row.get("type") in _TYPES:
-        row["type"] = _TYPES[row["type"]]()
-    return click.option(*([spelled] if isinstance(spelled, str) else spelled), name, **row)
+def _option(name: str, row: Mapping[str, Any], computed: Mapping[str, Any]) -> Callable[[F], F]:
+    own = {key: value for key, value in row.items() if key != "brief"}
+    if "help" not in own:
+        own = {**_TABLE["all verbs"][""][name], **_COMPUTED.get(name, {}), **own}
+    own |= computed
+    spelling = own.pop("as", f"--{name.replace('_', '-')}")
+    own["help"] = own["help"].format(name=name, names=", ".join(own.pop("names", ())))
+    if "complete" in own:
+        own["shell_complete"] = getattr(candidates, own.pop("complete"))
+    if "flag" in own:
+        own["is_flag"] = own.pop("flag")
+    if "choices" in own:
+        own["type"] = click.Choice(own.pop("choices"))
+    elif isinstance(own.get("type"), str):
+        own["type"] = _TYPES[own["type"]](*own.pop("range", ()))
+    return click.option(*([spelling] if isinstance(spelling, str) else spelling), name, **own)
 
 
-def headings(verb: str) -> dict[str, Sequence[str]]:
-    """Return the groups of a verb's options, for `GroupedCommand`."""
-    return {heading: list(group) for heading, group in _TABLE[verb].items()}
-
-
-def brief(verb: str) -> list[str]:
-    """Return the names of the options in a verb's short help."""
-    rows = [row for group in _TABLE[verb].values() for row in group.items()]
-    return [name for name, row in rows if row is None or row.get("brief")]
+inventory = _option("inventory", {}, {})

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hvlab.base.errors import InventoryError, Problem, UnreachableError, UsageError, report, some
+from hvlab.base.files import writing
 from hvlab.base.paths import trust_dir
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
@@ -199,10 +200,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _write(file: Path, lab: list[HostRequest]) -> None:
     text = json.dumps({one.host.name: one.host.as_json() for one in lab}, indent=1)
-    try:
+    with writing(file, remedy="choose another --write-facts"):
         file.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}", remedy="choose a file that can be written") from error
 
 
 def _print(result: Resolution | Infeasible, *, explain: bool, output_format: str) -> int:

@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from hvlab.base.answers.shapes import HostAnswer
-from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableError, some, unusable
+from hvlab.base.errors import some
 from hvlab.cli import options
 from hvlab.lab.inventory import Lab, load
 from hvlab.remote.gather import collect
-from hvlab.remote.playbook import HostFailure
+from hvlab.remote.playbook import HostFailure, explain
 from hvlab.results import tables
 from hvlab.results.lock import measuring
 from hvlab.results.store import Store
@@ -62,7 +62,8 @@ def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_
     else:
         click.echo(f"nothing was removed; --yes removes it from {some(hosts)}", err=True)
     if failures:
-        raise _problem(failures, len(lab.hosts))
+        failed = "not all hosts could be cleared"
+        raise explain(failures, len(lab.hosts), failed, remedy="correct that, and run it again")
 
 
 def _ask_hosts(lab: Lab, *, look: bool) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
@@ -81,10 +82,3 @@ def _table(found: dict[str, dict[str, Any]]) -> str:
         for (kind, names), alike in hosts.items()
     ]
     return tables.render(rows, ("hosts", "what", "number", "names"), "table")
-
-
-def _problem(failures: list[HostFailure], hosts: int) -> HvlabError:
-    lines = "\n".join(f"  {each.host}: {each.message.strip()}" for each in failures)
-    if gone := [each.host for each in failures if each.unreachable]:
-        return UnreachableError(f"{unusable(gone, hosts)}:\n{lines}", remedy=LEAVE_OUT)
-    return CheckError(f"not all hosts could be cleared:\n{lines}", remedy="correct that, and run it again")

@@ -11,7 +11,8 @@ import click
 
 from hvlab.analysis import nccl_topology
 from hvlab.base.answers import AnswerError
-from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.errors import UsageError
+from hvlab.base.files import writing
 from hvlab.cli import bench_output, candidates, options
 from hvlab.results import formats, samples, tables
 from hvlab.results.formats import MeasuredRun, importing
@@ -36,8 +37,7 @@ def command() -> None:
 
 
 @command.command("list", short_help="List the runs, newest first.")
-@options.results
-@options.output_format
+@options.of_verb("results-list")
 def list_runs(*, store: Store, output_format: str) -> int:
     """List the runs, newest first: start time, number of cases, how many succeeded."""
     rows = store.overview()
@@ -52,8 +52,7 @@ def list_runs(*, store: Store, output_format: str) -> int:
 
 @command.command("show", short_help="Show a run, by default the last.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
-@options.results
-@options.output_format
+@options.of_verb("results-show")
 def show_run(*, run: str | None, store: Store, output_format: str) -> int:
     """Show RUN (default: the last run): a short table, or all fields of all records as json or csv."""
     chosen = store.run(run)
@@ -69,8 +68,7 @@ def show_run(*, run: str | None, store: Store, output_format: str) -> int:
 
 @command.command("samples", short_help="Show how the iterations of a run are distributed.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
-@options.results
-@options.output_format
+@options.of_verb("results-samples")
 def show_samples(*, run: str | None, store: Store, output_format: str) -> int:
     """Show how the iterations of RUN (default: the last run) are distributed.
 
@@ -98,11 +96,7 @@ def show_samples(*, run: str | None, store: Store, output_format: str) -> int:
 
 @command.command("export", short_help="Export a run in the format of another tool.")
 @click.argument("run", required=False, shell_complete=candidates.runs)
-@options.of_verb(
-    "results-export",
-    name={"type": click.Choice(list(formats.FORMATS))},
-    cases={"shell_complete": candidates.cases},
-)
+@options.of_verb("results-export", name={"type": click.Choice(list(formats.FORMATS))})
 def export_run(
     *, run: str | None, name: str, cases: tuple[str, ...], output: Path | None, store: Store
 ) -> int:
@@ -129,15 +123,13 @@ def export_run(
     if output is None:
         click.echo(text, nl=False)
         return 0
-    try:
+    with writing(output):
         output.write_text(text, "utf-8")
-    except OSError as error:
-        raise HvlabError(f"{output} cannot be written: {error}", remedy="choose another --output") from error
     return 0
 
 
 @command.command("rebuild", short_help="Rebuild the index of the runs.")
-@options.results
+@options.of_verb("results-rebuild")
 def rebuild_store(*, store: Store) -> int:
     """Rebuild the index of the runs, and name what their folders lack.
 
@@ -156,11 +148,7 @@ def rebuild_store(*, store: Store) -> int:
 
 @command.command("import", short_help="Import the output of nccl-tests, OSU or a training as a new run.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@options.of_verb(
-    "results-import",
-    reader={"type": click.Choice(list(formats.READERS))},
-    slots={"type": click.IntRange(1, 2**20)},
-)
+@options.of_verb("results-import", reader={"type": click.Choice(list(formats.READERS))})
 def import_files(
     *,
     files: tuple[Path, ...],

@@ -29,18 +29,8 @@ if TYPE_CHECKING:
 _note = partial(click.echo, err=True)
 
 
-class _Tune(GroupedCommand):
-    brief = options.brief("tune")
-    groups = options.headings("tune")
-
-
-@click.command("tune", cls=_Tune)
-@options.of_verb(
-    "tune",
-    kind={"type": click.Choice(["tpe", "coordinate"])},
-    seed={"type": click.IntRange(0)},
-    **COMPUTED,
-)
+@click.command("tune", cls=GroupedCommand)
+@options.of_verb("tune", **COMPUTED)
 @options.own_command
 def command(
     *,

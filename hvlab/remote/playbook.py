@@ -21,7 +21,7 @@ import ansible_runner
 
 from hvlab.base import process
 from hvlab.base.answers import clean
-from hvlab.base.errors import CheckError, HvlabError, UnreachableError
+from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableError, unusable
 from hvlab.base.paths import project_dir
 from hvlab.base.temporary import temporary_folder
 from hvlab.doctor import reading
@@ -89,6 +89,14 @@ class HostFailure:
     host: str
     message: str
     unreachable: bool
+
+
+def explain(failures: Sequence[HostFailure], every: int, failed: str, *, remedy: str) -> HvlabError:
+    """Return the error of hosts that are unreachable, or where a task failed, out of how many."""
+    lines = "\n".join(f"  {each.host}: {each.message.strip()}" for each in failures)
+    if gone := [each.host for each in failures if each.unreachable]:
+        return UnreachableError(f"{unusable(gone, every)}:\n{lines}", remedy=LEAVE_OUT)
+    return CheckError(f"{failed}:\n{lines}", remedy=remedy)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from hvlab.base import process
 from hvlab.base.errors import HvlabError, UsageError
+from hvlab.base.files import writing
 from hvlab.base.temporary import temporary_folder
 from hvlab.report import data as reading
 from hvlab.report import page
@@ -89,23 +90,14 @@ def _markdown(report: Document, output: Path, lang: str) -> Written:
     _put(output, page.markdown(report, lang, pictures=folder.name).encode())
     font = images.chinese_font() if lang == "zh" else None
     spoken = lang != "zh" or font is not None
-    try:
+    with writing(folder):
         images.write(page.edition(report, lang if spoken else "en").plots, folder, font)
-    except OSError as error:
-        raise _unwritten(folder, error) from error
     return Written(output, spoken)
 
 
 def _put(path: Path, content: bytes) -> None:
-    try:
+    with writing(path):
         path.write_bytes(content)
-    except OSError as error:
-        raise _unwritten(path, error) from error
-
-
-def _unwritten(path: Path, error: OSError) -> UsageError:
-    problem = f"{path} cannot be written: {error.strerror}"
-    return UsageError(problem, remedy="write it elsewhere with --output")
 
 
 def browser() -> str:

@@ -400,4 +400,4 @@ def test_the_outcome_goes_into_a_file(store, tmp_path, capsys, output_format, be
 def test_a_file_that_cannot_be_written(store, capsys):
     assert run(["baseline", "set", "r1"]) == 0
     assert run(["baseline", "check", "--output", str(Path("/nowhere/at/all"))]) == 2
-    assert "choose another file" in capsys.readouterr().err
+    assert "choose another --output" in capsys.readouterr().err

@@ -195,7 +195,9 @@ def test_a_host_behind_a_narrow_uplink_is_not_slow(slow):
     assert found(result) == set(slow)
     assert not result.untried
     names = [f"n{place}" for place in range(16)]
-    assert "n11 | n12, n13, n14, n15\n  observed: a link between them takes " in advice.far(result, names)
+    assert "n11 | n12, n13, n14, n15\n  observed: a link between them takes " in advice.describe_far_groups(
+        result, names
+    )
     content = advice.as_json(result, names, {})
     assert content["far_groups"] == [names[:12], names[12:]]
     assert content["far_groups_times"] == pytest.approx(2, rel=0.05)
@@ -214,18 +216,18 @@ def test_suspects_that_were_not_tried_are_counted():
     """A pair waits for its slow end; of more suspects than can be tried, the rest is left."""
     waits = search(8, Links(8, {UP: 3.0, ("pair", (2, 5)): 30.0}), seed=1)
     assert (found(waits), waits.untried) == ({UP}, 1)
-    assert "put right what is slow" in advice.untried(waits)
+    assert "fix what is slow" in advice.explain_untried(waits)
     many = {(place, place + 7) for place in range(0, 20, 2)}
     left = search(30, Links(30, shared=many), seed=1)
     assert (found(left), left.untried) == (set(), 2)
-    assert "for fewer hosts" in advice.untried(left)
-    assert advice.conclusion(left) == "nothing is known to be slow"
-    assert advice.conclusion(search(4, Links(4), seed=1)) == "nothing is slow"
+    assert "for fewer hosts" in advice.explain_untried(left)
+    assert advice.conclude(left) == "nothing is known to be slow"
+    assert advice.conclude(search(4, Links(4), seed=1)) == "nothing is slow"
     hidden = search(28, Links(28, far=7), seed=1)
     assert (found(hidden), hidden.launches) == ({("out", (21, 21)), ("in", (21, 21))}, 2)
     assert hidden.untried > 8
     far = search(16, Links(16, far=4), seed=1)
-    assert advice.conclusion(far) == "within these groups, nothing is slow"
+    assert advice.conclude(far) == "within these groups, nothing is slow"
 
 
 def test_what_the_trials_do_not_confirm_is_told_by_kind():
@@ -234,9 +236,9 @@ def test_what_the_trials_do_not_confirm_is_told_by_kind():
         for kind, cell in (UP, HOST)
     ]
     result = replace(search(4, Links(4), seed=1), judgements=tuple(fine))
-    assert advice.not_again(result, ["n1", "n2", "n3", "n4"]) == [
-        "in the first launch only, not when tried again: n2 computes slowly",
-        "only while all hosts were at work, and not alone: n3 sends slowly, to every host",
+    assert advice.list_unconfirmed(result, ["n1", "n2", "n3", "n4"]) == [
+        "slow in the first launch, but not when measured again: n2 computes slowly",
+        "slow only while all hosts were at work, not alone: n3 sends slowly, to every host",
     ]
 
 

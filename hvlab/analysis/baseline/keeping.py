@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.analysis.compare import Measurements
-from hvlab.base.errors import HvlabError, UsageError
-from hvlab.base.files import write_file
+from hvlab.base.errors import UsageError
+from hvlab.base.files import write_file, writing
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.results.store import utc
 
@@ -41,12 +41,9 @@ def save(results: Path, runs: Sequence[Measurements], *, name: str = DEFAULT) ->
     file = _file(results, runs[0].lab, name)
     content = {"schema": SCHEMA, "name": name, "set_at": utc(), "runs": [_plain(run) for run in runs]}
     text = json.dumps(content, indent=1)
-    try:
+    with writing(file, remedy="free some space, or correct the permissions"):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, text + "\n")
-    except OSError as error:
-        problem = f"the baseline {file} cannot be written: {error.strerror}"
-        raise HvlabError(problem, remedy="free some space, or correct the permissions") from error
     return file
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -34,6 +34,9 @@ SWITCHES = ("remove_old", "fabric", "imex", "drains", "opened")
 # Names that the user may override.
 PACKAGES = ("packages", "headers_packages")
 OWN = ("components", "fabric_manager_package", "stream")
+
+# Parts of the host's state that the tasks see as they are.
+_STATE = ("services", "initramfs", "nouveau", "drained", "modules_loaded", "smi")
 
 
 class ActionModule(HvlabAction):
@@ -151,15 +154,10 @@ class ActionModule(HvlabAction):
             "problem": f"{step.problem.observed}.\n  What to do: {step.problem.remedy}."
             if step.problem
             else "",
-            "services": state["services"],
-            "initramfs": state["initramfs"],
             "pinned": state["pin"],
             "guarded": state["guard"],
-            "nouveau": state["nouveau"],
             "running": state["loaded"],
-            "drained": state["drained"],
-            "modules_loaded": state["modules_loaded"],
-            "smi": state["smi"],
+            **{name: state[name] for name in _STATE},
         }
 
     def _run(self, **arguments: Any) -> dict[str, Any]:
@@ -199,29 +197,12 @@ def as_request(options: dict[str, Any], facts: dict[str, Any]) -> DriverRequest:
 
 
 def as_dict(plan: DriverPlan, request: DriverRequest) -> dict[str, Any]:
-    """Return the parts of a plan that the tasks use."""
-    return {
+    """Return a plan for the tasks."""
+    parts = {name: value for name, value in asdict(plan).items() if name not in ("problems", "notes")}
+    return parts | {
         "changed": False,
         "changes": plan.changes,
-        "prepare": [dict(package) for package in plan.prepare],
-        "install": [dict(package) for package in plan.install],
-        "along": [dict(package) for package in plan.along],
-        "requested": [dict(package) for package in plan.requested],
-        "remove": plan.remove,
-        "may_go": plan.may_go,
-        "run_uninstaller": plan.run_uninstaller,
-        "runfile": plan.runfile,
-        "sources": plan.sources,
-        "stream": plan.stream,
-        "trial": plan.trial,
-        "pin": plan.pin,
-        "compiler": plan.compiler,
-        "fabric_manager": plan.fabric_manager,
-        "subnet_manager": plan.subnet_manager,
-        "imex": plan.imex,
-        "interrupts": plan.interrupts,
         "initramfs_command": list(request.initramfs),
         "elrepo_fingerprint": signers("elrepo")["fingerprint"],
         "module_kind": module_kind(request.version, opened=request.opened),
-        "reboots": plan.reboots,
     }

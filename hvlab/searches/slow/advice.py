@@ -1,4 +1,4 @@
-"""What is slow, in words: what was measured, beside what, and what to do next. Pure."""
+"""The outcome of a search in words: what is slow, what was measured, what to do next. Pure."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from hvlab.searches.slow.steps import STILL
 from hvlab.searches.slow.suspects import Groups
 from hvlab.searches.slow.trials import Judgement
 
-# Below this part of the processor time of the others, it is time that the host lacks, not speed.
+# A host with less than this share of the processor time of the others is short of time, not speed.
 _LESS_TIME = 0.85
-# Beyond this, a number of times says no more than that hardly anything arrives.
+# Larger ratios carry no information: hardly anything arrives.
 _MOST_TIMES = 1000
-_CARD = "look at this host's network card, cable and switch port, in the direction of"
+_CARD = "check this host's network card, cable and switch port while"
 _REMEDIES = {
-    "time": "look for what else runs there (`top`), for steal time of a virtual host, and for a quota or "
-    "weight of its control group",
-    "speed": "compare the clock, temperature and power limit of its processors with another host's; "
-    "`hvlab health` reads them",
-    "copy": "compare PCIe generation and width of its GPUs with another host's: `hvlab health` reads them, "
+    "time": "look for other processes there (`top`), for steal time on a virtual machine, and for a CPU "
+    "quota or weight of its control group",
+    "speed": "compare clock, temperature and power limit of its processors with another host's "
+    "(`hvlab health`)",
+    "copy": "compare PCIe generation and width of its GPUs with another host's (`hvlab health`). "
     "`hvlab health --burn` measures each GPU",
-    "up": f"{_CARD} sending: speed, errors and drops (`ethtool`, `ethtool -S`, `tc -s qdisc`), and the "
-    "errors that the switch receives",
-    "down": f"{_CARD} receiving: errors and drops of the card (`ethtool -S`), its interrupts, and what the "
-    "switch's port sends and drops",
-    "pair": "both hosts are as fast with others: look at what these two alone have between them: a route, a "
-    "switch, a rule of a firewall or of `tc`",
+    "up": f"{_CARD} it sends: speed, errors and drops (`ethtool`, `ethtool -S`, `tc -s qdisc`), and receive "
+    "errors on the switch",
+    "down": f"{_CARD} it receives: errors and drops of the card (`ethtool -S`), its interrupts, and transmit "
+    "drops on the switch port",
+    "pair": "check the path between these two (route, switch, firewall and `tc` rules): both are fast with "
+    "all other hosts",
     **dict.fromkeys(
         ("out", "in"),
-        "look at what these hosts share, as the uplink of their rack: a cable of its bundle that is down, "
-        "its rate, and the drops that the switch counts",
+        "check the uplink that these hosts share, such as that of their rack: a bundle member that is down, "
+        "its rate, and drops on the switch",
     ),
 }
-_NOTHING = "look for a rule of a firewall, a route or a cable that lets nothing through; then"
+_NOTHING = "look for a firewall rule, a route or a cable that lets nothing through. Then"
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,13 @@ class SlowPlace:
 def describe(
     judgement: Judgement, names: Sequence[str], shares: Mapping[int, Sequence[float]] | None = None
 ) -> SlowPlace:
-    """Return a judgement in words; ``shares`` are the parts of a processor that each host got, by place."""
+    """Put a judgement into words; ``shares`` are the shares of a processor that each host got, by place."""
     suspect = judgement.suspect
     host, other = (names[place] for place in suspect.cell)
     members = ", ".join(names[place] for place in suspect.members)
     slower = judgement.slower
-    observed = (
-        f"{times(slower.mid)} times as long as the others ({times(slower.low)} to {times(slower.high)})"
-    )
+    low, middle, high = map(format_times, (slower.low, slower.mid, slower.high))
+    observed = f"{middle} times as long as the others ({low} to {high})"
     if suspect.kind == "host":
         share = relative_share(suspect.host, shares or {})
         less = share is not None and share < _LESS_TIME
@@ -79,9 +78,12 @@ def describe(
         }[suspect.kind]
         remedy = _REMEDIES[suspect.kind]
         if _nothing_arrived(judgement):
-            observed, remedy = f"nothing arrived, beside {speed(judgement.others)}", f"{_NOTHING} {remedy}"
+            observed, remedy = (
+                f"nothing arrived, beside {format_speed(judgement.others)}",
+                f"{_NOTHING} {remedy}",
+            )
         else:
-            observed += f": {speed(judgement.rate)} beside {speed(judgement.others)}"
+            observed += f": {format_speed(judgement.rate)} beside {format_speed(judgement.others)}"
     observed += f"; in {judgement.wins} of {judgement.trials} trials, by chance {judgement.chance:.1g}"
     return SlowPlace(title, observed, remedy)
 
@@ -109,8 +111,8 @@ def lacks_shared_cores(
     return [name for name in cores if name != names[suspect.host] and own & set(cores[name])]
 
 
-def times(value: float) -> str:
-    """Return a number of times as a person reads it."""
+def format_times(value: float) -> str:
+    """Format a ratio for people."""
     return f"{value:.2f}" if value < _MOST_TIMES else f"over {_MOST_TIMES}"
 
 
@@ -118,20 +120,20 @@ def _nothing_arrived(judgement: Judgement) -> bool:
     return judgement.suspect.kind not in suspects.WORK and judgement.rate <= STILL
 
 
-def speed(rate: float) -> str:
-    """Return bytes per second as a person reads them."""
+def format_speed(rate: float) -> str:
+    """Format bytes per second for people."""
     for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
         if rate >= size:
             return f"{rate / size:.3g} {unit}"
     return f"{rate:.0f} B/s"
 
 
-def effort(result: SlowSearch) -> str:
-    """Return the time of the search beside that of the full matrix of pairs."""
+def compare_effort(result: SlowSearch) -> str:
+    """Compare the launches of the search with those of a full matrix of pairs."""
     launches = f"{result.launches} launch" + ("es" if result.launches > 1 else "")
     return (
         f"{result.hosts} hosts, {len(result.links)} links in {launches} ({result.rounds} rounds); "
-        f"a launch for each pair, as `hvlab bench --hosts pairs:all` takes: {result.pair_launches}"
+        f"`hvlab bench --hosts pairs:all` would need {result.pair_launches} launches"
     )
 
 
@@ -139,8 +141,8 @@ def explain_shared_links(result: SlowSearch, names: Sequence[str]) -> str:
     """Explain links that were slow only while all hosts sent at once."""
     between = f" ({_listed(result.sharing, names)})" if result.sharing else ""
     return (
-        f"{result.together} suspects while all hosts sent at once, so each link was measured alone: hosts "
-        f"share something that is too narrow for all of them, such as the uplink of a rack{between}"
+        f"{result.together} suspects while all hosts sent at once, so each link was measured alone. Hosts "
+        f"share a bottleneck, such as the uplink of a rack{between}"
     )
 
 
@@ -148,18 +150,18 @@ def _listed(groups: Groups, names: Sequence[str]) -> str:
     return " | ".join(", ".join(names[host] for host in group) for group in groups)
 
 
-def far(result: SlowSearch, names: Sequence[str]) -> str:
-    """Return which groups of hosts are far from each other."""
+def describe_far_groups(result: SlowSearch, names: Sequence[str]) -> str:
+    """Describe the groups of hosts that are far from each other."""
     listed = _listed(result.groups, names)
     between = _times_between(result)
     longer = (
         "nothing arrives over the links between them"
         if math.isinf(between)
-        else f"a link between them takes {times(between)} times as long as one within"
+        else f"a link between them takes {format_times(between)} times as long as one within"
     )
     return (
         f"groups of hosts are far from each other: {listed}\n  observed: {longer} (medians; each link was "
-        "measured once, alone)\n  what to do: look at what joins the groups, such as the uplink of a rack"
+        "measured once, alone)\n  what to do: check what connects the groups, such as the uplink of a rack"
     )
 
 
@@ -169,30 +171,30 @@ def _times_between(result: SlowSearch) -> float:
     return statistics.median(result.links[cell] for cell in between) / statistics.median(within)
 
 
-def not_again(result: SlowSearch, names: Sequence[str]) -> list[str]:
-    """Name the suspects of the first launch that the trials did not confirm: hosts, then links."""
+def list_unconfirmed(result: SlowSearch, names: Sequence[str]) -> list[str]:
+    """List the suspects of the first launch that the trials did not confirm: hosts, then links."""
     titles: dict[bool, list[str]] = {True: [], False: []}
     for each in result.of("fine"):
         titles[each.suspect.kind in suspects.WORK].append(describe(each, names).title)
     words = {
-        True: "in the first launch only, not when tried again",
-        False: "only while all hosts were at work, and not alone",
+        True: "slow in the first launch, but not when measured again",
+        False: "slow only while all hosts were at work, not alone",
     }
     return [f"{words[host]}: {'; '.join(own)}" for host, own in titles.items() if own]
 
 
-def untried(result: SlowSearch) -> str:
-    """Return the remedy for suspects without a judgement."""
+def explain_untried(result: SlowSearch) -> str:
+    """Explain how to judge the suspects that were not measured again."""
     remedy = (
-        "put right what is slow, then run this again"
+        "fix what is slow, then run this again"
         if result.of("slow")
         else "run this again, for fewer hosts with --limit"
     )
-    return f"{result.untried} more suspects were not tried: {remedy}"
+    return f"{result.untried} more suspects were not measured again: {remedy}"
 
 
-def conclusion(result: SlowSearch) -> str:
-    """Return the message of a search that found nothing slow."""
+def conclude(result: SlowSearch) -> str:
+    """Return the last line of a search that found nothing slow."""
     where = "within these groups, " if result.groups else ""
     certain = not result.of("open") and not result.untried
     return where + ("nothing is slow" if certain else "nothing is known to be slow")
@@ -201,9 +203,9 @@ def conclusion(result: SlowSearch) -> str:
 def as_json(
     result: SlowSearch, names: Sequence[str], shares: Mapping[int, Sequence[float]]
 ) -> dict[str, Any]:
-    """Return all of it, JSON-ready: rates in bytes per second, ``links_times_median`` a row for each sender.
+    """Return the whole outcome, JSON-ready: rates in bytes per second, ``links_times_median`` by sender.
 
-    How many times as long is None where nothing arrived.
+    A ratio is None where nothing arrived.
     """
     return {
         "hosts": list(names),

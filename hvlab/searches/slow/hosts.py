@@ -18,37 +18,36 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.answers.shapes import HostAnswer, NotNegative, Scalar
 from hvlab.base.errors import (
+    LEAVE_OUT,
     CheckError,
     HvlabError,
     InterruptedRunError,
     UnreachableError,
     UsageError,
-    unusable,
 )
 from hvlab.lab.inventory import Lab
 from hvlab.remote import direct
 from hvlab.remote.gather import collect
-from hvlab.remote.playbook import HostFailure
+from hvlab.remote.playbook import HostFailure, explain
 from hvlab.searches.slow.programs import transfers
 from hvlab.searches.slow.steps import Cell, ProbeStep, Rates
 
 TRANSFER_S, COMPUTE_S = 0.2, 0.75
 MOST_HOSTS = 256
-# Below the ports that systems hand out by themselves; another program may have one of them.
+# Below the ephemeral ports; another program may have taken one.
 _PORTS, _TRIED_PORTS = range(20_000, 32_000), 3
-# What a step takes besides, and what a launch does: logins, and hosts that come late.
+# Overhead of a step; of a launch (logins); and the wait for late hosts.
 _STEP_S, _LAUNCH_S, _MEET_S = 0.5, 180, 60
 _END_S = 30
-_BACK = "bring them back, or leave them out with --limit"
-_FIREWALL = "let the hosts reach one another on all TCP ports of the ranks' network, as MPI and Gloo need it"
-_TORCH = "name a Python that has torch on every host, as --torch /opt/hvlab/python/bin/python"
-_INTERFACE = "bring it up there, or correct lab_interface: what is measured is the ranks' network"
+_FIREWALL = "open all TCP ports between the hosts on the ranks' network; MPI and Gloo need them, too"
+_TORCH = "name a Python with torch on every host, such as --torch /opt/hvlab/python/bin/python"
+_INTERFACE = "bring it up there, or correct lab_interface, the interface to the ranks' network"
 
 _Reading = Annotated[tuple[NotNegative, NotNegative], Field(strict=False)]
 
 
 class Readings(HostAnswer):
-    """What the first host prints: what failed, or for each step a reading of each host."""
+    """The first host's output: an error, or a reading of each host for each step."""
 
     no_interface: list[Scalar] | None = None
     missing: list[Scalar] | None = None
@@ -62,13 +61,12 @@ _FAILED = ("no_interface", "missing", "cut_off", "lost", "failed")
 
 
 def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Run the program on all hosts at once; return what the first host printed.
+    """Run the program on all hosts at once; return the first host's output. An interruption ends it there.
 
-    Where this is interrupted, what runs there is ended first.
     Raises UnreachableError (a host does not answer), CheckError (the program failed) and InterruptedRunError
     (interrupted, and a host may go on).
     """
-    # Every user of a host can read the mark, by which what is left there is ended; none the plan's secret.
+    # The mark identifies leftover processes; every user of a host can read it, unlike the plan's secret.
     mark, seconds = secrets.token_hex(8), plan["limit_s"]
     try:
         gathered, failures = _on_all(lab, transfers.__file__, json.dumps(plan), mark=mark, seconds=seconds)
@@ -76,16 +74,13 @@ def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
         left = _end(lab, mark)
         if left and isinstance(error, KeyboardInterrupt):
             problem = f"interrupted; the measurement could not be ended on {', '.join(left)}"
-            raise InterruptedRunError(problem, remedy=f"it ends by itself within {seconds} s") from error
+            raise InterruptedRunError(problem, remedy=f"it ends on its own within {seconds} s") from error
         raise
-    problems = "\n".join(f"  {failure.host}: {failure.message.strip()}" for failure in failures)
-    if any(failure.unreachable for failure in failures):
-        gone = [failure.host for failure in failures if failure.unreachable]
-        raise UnreachableError(f"{unusable(gone, len(lab.hosts))}:\n{problems}", remedy=_BACK)
-    printed = gathered.get(lab.hosts[0].name)
+    printed = gathered.get(lab.hosts[0].name) if not any(each.unreachable for each in failures) else None
     answer = read(printed, f"{lab.hosts[0].name}: its readings", plan) if printed else {}
     if not answer:
-        raise CheckError(f"the measurement failed:\n{problems}", remedy="it needs Python 3.8 on every host")
+        remedy = "it needs Python 3.8 on every host"
+        raise explain(failures, len(lab.hosts), "the measurement failed", remedy=remedy)
     return dict(answer)
 
 
@@ -98,7 +93,7 @@ def read(printed: str, where: str, plan: Mapping[str, Any]) -> Mapping[str, Any]
     if answer and not any(answer.get(name) for name in _FAILED):
         steps, hosts = answer.get("steps") or [], len(plan["names"])
         if len(steps) != len(plan["steps"]) or any(len(step) != hosts for step in steps):
-            raise AnswerError(where, f"readings of {len(plan['steps'])} steps and {hosts} hosts are due")
+            raise AnswerError(where, f"expected readings of {len(plan['steps'])} steps and {hosts} hosts")
         for step, readings in zip(plan["steps"], steps, strict=True):
             computes = not step.get("shift") and not step.get("transfers")
             if not all(isinstance(reading, list) == computes for reading in readings):
@@ -107,7 +102,7 @@ def read(printed: str, where: str, plan: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _end(lab: Lab, mark: str) -> list[str]:
-    """End what a launch left on the hosts; return those where that failed."""
+    """End leftover processes of a launch; return the hosts where that failed."""
     program = str(workloads.PROGRAMS / "reap.py")
     try:
         _, failures = _on_all(lab, program, "", mark=mark, seconds=_END_S)
@@ -142,8 +137,8 @@ def _on_all(
 class HostProbe:
     """Measures steps on a lab.
 
-    ``shares`` grows: what part of a processor each host got, by place. With ``torch``, a Python of the hosts,
-    their devices send. ``start`` is how a launch is made.
+    ``shares`` collects the share of a processor that each host got, by place. With ``torch``, a Python of the
+    hosts, their devices send. ``start`` makes a launch.
     """
 
     lab: Lab
@@ -181,11 +176,11 @@ class HostProbe:
             texts = "; ".join(f"{host}: {text}" for host, text in failed.items())
             raise CheckError(f"devices cannot take part: {texts}", remedy=_TORCH)
         if answer.get("lost"):
-            raise UnreachableError(f"{answer['lost']} was lost during the measurement", remedy=_BACK)
+            raise UnreachableError(f"{answer['lost']} was lost during the measurement", remedy=LEAVE_OUT)
         return [self._rates(step, readings) for step, readings in zip(steps, answer["steps"], strict=True)]
 
     def _plan(self, steps: Sequence[ProbeStep]) -> dict[str, Any]:
-        # A connection that stops working in the middle holds up its sender, then its receiver.
+        # A connection that breaks halfway delays its sender, then its receiver.
         longest = max(self.transfer_s, 2 * self.compute_s) + _STEP_S + 2 * transfers.CONNECT_S
         ports = random.sample(_PORTS, _TRIED_PORTS)
         return {
@@ -210,7 +205,7 @@ class HostProbe:
         return {"python": self.torch, "program": program, "count": count}
 
     def _addresses(self) -> list[str]:
-        """Return where the first host may be: where the ranks reach it, and where this machine does."""
+        """Return the addresses of the first host: the ranks' one, and the one that this machine uses."""
         first = self.lab.hosts[0]
         return list(dict.fromkeys([self.lab.rank_address(first), first.address]))
 

@@ -21,8 +21,8 @@ LOOKS = 3
 MOST_ALONE = 24
 FEWEST = 3
 _NO_DATA = (
-    "let the hosts reach one another on all TCP ports of the ranks' network (firewall), and let "
-    "lab_interface be the interface to that network on each host"
+    "open all TCP ports between the hosts on the ranks' network (firewall). Check that lab_interface names "
+    "the interface to that network on each host"
 )
 
 Measure = Callable[[Sequence[ProbeStep]], Sequence[Rates]]
@@ -30,18 +30,16 @@ Measure = Callable[[Sequence[ProbeStep]], Sequence[Rates]]
 
 @dataclass(frozen=True)
 class SlowSearch:
-    """What a search says of ``hosts`` hosts.
+    """The outcome of a search among ``hosts`` hosts.
 
-    ``judgements`` has each suspect, hosts and ends first, without pairs that a slow end may explain;
-    ``untried`` counts the suspects without a judgement, slow links included that do not stand out since links
-    differ so much, and that are too many to measure each alone. ``groups`` are hosts that are far from each
-    other, by their place (empty: none are); links between them are no suspects. ``together`` counts the links
-    that were suspects while all hosts sent at once, where those were too many, or would have been if links
-    had differed less; each link was then measured alone, and ``sharing`` are the groups of hosts that are
-    only slow to each other while all send. ``launches`` and ``rounds`` (steps that move data)
-    are what it took; ``pair_launches`` is what every pair in a launch of its own takes. ``links`` is how many
-    times as long each link takes as the median link (infinite: nothing arrived), ``computing`` the same of
-    each host. ``median_rate`` is that of the links, in bytes per second.
+    ``judgements`` has each suspect, hosts and ends first, without pairs that a slow end may explain.
+    ``untried`` counts the suspects without a judgement, among them slow links that do not stand out because
+    links vary so much, and are too many to be measured alone. ``groups`` are hosts that are far from each
+    other, by place; links between them are no suspects. ``together`` counts suspected links while all hosts
+    sent at once, if there were too many or links varied too much; each link was then measured alone, and
+    ``sharing`` are the groups that are slow to each other only while all send. ``rounds`` counts the steps
+    that move data. ``links`` is each link's time over the median link's (infinite: nothing arrived),
+    ``computing`` the same for each host. ``median_rate`` is that of the links, in bytes per second.
     """
 
     hosts: int
@@ -58,7 +56,7 @@ class SlowSearch:
 
     @property
     def pair_launches(self) -> int:
-        """Return how many launches measure each pair of hosts once."""
+        """Number of launches that measure each pair of hosts once."""
         return self.hosts * (self.hosts - 1) // 2
 
     def of(self, state: str) -> list[Judgement]:
@@ -77,18 +75,16 @@ def search(
 ) -> SlowSearch:
     """Find hosts and links among ``count`` hosts that take at least ``ratio`` times as long as the others.
 
-    ``measure`` is one launch; ``copies`` says whether devices take part, which copy to and from their host.
-    The first launch measures everything with all hosts at once. If it points at
-    more than can be tried, or links differ too much, the hosts share what is too narrow for all, and a launch
-    measures each link alone. If groups of hosts are then far from each other, links between them are neither
-    tried nor beside a suspect.
-    What is suspected then is tried in further launches, at most LOOKS, each time alone beside others. If
-    nothing is slower by the ratio, at most the share ``alpha`` of searches says that something is: the trials
-    know nothing of the launches before, and each look at each suspect gets the same part of alpha
-    (Bonferroni).
+    ``measure`` makes one launch; with ``copies``, devices take part and copy to and from their host. The
+    first launch measures everything with all hosts at once. If it yields more suspects than can be tried, or
+    links vary too much, the hosts share a bottleneck, and a launch measures each link alone. If groups of
+    hosts are then far from each other, links between them are neither suspects nor controls. Suspects are
+    tried in further launches, at most LOOKS, each alone beside controls. If nothing is slower by the ratio,
+    at most the share ``alpha`` of searches raises a false alarm: the trials are independent of the earlier
+    launches, and each look at each suspect gets the same part of alpha (Bonferroni).
 
     Raises UsageError with fewer than three hosts, which cannot be told apart, and CheckError
-    where most links carry nothing, for then nothing is slow beside the others.
+    if most links carry nothing: then there is nothing to compare with.
     """
     if count < FEWEST:
         raise UsageError(
@@ -121,14 +117,14 @@ def search(
 
 @dataclass
 class _Launches:
-    """Counts the launches that are made with ``measure``, and their ``rounds``."""
+    """Makes launches with ``measure``, and counts them and their ``rounds``."""
 
     measure: Measure
     count: int = 0
     rounds: int = 0
 
     def launch(self, planned: Sequence[ProbeStep]) -> Sequence[Rates]:
-        """Make one launch; return what was read in each step."""
+        """Make one launch; return the readings of each step."""
         self.count += 1
         self.rounds += steps.rounds(planned)
         return self.measure(planned)
@@ -136,10 +132,10 @@ class _Launches:
 
 @dataclass(frozen=True)
 class _Overview:
-    """What the launches before the trials show: the ``rates`` of each link, and what they point at.
+    """The outcome of the launches before the trials: the ``rates`` of each link, and the suspects.
 
-    ``values`` is what :func:`hvlab.searches.slow.suspects.relative` returns; ``crowded`` counts the pairs
-    that do not stand out since links differ so much. ``together``, ``groups`` and ``sharing`` are those of
+    ``values`` are those of :func:`hvlab.searches.slow.suspects.relative`; ``crowded`` counts the pairs that
+    do not stand out because links vary so much. ``together``, ``groups`` and ``sharing``: see
     :class:`SlowSearch`.
     """
 
@@ -177,7 +173,7 @@ def _at_once(
 def _each_alone(
     before: _Overview, count: int, launches: _Launches, draw: random.Random, *, ratio: float
 ) -> _Overview:
-    """Analyse a launch that measures each link alone, after one in which too much was shared."""
+    """Analyse a launch that measures each link alone, after one with a shared bottleneck."""
     planned = steps.each_link(count, draw)
     readings = launches.launch(planned)
     values = {**before.values, **suspects.relative_alone(readings)}
@@ -231,10 +227,10 @@ def _by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Ce
 
 
 def _open(suspect: Suspect, tried: Sequence[Suspect], judgements: Mapping[Suspect, Judgement]) -> bool:
-    """Return whether a suspect needs a trial: it is undecided, and nothing else explains it.
+    """Whether a suspect needs a trial: it is undecided, and nothing else explains it.
 
-    A slow end disturbs all that its host sends and receives meanwhile. So a pair waits until the suspected
-    ends of both its hosts are fine; copies wait for what their host computes.
+    A slow end disturbs everything its host sends and receives. So a pair waits until the suspected ends of
+    both its hosts are cleared; copies wait until their host's computing is.
     """
     if suspect in judgements and judgements[suspect].state != "open":
         return False

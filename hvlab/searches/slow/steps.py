@@ -1,7 +1,7 @@
-"""What one launch measures, step by step, and the readings of it. Pure.
+"""The steps of a launch, and their readings. Pure.
 
-A cell is a sender and a receiver, by their place among the hosts. The cell of a host with itself is what the
-host computes, with DEVICES what it copies to and from its devices: it neither sends nor receives.
+A cell is a sender and a receiver, by their place among the hosts. The cell of a host with itself stands for
+its computing, that with DEVICES for copies to and from its devices.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 Cell = tuple[int, int]
 DEVICES = -1
-# What is read of a step: bytes per second of each transfer or copy, or computed blocks per second of a host.
+# Readings of a step: bytes per second of each transfer or copy, or computed blocks per second of a host.
 Rates = Mapping[Cell, float]
 
 SWEEPS = 2
 SLICES = 4
-# Bytes per second, in place of nothing at all, which has no logarithm: what stands still is slower than any.
+# Bytes per second that stand for none at all, which has no logarithm.
 STILL = 1.0
 
 
 @dataclass(frozen=True)
 class ProbeStep:
-    """What happens at once: the given ``transfers``; without any, each host sends to the one ``shift`` on.
+    """Simultaneous work: the given ``transfers``; without any, each host sends to the one ``shift`` on.
 
     With a shift of 0, each host computes, or ``copies``.
     """
@@ -46,7 +46,7 @@ class ProbeStep:
         return self.transfers or tuple((host, (host + self.shift) % count) for host in range(count))
 
     def content(self) -> dict[str, Any]:
-        """Return it as the hosts' program reads it, JSON-ready."""
+        """Return the step for the hosts' program, JSON-ready."""
         if self.copies:
             return {"copies": True}
         return {"transfers": self.transfers} if self.transfers else {"shift": self.shift}
@@ -80,5 +80,5 @@ def slowness(rate: float) -> float:
 
 
 def rounds(steps: Sequence[ProbeStep]) -> int:
-    """Return how many steps move data."""
+    """Count the steps that move data."""
     return sum(step.moves for step in steps)

@@ -1,8 +1,8 @@
-"""What the first launches point at: suspects, and groups of hosts that are far from each other. Pure.
+"""Suspects after the first launches, and groups of hosts that are far from each other. Pure.
 
-A suspect is not slow yet: it is measured again, alone, by a launch that knows nothing of the first one. So
-nothing here has to be strict, and what is missed here is missed for good. A rack behind a narrow uplink is a
-group: no host of it is slow, and no pair, but the way between.
+A suspect is measured again, alone and independently, before it is called slow. So nothing here has to be
+strict, but whatever is missed here is missed for good. A rack behind a narrow uplink is a group: none of its
+hosts or pairs is slow, only the uplink.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Literal
 
 from hvlab.searches.slow.steps import DEVICES, Cell, ProbeStep, Rates, slowness
 
-# A host that computes slowly, or copies slowly to and from its devices; what a host sends, or receives, is
-# slow; one host to one other is slow; what leaves a group of hosts at once, or enters it, is slow.
+# A host computes slowly, or copies slowly to and from its devices; it sends slowly, or receives slowly; one
+# link is slow; a group of hosts sends slowly at once, or receives slowly.
 Kind = Literal["host", "copy", "up", "down", "pair", "out", "in"]
-# What a host does alone, beside others that do the same at the same time.
+# Work without a network; all hosts do it at the same time.
 WORK: tuple[Kind, ...] = ("host", "copy")
 
 MOST = 8
-# Share of the requested ratio's logarithm, and multiple of the robust standard deviation of all.
+# Share of the logarithm of the requested ratio, and multiple of the robust standard deviation.
 SHARE = 0.7
 _DEVIATIONS = 3.0
-# Where links differ so much that one this many times as slow would not stand out, they are measured alone.
+# If even a link this many times as slow would not stand out, links are measured alone.
 _HIDDEN = 2.0
-# Share of an end's links that may be fast though the end is slow: a reading may be wrong.
+# Share of a slow end's links that may seem fast: a reading may be wrong.
 _NEARLY_NONE = 0.1
 # Steps in which two means settle.
 _MEANS = 10
@@ -36,10 +36,10 @@ _MEANS = 10
 
 @dataclass(frozen=True)
 class Suspect:
-    """What may be slow; of a host or an end, both places of ``cell`` are the host's.
+    """A host, end, pair or uplink that may be slow; for a host or an end, ``cell`` holds the host twice.
 
-    ``size`` is the logarithm of how many times as long it took as the others in the first launch. ``members``
-    are the hosts behind a shared uplink, ``cell`` then the first one.
+    ``size`` is the logarithm of its time over the others' in the first launch. ``members`` are the hosts
+    behind a shared uplink, and ``cell`` is the first one.
     """
 
     kind: Kind
@@ -49,11 +49,11 @@ class Suspect:
 
     @property
     def host(self) -> int:
-        """Return the host itself; of a pair, the sender."""
+        """The host itself; for a pair, the sender."""
         return self.cell[0]
 
     def holds(self, cell: Cell) -> bool:
-        """Return whether a transfer is affected by it, or may be: one that a slow host takes part in may."""
+        """Whether it may affect a transfer; a slow host may affect all that it takes part in."""
         sender, receiver = cell
         if self.kind == "pair":
             return cell == self.cell
@@ -68,7 +68,7 @@ class Suspect:
 def relative(steps: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell, list[float]]:
     """Return each cell's slowness over the median of its step, one value for each time it was measured.
 
-    What a step does to all of them, such as load from outside, is so taken out.
+    This removes effects on a whole step, such as load from outside.
     """
     values: dict[Cell, list[float]] = {}
     for rates in (rates for step, rates in zip(steps, readings, strict=True) if not step.transfers):
@@ -80,7 +80,7 @@ def relative(steps: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell
 
 
 def relative_alone(readings: Sequence[Rates]) -> dict[Cell, list[float]]:
-    """Return each link's slowness over the median of all, of a launch in which each was alone."""
+    """Return each link's slowness over the median of all, from a launch in which each was alone."""
     slow = {cell: slowness(rate) for rates in readings for cell, rate in rates.items()}
     middle = statistics.median(slow.values())
     return {cell: [value - middle] for cell, value in slow.items()}
@@ -91,8 +91,8 @@ def suspects(
 ) -> list[Suspect]:
     """Return all that may take at least ``ratio`` times as long as the others: hosts and ends, then pairs.
 
-    Of one sort, the slowest is first. ``values`` is what :func:`relative` returns of ``count`` hosts. Links
-    ``between`` groups that are far from each other are no suspects, and no measure of what differs by chance.
+    The slowest come first. ``values`` are those of :func:`relative` for ``count`` hosts. Links ``between``
+    groups that are far from each other are no suspects, and do not count in the deviation.
     """
     sized = sizes(values, count, ratio=ratio)
     sized["pair"] = {cell: size for cell, size in sized["pair"].items() if cell not in between}
@@ -104,7 +104,7 @@ def suspects(
 
 
 def crowded(pairs: Mapping[Cell, float], *, ratio: float) -> int:
-    """Return how many pairs are slow by the ratio, if links differ so much that none stands out; else 0."""
+    """Count the pairs that are slow by the ratio, if links vary so much that none stands out; else 0."""
     if _DEVIATIONS * _deviation(pairs.values()) < math.log(_HIDDEN):
         return 0
     return sum(size > math.log(ratio) for size in pairs.values())
@@ -115,8 +115,7 @@ def sizes(
 ) -> dict[Kind, dict[Cell, float]]:
     """Return the slowdown of each host, end and pair, as a logarithm; see :func:`suspects`.
 
-    A link is as slow as the slowest of its sender, its receiver and itself: what an end explains is not the
-    pair's.
+    A link is as slow as the slowest of its sender, its receiver and itself: a slow end clears its pairs.
     """
     least = SHARE * math.log(ratio)
     hosts = range(count)
@@ -141,9 +140,9 @@ def sizes(
 def _end(links: Sequence[float], least: float) -> float:
     """Return the slowdown of an end, given those of its links.
 
-    That is the lower median, for one slow pair among two must not make a slow end. But an end is slow to
-    nearly all others: where some links are not half as slow, these count. A host behind the narrow uplink of
-    a rack is slow to most hosts, and fast to its neighbours.
+    It is the lower median: one slow pair of two must not make a slow end. But a slow end is slow to nearly
+    all hosts: if some links are not even half as slow, these count instead. A host behind a rack's narrow
+    uplink is slow to most hosts, and fast to its neighbours.
     """
     ordered = sorted(links)
     middle, low = statistics.median_low(ordered), ordered[int(_NEARLY_NONE * (len(ordered) - 1))]
@@ -163,9 +162,9 @@ Groups = tuple[tuple[int, ...], ...]
 def far_groups(pairs: Mapping[Cell, float], count: int, *, least: float) -> Groups:
     """Return the groups of ``count`` hosts, largest first; none unless two hold several hosts each.
 
-    ``pairs`` is how slow each link is, a logarithm. The two groups with the least median between them are put
-    together, until that is above ``least`` (hierarchical clustering; by the median, neither outliers nor a
-    host that is near to all join two groups).
+    ``pairs`` is the slowdown of each link, a logarithm. The two groups with the least median between them are
+    merged, until that exceeds ``least`` (hierarchical clustering; by the median, neither outliers nor a host
+    that is near to all join two groups).
     """
     groups: list[tuple[int, ...]] = [(host,) for host in range(count)]
     while len(groups) > 1:
@@ -194,7 +193,7 @@ def _between(one: Sequence[int], other: Sequence[int]) -> list[Cell]:
 def sharing_groups(slow: Mapping[Cell, float], count: int, *, ratio: float) -> Groups:
     """Return the groups of hosts whose links to all others are slow while all hosts send at once.
 
-    ``slow`` is the slowness of each link then, of links that are not slow alone.
+    ``slow`` is the slowness of each link at that time; alone they are not slow.
     """
     # An uplink may be narrow in one direction only.
     either = {(one, other): max(value, slow[other, one]) for (one, other), value in slow.items()}

@@ -1,4 +1,4 @@
-"""How a suspect is measured beside others, one transfer at a time in random order, and judged. Pure."""
+"""Trials: a suspect is measured beside controls, one transfer at a time in random order, and judged. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hvlab.statistics.interval import Interval
 
 TRIALS = 6
 CONTROLS = 3
-# Cells that are at work at once, and the step that they are read of.
+# Cells that work at the same time, and the step with their readings.
 Cells = tuple[Cell, ...]
 Place = tuple[int, Cells]
 T = TypeVar("T")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Trial:
-    """One comparison of a suspect with controls, all read of one launch."""
+    """One comparison of a suspect with controls within a launch."""
 
     suspect: Suspect
     own: Place
@@ -53,9 +53,9 @@ def plan(
 ) -> tuple[list[ProbeStep], list[Trial]]:
     """Return the steps of a launch that tries each of the ``given`` suspects, and the trials in them.
 
-    Nothing else moves during a transfer, so what several links share (an uplink of a rack) makes none of
-    them slow. Computing is compared within one step, in which all hosts compute. Controls come from what none
-    of ``all_suspects``, the given ones among them, affects, where there is enough of that.
+    Nothing else moves during a transfer, so that a shared bottleneck (the uplink of a rack) makes no link
+    slow. Computing is compared within one step, in which all hosts compute. Controls are cells that none of
+    ``all_suspects``, which include the given ones, affects, if there are enough of them.
     """
     orders = [(suspect, number) for suspect in given for number in range(TRIALS)]
     draw.shuffle(orders)
@@ -97,9 +97,9 @@ def outcomes(trials: Iterable[Trial], readings: Sequence[Rates]) -> Mapping[Susp
 
 
 def _cell(suspect: Suspect, affected: Mapping[Cell, int], count: int, draw: random.Random) -> Cell:
-    """Return a transfer of the suspect, one that the fewest other suspects affect.
+    """Return the transfer of the suspect that the fewest other suspects affect.
 
-    ``affected`` is how many suspects affect each transfer.
+    ``affected`` counts the suspects that affect each transfer.
     """
     cells = [cell for cell in _transfers(count) if suspect.holds(cell)]
     fewest = min(affected[cell] for cell in cells)
@@ -133,7 +133,7 @@ def _together(suspect: Suspect, affected: Mapping[Cell, int], count: int, draw: 
 
 
 def _disjoint(cells: Sequence[Cell], draw: random.Random) -> Cells:
-    """Return some of the transfers, in which no host sends twice and none receives twice."""
+    """Choose transfers so that no host sends twice and none receives twice."""
     chosen: list[Cell] = []
     for cell in draw.sample(cells, len(cells)):
         if all(cell[0] != one and cell[1] != other for one, other in chosen):
@@ -144,7 +144,7 @@ def _disjoint(cells: Sequence[Cell], draw: random.Random) -> Cells:
 def _few(
     every: Sequence[T], preferred: Sequence[T], draw: random.Random, chosen: Sequence[T] = ()
 ) -> list[T]:
-    """Return as many as there are controls, the chosen and the preferred ones first."""
+    """Choose CONTROLS items, the chosen and the preferred ones first."""
     few = list(chosen)
     for group in (preferred, every):
         rest = [item for item in group if item not in few]
@@ -157,10 +157,10 @@ State = Literal["slow", "fine", "open"]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the trials say of a suspect.
+    """The verdict of the trials on a suspect.
 
-    ``slower`` is how many times as long it takes as its controls, with a 95 % interval; ``wins`` in how many
-    of ``trials`` it was slower than all of them by the requested ratio; ``chance`` how likely that is if it
+    ``slower`` is its time over that of its controls, with a 95 % interval; ``wins`` counts the ``trials`` in
+    which it was slower than all of them by the requested ratio; ``chance`` is the probability of that if it
     is not that slow. ``rate`` and ``others`` are the medians of its own rates and of its controls', in the
     unit of :data:`hvlab.searches.slow.steps.Rates`.
     """
@@ -176,12 +176,11 @@ class Judgement:
 
 
 def judge(suspect: Suspect, outcomes: Sequence[TrialOutcome], *, ratio: float, level: float) -> Judgement:
-    """Return whether a suspect takes ``ratio`` times as long as its controls, at a chance of ``level``.
+    """Judge whether a suspect takes ``ratio`` times as long as its controls, at the significance ``level``.
 
-    If it is slower than none of its controls by that ratio, and noise falls on all of them alike, it is the
-    slowest of itself and m controls, its own time divided by the ratio, in one of m + 1 trials at most. The
-    chance is that of as many such trials or more (binomial; exact for all noise that does so). It is fine
-    when its median is below the ratio, else open.
+    Under the null hypothesis, with the same noise on the suspect and its m controls, its time divided by the
+    ratio is the longest of the m + 1 in at most one of m + 1 trials. The chance is that of at least as many
+    such trials (binomial; exact for any such noise). It is fine if its median is below the ratio, else open.
     """
     margin = math.log(ratio)
     wins = sum(outcome.own - margin > max(outcome.controls) for outcome in outcomes)
@@ -203,7 +202,7 @@ def judge(suspect: Suspect, outcomes: Sequence[TrialOutcome], *, ratio: float, l
 
 
 def _tail(shares: Sequence[float], wins: int) -> float:
-    """Return the chance of at least this many wins, if each is won with its own share."""
+    """Return the probability of at least this many wins, if each has its own probability."""
     chances = [1.0]
     for share in shares:
         lost = [chance * (1 - share) for chance in chances]

@@ -22,7 +22,6 @@ TROUBLE = re.compile(
     r"|W: (?:Failed to fetch|Some index|An error|GPG error|The repository)).*",
     re.MULTILINE,
 )
-_APT_FILES = ("list", "sources")
 _REACH = "check that the host reaches {url}: name server, firewall, proxy, or a mirror of it"
 
 

@@ -57,7 +57,6 @@ class DriverPlan:
     stream: str = ""
     pin: str = ""
     compiler: str = ""
-    build: bool = False
     trial: bool = False
     fabric_manager: bool = False
     subnet_manager: bool = False
@@ -112,7 +111,6 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         stream="" if unchanged else request.stream,
         pin=pin(request, target(host, request)) if host.facts.get("pkg_mgr") == "apt" else "",
         compiler=compiler(host, request),
-        build=builds_modules(host, request),
         # A build that fails would leave the host without the driver that it has.
         trial=bool(install and current) and request.method in PACKAGED and builds_modules(host, request),
         fabric_manager=wants_fabric_manager(host, request),
