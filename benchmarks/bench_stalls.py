@@ -1,14 +1,15 @@
 """How often `hvlab doctor --job` names the right rank and host, and how often it blames a healthy job.
 
-Three hosts are made of namespaces on this machine (own network, processes, name), each with one rank. In
-every try a job starts, does a few steps, a fault is put in at rank 1 on n2, and the judge is asked as the
-command asks it.
+Three hosts are made of namespaces on this machine (own network, processes, name), each with one rank that a
+launcher starts from a fourth. In every try a job does a few steps, a fault is put in at rank 1 on n2, and the
+judge is asked as `hvlab doctor --job "" LOG` asks it.
 
 Faults: stopped (SIGSTOP), skip (a collective that rank 1 leaves out), loader (a worker of its loader waits
-for ever), link (its link is switched off), full (its checkpoint meets a full disk), memory (the rank is
-killed, as the OOM killer does), shapes (its tensor is larger). Healthy: in each step one rank computes or
-waits for one to three seconds. Stacks: ddp (torch over Gloo), gloo (Horovod). Needs root and the
-ranks' Python.
+for ever), link (its link is switched off), full (its checkpoint meets a full disk), memory (the kernel kills
+the rank in a control group of 64 MiB), shapes (its tensor is larger), detail (the same, with
+TORCH_DISTRIBUTED_DEBUG=DETAIL). Healthy: in each step one rank computes or waits for one to three seconds.
+Stacks: ddp (torch over Gloo, by mpirun), gloo and mpi (Horovod, by horovodrun and mpirun). Needs root, and
+Horovod's Python and mpirun with OPAL_PREFIX and LD_LIBRARY_PATH set.
 
 Prints for each stack and fault the number of tries, those with the right rank and host, and wrong answers.
 
@@ -19,6 +20,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -26,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +37,15 @@ import click
 
 from hvlab.base import answers
 from hvlab.doctor.places import HostStanding
-from hvlab.doctor.standing import Standing, judge
+from hvlab.doctor.standing import judge
 from hvlab.workloads import PROGRAMS
 
 HOSTS = ("n1", "n2", "n3")
-STACKS = ("ddp", "gloo")
-FAULTS = ("stopped", "skip", "loader", "link", "full", "memory", "shapes")
+STACKS = ("ddp", "gloo", "mpi")
+FAULTS = ("stopped", "skip", "loader", "link", "full", "memory", "shapes", "detail")
 RANK = Path(__file__).parent / "simulated" / "stalling_rank.py"
 READY_S, LOOKS = 120, 5
+NAMES = f"{tempfile.gettempdir()}/hvlab-stalls-{os.getpid()}"
 
 
 @contextmanager
@@ -51,28 +55,34 @@ def hosts() -> Iterator[dict[str, int]]:
         held: dict[str, int] = {}
         for name in ("switch", *HOSTS):
             argv = ["unshare", "--net", "--uts", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child"]
-            process = subprocess.Popen([*argv, "sleep", "infinity"], stdout=subprocess.DEVNULL)
+            # The first process of a host is a shell, which takes leave of the ended.
+            argv += ["sh", "-c", "sleep infinity & wait"]
+            process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
             ending.callback(process.wait)
             ending.callback(process.kill)
             held[name] = _child(process.pid)
-        _inside(held["switch"], "ip", "link", "add", "br0", "type", "bridge")
-        _inside(held["switch"], "ip", "link", "set", "br0", "up")
+        # Launchers look for the address of an interface with the ranks' name.
+        for words in ("add eth0 type bridge", "set lo up", "set eth0 up"):
+            _inside(held["switch"], "ip", "link", *words.split())
+        _inside(held["switch"], "ip", "addr", "add", "10.99.0.250/24", "dev", "eth0")
+        _inside(held["switch"], "hostname", "front")
+        table = "".join(f"10.99.0.{at} {host}\n" for at, host in enumerate(HOSTS, 1))
+        names = Path(NAMES)
+        names.write_text(f"127.0.0.1 localhost\n10.99.0.250 front\n{table}")
+        ending.callback(names.unlink, missing_ok=True)
+        for host in held.values():
+            _inside(host, "mount", "--make-rprivate", "/")
+            _inside(host, "mount", "--bind", NAMES, "/etc/hosts")
         for number, name in enumerate(HOSTS, 1):
             _inside(held[name], "hostname", name)
             peer = ["peer", "name", name, "netns", str(held["switch"])]
             link = ["ip", "link", "add", "eth0", "type", "veth", *peer]
             # The number of the other host's process is this machine's.
             subprocess.run(["nsenter", "--target", str(held[name]), "--net", *link], check=True, timeout=30)
-            _inside(held["switch"], "ip", "link", "set", name, "master", "br0", "up")
+            _inside(held["switch"], "ip", "link", "set", name, "master", "eth0", "up")
             _inside(held[name], "ip", "addr", "add", f"10.99.0.{number}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
                 _inside(held[name], "ip", "link", "set", device, "up")
-            _inside(held[name], "mount", "--make-rprivate", "/")
-            table = "".join(f"10.99.0.{at} {host}\n" for at, host in enumerate(HOSTS, 1))
-            names = Path(tempfile.gettempdir()) / f"hvlab-stalls-{os.getpid()}"
-            names.write_text(f"127.0.0.1 localhost\n{table}")
-            ending.callback(names.unlink, missing_ok=True)
-            _inside(held[name], "mount", "--bind", str(names), "/etc/hosts")
         yield held
 
 
@@ -87,54 +97,61 @@ def _child(pid: int) -> int:
     raise click.ClickException("unshare made no host: root is needed")
 
 
-def _enter(held: int) -> list[str]:
-    return ["nsenter", "--target", str(held), "--net", "--uts", "--pid", "--mount", "--"]
+def _enter(held: int, user: str = "") -> list[str]:
+    own = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+    return ["nsenter", "--target", str(held), "--net", "--uts", "--pid", "--mount", "--", *own]
 
 
 def _inside(held: int, *words: str) -> None:
     subprocess.run([*_enter(held), *words], check=True, timeout=30)
 
 
-def _rank_env(stack: str, rank: int, port: int) -> dict[str, str]:
-    if stack == "ddp":
-        return {
-            **{"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
-            **{"MASTER_ADDR": "10.99.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "eth0"},
-        }
-    return {
-        **{
-            "HOROVOD_RANK": str(rank),
-            "HOROVOD_SIZE": "3",
-            "HOROVOD_LOCAL_RANK": "0",
-            "HOROVOD_LOCAL_SIZE": "1",
-        },
-        **{"HOROVOD_CROSS_RANK": str(rank), "HOROVOD_CROSS_SIZE": "3", "HOROVOD_GLOO_IFACE": "eth0"},
-        **{"HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.99.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)},
-        **{"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_HOSTNAME": HOSTS[rank]},
-    }
+def _launch(
+    held: dict[str, int], python: str, *, stack: str, fault: str, folder: Path, user: str
+) -> list[str]:
+    """Return what starts three ranks from the fourth host, whose ssh enters namespaces instead."""
+    ways = "".join(f'{name}) set -- {shlex.join(_enter(held[name], user))} sh -c "$*";;\n' for name in HOSTS)
+    # Options stand before the host, and after it.
+    host = '[ "$host" ] && break; host=$1; shift'
+    read = f"while :; do case $1 in -o|-p|-i) shift 2;; -*) shift;; *) {host};; esac; done"
+    ssh = folder / "ssh"
+    ssh.write_text(f'#!/bin/sh\n{read}\ncase $host in\n{ways}esac\nexec "$@"\n')
+    ssh.chmod(0o755)
+    # It sees this machine's processes: the namespaces are entered by their numbers.
+    front = ["nsenter", "--target", str(held["switch"]), "--net", "--uts", "--"]
+    front += ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts; exec "$@"', NAMES]
+    words = [python, str(RANK), stack, fault, str(folder)]
+    if stack == "gloo":
+        hosts = ",".join(f"{name}:1" for name in HOSTS)
+        own = [f"{Path(python).parent}/horovodrun", "--gloo", "-np", "3", "-H", hosts]
+        return [*front, *own, "--network-interfaces", "eth0", *words]
+    own = ["mpirun", "--allow-run-as-root", "--tag-output", "-np", "3", "--host", ",".join(HOSTS)]
+    for name in ("btl", "oob"):
+        own += ["--mca", f"{name}_tcp_if_include", "eth0"]
+    return [*front, *own, "--mca", "plm_rsh_no_tree_spawn", "1", *words]
 
 
 @contextmanager
 def job(
-    held: dict[str, int], python: str, *, stack: str, fault: str, folder: Path, port: int
+    held: dict[str, int], python: str, *, stack: str, fault: str, folder: Path, user: str
 ) -> Iterator[None]:
     """Have a job run until its ranks have done their first steps."""
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    words = [python, str(RANK), stack, fault, str(folder)]
+    env |= {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder), "GLOO_SOCKET_IFNAME": "eth0"}
+    env |= {"MASTER_ADDR": "10.99.0.1", "MASTER_PORT": "29500"}
+    if stack == "mpi":
+        env["HOROVOD_CPU_OPERATIONS"] = "MPI"
+    if fault == "detail":
+        env["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+    argv = _launch(held, python, stack=stack, fault=fault, folder=folder, user=user)
     with ExitStack() as ending, (folder / "log").open("wb") as log:
-        started: list[list[str]] = []
-        if stack == "gloo":
-            server = [python, str(RANK), "serve", fault, str(folder), str(port)]
-            started.append([*_enter(held["n1"]), *server])
-        for rank, name in enumerate(HOSTS):
-            own = [f"{key}={value}" for key, value in _rank_env(stack, rank, port).items()]
-            started.append([*_enter(held[name]), "env", *own, *words])
-        for argv in started:
-            process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
-            ending.callback(process.wait)
-            # It stops with what it started.
-            ending.callback(process.kill)
-            ending.callback(_end, held)
+        process = subprocess.Popen(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        ending.callback(process.wait)
+        # It stops with what it started.
+        ending.callback(process.kill)
+        ending.callback(_end, held)
         _await(folder, 3)
         yield
 
@@ -161,19 +178,45 @@ def _pids(held: int, word: str) -> list[int]:
 
 def _end(held: dict[str, int]) -> None:
     for name in HOSTS:
-        for pid in _pids(held[name], RANK.name):
+        for pid in (*_pids(held[name], RANK.name), *_pids(held[name], "orted")):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def plant(held: dict[str, int], fault: str) -> None:
-    """Put in what does not come from the rank's own program."""
-    pids = sorted(_pids(held["n2"], f"{RANK.name} "))
-    if fault in ("stopped", "memory"):
+def plant(held: dict[str, int], fault: str, folder: Path, group: Path) -> list[int]:
+    """Put in what does not come from the rank's own program; return the processes of the rank."""
+    pids = [pid for pid in sorted(_pids(held["n2"], RANK.name)) if _is_rank(pid)]
+    if fault == "stopped":
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP if fault == "stopped" else signal.SIGKILL)
+            os.kill(pid, signal.SIGSTOP)
+    if fault == "memory":
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
+        (folder / "planted").touch()
     if fault == "link":
         _inside(held["switch"], "ip", "link", "set", "n2", "down")
+    return pids
+
+
+def _is_rank(pid: int) -> bool:
+    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return words[1] == str(RANK)
+
+
+@contextmanager
+def limited() -> Iterator[Path]:
+    """Have a control group with 64 MiB of memory."""
+    root = Path("/sys/fs/cgroup")
+    limit = "memory.max"
+    if (root / "memory").is_dir():
+        root, limit = root / "memory", "memory.limit_in_bytes"
+    group = root / f"hvlab-stalls-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(2**26))
+        yield group
+    finally:
+        group.rmdir()
 
 
 def mend(held: dict[str, int]) -> None:
@@ -181,33 +224,47 @@ def mend(held: dict[str, int]) -> None:
     _inside(held["switch"], "ip", "link", "set", "n2", "up")
 
 
-def ask(held: dict[str, int], seconds: int) -> list[Standing]:
-    """Ask all hosts at the same time, and judge."""
+def ask(held: dict[str, int], seconds: int, *, own: Sequence[int], user: str) -> dict[str, dict[str, Any]]:
+    """Ask all hosts at the same time. They share a kernel: what it killed is n2's ``own``, or nobody's."""
     argv = ["python3", str(PROGRAMS / "standing.py"), str(seconds), str(LOOKS)]
-    asked = [subprocess.Popen([*_enter(held[name]), *argv], stdout=subprocess.PIPE) for name in HOSTS]
+    asked = [subprocess.Popen([*_enter(held[name], user), *argv], stdout=subprocess.PIPE) for name in HOSTS]
     texts = [process.communicate(timeout=120)[0] for process in asked]
     seen = {name: answers.load(text, name, HostStanding) for name, text in zip(HOSTS, texts, strict=True)}
-    return judge(seen, {})
+    for name, answer in seen.items():
+        named = [(line, re.search(r"(?:process |,pid=)(\d+)", line)) for line in answer["kernel"]]
+        answer["kernel"] = [line for line, pid in named if not pid or (name == "n2" and int(pid[1]) in own)]
+    return seen
 
 
 def one(
-    held: dict[str, int], python: str, *, stack: str, fault: str, seconds: int, port: int
+    held: dict[str, int], python: str, *, stack: str, fault: str, seconds: int, group: Path, user: str
 ) -> dict[str, Any]:
     """Plant one fault and return the verdict."""
     folder = Path(tempfile.mkdtemp(prefix="hvlab-stalls-"))
     try:
-        with job(held, python, stack=stack, fault=fault, folder=folder, port=port):
-            plant(held, fault)
+        folder.chmod(0o777)
+        if fault == "full":
+            small = ["-o", "size=1m,mode=1777", "tmpfs", str(folder / "full")]
+            (folder / "full").mkdir()
+            _inside(held["n2"], "mount", "-t", "tmpfs", *small)
+        with job(held, python, stack=stack, fault=fault, folder=folder, user=user):
+            pids = plant(held, fault, folder, group)
             time.sleep(3)
-            jobs = ask(held, seconds)
+            seen = ask(held, seconds, own=pids, user=user)
+            log = (folder / "log").read_text(errors="replace")
+        jobs = judge(seen, {}, log=log)
         own = [each for each in jobs if each.culprit]
-        if fault == "healthy":
-            right = not own
-        else:
-            right = bool(own) and own[0].culprit.ranks == (1,) and own[0].culprit.hosts == ("n2",)  # type: ignore[union-attr]
+        who = (own[0].culprit.ranks, own[0].culprit.hosts) if own else ()  # type: ignore[union-attr]
+        right = not own if fault == "healthy" else who == ((1,), ("n2",))
         words = str(own[0].culprit) if own else "nothing" if jobs else "the job has ended"
-        seen = [text for each in jobs for text in each.groups]
-        return {"right": right, "said": words, "seen": seen, "log": (folder / "log").read_text()[-600:]}
+        rank = right or who[:1] == ((1,),)
+        return {
+            "right": right,
+            "rank": rank,
+            "said": words,
+            "seen": [text for each in jobs for text in each.groups],
+            "log": log[-600:],
+        }
     finally:
         mend(held)
         shutil.rmtree(folder, ignore_errors=True)
@@ -224,23 +281,27 @@ def _kinds(faults: Sequence[str], tries: int, healthy: int) -> list[tuple[str, i
 @click.option("--tries", default=20)
 @click.option("--healthy", default=100, help="Healthy jobs, over all stacks.")
 @click.option("--seconds", default=6)
+@click.option("--user", default="", help="The number of a plain user who owns the ranks and asks.")
 def main(**options: Any) -> None:
     figures: dict[str, Any] = {}
-    port = 20_000
-    made: AbstractContextManager[dict[str, int]] = nullcontext({})
-    with hosts() if options["tries"] or options["healthy"] else made as held:
+    with hosts() as held, limited() as group:
         for stack in options["stacks"]:
             most = -(-options["healthy"] // len(options["stacks"]))
             for fault, number in _kinds(options["faults"], options["tries"], most):
                 tried = []
                 for _ in range(number):
-                    port += 1
-                    own = {"stack": stack, "fault": fault, "seconds": options["seconds"], "port": port}
-                    tried.append(one(held, options["python"], **own))
+                    own = {
+                        "stack": stack,
+                        "fault": fault,
+                        "seconds": options["seconds"],
+                        "user": options["user"],
+                    }
+                    tried.append(one(held, options["python"], group=group, **own))
                 wrong = [each for each in tried if not each["right"]]
                 figures[f"{stack} {fault}"] = {
                     "tries": number,
                     "right": number - len(wrong),
+                    "right rank": sum(each["rank"] for each in tried),
                     "said": tried[0]["said"] if tried else "",
                     "wrong": wrong[:2],
                 }

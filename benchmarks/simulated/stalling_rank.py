@@ -1,29 +1,18 @@
 """A rank of benchmarks/bench_stalls.py: tiny steps, and at rank 1 a fault after a few of them.
 
-stalling_rank.py ddp|gloo|serve FAULT FOLDER [PORT]
+stalling_rank.py ddp|gloo|mpi FAULT FOLDER
 """
 
 from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 FIRST = 3
-
-
-def serve(port: int) -> None:
-    """Be the rendezvous of Horovod's ranks, as horovodrun is."""
-    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts  # noqa: PLC0415
-    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer  # noqa: PLC0415
-
-    server = RendezvousHTTPServer(("", port), RendezvousHandler, 0)
-    server.init(get_host_assignments(parse_hosts("n1:1,n2:1,n3:1"), 3))
-    server.serve_forever()
 
 
 def world(stack: str) -> tuple[int, Callable[[int, str], object]]:
@@ -33,10 +22,14 @@ def world(stack: str) -> tuple[int, Callable[[int, str], object]]:
     if stack == "ddp":
         import torch.distributed as dist  # noqa: PLC0415
 
+        for name in ("RANK", "SIZE"):
+            os.environ[name.replace("SIZE", "WORLD_SIZE")] = os.environ[f"OMPI_COMM_WORLD_{name}"]
         dist.init_process_group("gloo")
         return dist.get_rank(), lambda size, _: dist.all_reduce(torch.ones(size))
     import horovod.torch as hvd  # noqa: PLC0415
 
+    # Ranks that look every millisecond take a core each.
+    os.environ["HOROVOD_CYCLE_TIME"] = "20"
     hvd.init()
     return hvd.rank(), lambda size, name: hvd.allreduce(torch.ones(size), name=name)
 
@@ -68,6 +61,15 @@ def checkpoint(folder: str) -> None:
             return
 
 
+def grow(folder: str) -> None:
+    """Take memory until the kernel ends it, once there is a limit."""
+    while not Path(folder, "planted").exists():
+        time.sleep(0.05)
+    hoard = []
+    while True:
+        hoard.append(b"x" * 2**22)
+
+
 def work(rank: int, step: int, *, healthy: bool) -> None:
     """Be slow in a healthy way: one rank computes, waits or reads longest."""
     if not healthy or rank != step % 3:
@@ -88,18 +90,16 @@ def train(stack: str, fault: str, folder: str) -> None:
         from torch.utils.data import DataLoader  # noqa: PLC0415
 
         loader = iter(DataLoader(Waiting(FIRST if odd else -1), batch_size=1, num_workers=1))
-    if fault == "full" and odd:
-        full = Path(folder, "full")
-        full.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(full)], check=True, timeout=30)
     for step in range(10_000):
         if loader:
             next(loader)
         work(rank, step, healthy=fault == "healthy")
         if fault == "full" and odd and step == FIRST:
             checkpoint(folder)
+        if fault == "memory" and odd and step == FIRST:
+            grow(folder)
         if not (fault == "skip" and odd and step == FIRST):
-            total(8 if fault == "shapes" and odd and step == FIRST else 4, "gradient")
+            total(8 if fault in ("shapes", "detail") and odd and step == FIRST else 4, "gradient")
         total(2, "loss")
         if step == FIRST - 1:
             Path(folder, f"ready-{rank}").touch()
@@ -107,6 +107,4 @@ def train(stack: str, fault: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        serve(int(sys.argv[4]))
     train(*sys.argv[1:4])

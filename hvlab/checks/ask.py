@@ -50,11 +50,17 @@ def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
     return replace(answered, readings=readings)
 
 
-def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 0) -> Answered:
+def put(
+    lab: Lab,
+    questions: Mapping[str, Mapping[str, Any]],
+    *,
+    at_once: int = 0,
+    carried: Mapping[str, str] | None = None,
+) -> Answered:
     """Put questions to all hosts; ``readings`` are the probe's answers, by question.
 
-    A silent host does not hold up the others; at least ``at_once`` are asked at the same time.
-    Raises CheckError where Ansible itself fails.
+    A silent host does not hold up the others; at least ``at_once`` are asked at the same time. ``carried``
+    are variables of ask.yml that bring a program along. Raises CheckError where Ansible itself fails.
     """
     seconds = _ROUND_TRIP_S + _longest(questions)
     if lab.listed:
@@ -63,6 +69,7 @@ def put(lab: Lab, questions: Mapping[str, Mapping[str, Any]], *, at_once: int = 
         "hvlab_probe": probe.__file__,
         "hvlab_questions": base64.b64encode(json.dumps(questions).encode()).decode(),
         "hvlab_seconds": seconds,
+        **(carried or {}),
     }
     began = time.time()
     # Ansible would wait long for a dead host, or mistake an old connection for an answer.

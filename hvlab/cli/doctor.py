@@ -48,6 +48,7 @@ def command(
     hvlab doctor job.log                        # what went wrong there?
     kubectl logs my-job | hvlab doctor -
     hvlab doctor --job                          # which rank holds a job up?
+    hvlab doctor job.log --job                  # or ended it?
     hvlab doctor --fix                          # have roles mend what they can
     hvlab doctor --list munge
 
@@ -61,18 +62,18 @@ def command(
     kernels, unedited. Root causes are listed first, at most three, with what speaks for and against them;
     what only looks like a fault is listed as harmless. The exit code is 1 if a cause is recognised.
 
-    --prove needs root, and two minutes if the packs are in the cache. Its exit code is 0 if the cause was
-    shown and the remedy helped.
+    --prove needs root; its exit code is 0 if the remedy helped.
     """
     if log and path:
         raise UsageError(f"--log names a second log beside {log}", remedy="give one of them")
     path = path or log
     if job is not None:
-        _refuse_others(path or fix or prove or cause_id is not None or word is not None)
+        _refuse_others(fix or prove or cause_id is not None or word is not None)
         from hvlab.cli import doctor_job  # noqa: PLC0415 - see below
 
         lab = options.asked_lab(inventory, limit, here=here, named=named)
-        doctor_job.examine(lab, job, seconds=seconds, output_format=output_format)
+        said = doctor_log.lines(path) if path else []
+        doctor_job.examine(lab, job, said, seconds=seconds, output_format=output_format)
         return
     if cause_id is not None or word is not None:
         if path or limit or fix or prove or (cause_id is not None and word is not None):
@@ -115,7 +116,7 @@ def command(
 
 def _refuse_others(others: object) -> None:
     if others:
-        raise UsageError("--job looks at running ranks", remedy="leave out the log and the other questions")
+        raise UsageError("--job looks at running ranks", remedy="leave out the other questions")
 
 
 def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import click
 from rich.console import Console
 
 from hvlab.base.errors import CheckError, UnreachableError, some, unusable
 from hvlab.checks import standing
+from hvlab.doctor import reading
 from hvlab.doctor.standing import Standing, judge
 from hvlab.lab.inventory import Lab
 
 
-def examine(lab: Lab, which: str, *, seconds: int, output_format: str) -> None:
-    """Look at the ranks of a lab, and print what holds a job up. Raises HvlabError where something does."""
+def examine(lab: Lab, which: str, log: Sequence[str], *, seconds: int, output_format: str) -> None:
+    """Look at the ranks of a lab, and print what holds a job up. Raises HvlabError where something does.
+
+    ``log`` are the lines of the job's output, for a job that has ended.
+    """
     hosts = some(host.name for host in lab.hosts)
     with Console(stderr=True).status(f"looking at the ranks on {hosts} for {seconds} s"):
         seen, silent = standing.ask(lab, seconds=seconds)
-    jobs = judge(seen, silent, which=which)
+    jobs = judge(seen, silent, which=which, log="\n".join(log))
     if output_format == "json":
         click.echo(json.dumps({"jobs": [job.as_json() for job in jobs], "silent": silent}, indent=1))
     else:
@@ -29,10 +33,13 @@ def examine(lab: Lab, which: str, *, seconds: int, output_format: str) -> None:
         raise UnreachableError(
             f"{unusable(silent, len(lab.hosts))}:\n{_lines(silent)}", remedy="look at them"
         )
-    if which and not jobs:
+    if not jobs and (which or log):
+        cause = reading.root(log)
+        said = f"; its log says: {cause.cause.title}" if cause else ""
+        remedy = "name the job's hosts, as its owner or as root; for a job that ended, give its log, too"
         raise CheckError(
-            f"no rank of {which} runs on {hosts}, or none that this user may see",
-            remedy="name the job's hosts, as its owner or as root; `hvlab doctor LOG` reads a job that ended",
+            f"no rank of {which or 'a job'} runs on {hosts}, or none that this user may see{said}",
+            remedy=cause.cause.remedy if cause else remedy,
         )
     if culprits:
         raise CheckError("; ".join(map(str, culprits)), remedy=culprits[0].remedy)
@@ -47,8 +54,7 @@ def _text(job: Standing) -> str:
     lines = [f"job {job.job or 'without a name'}: {number} on {some(job.hosts)}"]
     if job.culprit:
         each = job.culprit
-        ranks = f"rank {','.join(map(str, each.ranks))} on " if each.ranks else ""
-        lines += [f"  {ranks}{', '.join(each.hosts)}: {each.where}", f"  why: {each.why}"]
+        lines += [f"  {each.named}: {each.where}", f"  why: {each.why}"]
         lines += [f"  what to do: {each.remedy}"]
     else:
         lines += ["  nothing shows that it stands still"]

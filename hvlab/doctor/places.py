@@ -72,7 +72,21 @@ class RankPlace:
     @property
     def site(self) -> tuple[Any, ...]:
         """What is the same for two ranks in the same call."""
-        return (self.where, *sorted((self.seen.get("counters") or {}).items()))
+        return (self.where, self.callers, *sorted((self.seen.get("counters") or {}).items()))
+
+    @property
+    def callers(self) -> tuple[str, ...]:
+        """The lines that lead to the call, the innermost of the user's code first."""
+        user = self.seen.get("user")
+        frames = () if user is None else (self.seen["stack"] or ())[user:]
+        return tuple(f"{PurePosixPath(file).name}:{line}" for _, file, line in frames)
+
+    def parting(self, other: RankPlace) -> tuple[str, str]:
+        """Return the outermost line in which two ranks differ, of this one and of the other."""
+        for pair in zip(reversed(self.callers), reversed(other.callers), strict=False):
+            if pair[0] != pair[1]:
+                return pair
+        return self.callers[0], other.callers[0]
 
 
 def of_rank(host: str, rank: Mapping[str, Any]) -> RankPlace:

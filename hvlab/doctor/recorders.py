@@ -5,20 +5,40 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from hvlab.base.yaml_files import read_shipped
+from hvlab.doctor import text
 from hvlab.doctor.places import RankPlace
 
 # Of a finding: its id, the ranks, and what was seen.
 Found = tuple[str, list[int], str]
 # ncclSuccess and ncclInProgress of nccl.h.
 _NO_ERRORS = (0, 7)
+_ENDED = read_shipped(Path(__file__).with_name("standing.yml"))["ended"]
+_CRASHES = {4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
+_FINGERPRINT = re.compile(
+    r"Rank (\d+) is running collective: CollectiveFingerPrint\(.*?OpType=(\w+).*?TensorShape=(\[[\d, ]*\])"
+)
+
+
+@dataclass(frozen=True)
+class LastWords:
+    """Who ended a job, by its log; ``host`` is empty where the log lacks it."""
+
+    kind: str
+    ranks: list[int]
+    host: str
+    detail: str
 
 
 def flight(places: Sequence[RankPlace]) -> Found | None:
     """Return the ranks behind the others, or with another call or shape, by torch's flight recorder.
 
-    The sequence number is compared first, then name and sizes.
+    The sequence number is compared first, then name and sizes. torch's own analyser
+    (torch.distributed.flight_recorder) needs torch and all dumps in one place, and unpickles any class.
     """
     groups: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for place in places:
@@ -115,3 +135,25 @@ def stalled(lines: Sequence[str]) -> Iterator[int]:
         listed = re.search(r"[Mm]issing ranks:\s*([\d, ]+)", line) or re.match(r"(?:.*>:)?(\d+): \[", line)
         if listed:
             yield from (int(rank) for rank in re.findall(r"\d+", listed[1]))
+
+
+def last_words(log: str) -> LastWords | None:
+    """Return the rank that ended a job, by what its launcher or torch says; None for one that only noticed.
+
+    An exit status other than that of a signal, SIGABRT and SIGTERM are seen at the victims, too.
+    """
+    said = text.read(log.splitlines()).text
+    for sign in _ENDED:
+        if match := re.search(sign, said):
+            groups = match.groupdict()
+            code = abs(int(groups.get("code") or 9))
+            number = code - 128 if code > 128 else code  # noqa: PLR2004 - as a shell tells a signal
+            kind = "killed" if number == 9 else "crashed" if number in _CRASHES else ""  # noqa: PLR2004
+            if kind:
+                rank = int(groups["rank"])
+                return LastWords(kind, [rank], groups.get("host") or "", _CRASHES.get(number, ""))
+    given = {int(rank): (operation, shape) for rank, operation, shape in _FINGERPRINT.findall(said)}
+    for at, kind in enumerate(("behind", "shapes")):
+        if odd := _odd({rank: own[at] for rank, own in given.items()}):
+            return LastWords(kind, odd[0], "", f"{odd[1]}, the others {odd[2]}")
+    return None

@@ -16,7 +16,8 @@ from hvlab.base.yaml_files import read_shipped
 from hvlab.doctor import recorders
 from hvlab.doctor.places import RankPlace, by_majority, groups, numbers, of_rank
 
-_FINDINGS = read_shipped(Path(__file__).with_suffix(".yml"))["findings"]
+_TABLES = read_shipped(Path(__file__).with_suffix(".yml"))
+_FINDINGS, _UNSEEN = _TABLES["findings"], _TABLES["unseen"]
 # Of one core; and bytes that show that somebody reads or writes, in a few seconds.
 _BUSY, _READS = 0.5, 2**16
 # Times what the ranks that wait read and write.
@@ -35,8 +36,13 @@ class Holdup:
     remedy: str
 
     def __str__(self) -> str:
-        named = f"rank{'s' * (len(self.ranks) > 1)} {numbers(self.ranks)} on " if self.ranks else ""
-        return f"{named}{', '.join(self.hosts)}: {self.where}: {self.why}"
+        return f"{self.named}: {self.where}: {self.why}"
+
+    @property
+    def named(self) -> str:
+        """The ranks and hosts, as far as they are known."""
+        ranks = f"rank{'s' * (len(self.ranks) > 1)} {numbers(self.ranks)}" if self.ranks else ""
+        return " on ".join(filter(None, (ranks, ", ".join(self.hosts))))
 
 
 @dataclass(frozen=True)
@@ -86,19 +92,43 @@ def judge(
     *,
     which: str = "",
     over: bool = False,
+    log: str = "",
 ) -> list[Standing]:
-    """Return every job on the hosts, or the one that ``which`` names: a pid, a Slurm job or a case."""
+    """Return every job on the hosts, or the one that ``which`` names: a pid, a Slurm job or a case.
+
+    A ``log`` tells which rank ended its job, unless ``which`` runs with all its ranks.
+    """
     jobs: dict[str, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
     for host, answer in answers.items():
         for rank in answer["ranks"]:
-            jobs[rank["job"]].append((host, rank))
+            # One that ended while its host looked counts as gone.
+            if not rank["states"].endswith(("X", "Z")):
+                jobs[rank["job"]].append((host, rank))
     chosen = {
         name: ranks
         for name, ranks in jobs.items()
         if not which
         or any(own == which or own.endswith(f"/{which}") for _, rank in ranks for own in rank["names"])
     }
-    return [_judged(name, ranks, answers, silent, over) for name, ranks in sorted(chosen.items())]
+    now = [_judged(name, ranks, answers, silent, over) for name, ranks in sorted(chosen.items())]
+    whole = [job for job in now if not job.culprit or job.culprit.id not in ("missing", "memory")]
+    ended = recorders.last_words(log) if log and not (which and whole) else None
+    return [*whole, _ended(which, ended, answers)] if ended else now
+
+
+def _ended(which: str, found: recorders.LastWords, answers: Mapping[str, Mapping[str, Any]]) -> Standing:
+    """Return what ended a job; where its log lacks the host, the only one whose kernel killed for memory."""
+    killed = [host for host, answer in answers.items() if _killed(answer)]
+    names = {answer["host"].partition(".")[0]: host for host, answer in answers.items()}
+    if found.host:
+        hosts = [names.get(found.host.partition(".")[0], found.host)]
+    else:
+        hosts = killed if found.kind == "killed" and len(killed) == 1 else []
+    kind = "memory" if found.kind == "killed" and hosts and hosts[0] in killed else found.kind
+    words = {"host": ", ".join(hosts) or "its host, which the log does not name", "detail": found.detail}
+    row = {name: text.format(**words, pid="") for name, text in _FINDINGS[kind].items()}
+    culprit = Holdup(kind, tuple(found.ranks), tuple(hosts), "the job has ended", row["why"], row["remedy"])
+    return Standing(which or "that has ended", tuple(answers), 0, (), culprit, ())
 
 
 def _judged(
@@ -162,11 +192,14 @@ def _missing(job: _Job) -> Holdup | None:
     held = Counter(place.host for place in job.places)
     fewer = [place.host for place in job.places if held[place.host] < (place.seen["local_size"] or 0)]
     empty = [host for host in job.answers if not held[host]]
-    hosts = [host for host in killed if host in fewer + empty] or fewer[:1] or empty or killed
+    hosts = [*dict.fromkeys([host for host in killed if host in fewer + empty] or fewer or empty or killed)]
     if not hosts:
         return None
-    words = {"host": ", ".join(dict.fromkeys(hosts)), "detail": "", "pid": ""}
-    return _named("memory" if hosts[0] in killed else "missing", gone, (), "its process is gone", words)
+    most = max((place.seen["local_size"] or 0 for place in job.places), default=0)
+    # Where more are gone than ran there, who ended first is not known.
+    ranks = gone if not most or len(gone) <= sum(most - held[host] for host in hosts) else ()
+    words = {"host": ", ".join(hosts), "detail": "", "pid": ""}
+    return _named("memory" if hosts[0] in killed else "missing", ranks, (), "its process is gone", words)
 
 
 def _killed(answer: Mapping[str, Any]) -> bool:
@@ -176,7 +209,7 @@ def _killed(answer: Mapping[str, Any]) -> bool:
 
 
 def _link(job: _Job) -> Holdup | None:
-    """Return the host that others send to in vain, or whose own link is down."""
+    """Return the host that others send to in vain."""
     if job.moves or any(_stands(job, place) for place in job.apart):
         return None
     homes = {address: host for host, answer in job.answers.items() for address in answer["addresses"]}
@@ -184,21 +217,27 @@ def _link(job: _Job) -> Holdup | None:
     for place in job.places:
         for host in {homes.get(address, address) for address in place.seen["unacknowledged"]}:
             ends.update({host, place.host} if host != place.host else ())
+    most = [host for host, number in ends.items() if number == max(ends.values())]
+    down = [host for host in most if host in job.answers and job.answers[host]["dead_links"]]
+    detail = "what is sent between it and other hosts is not acknowledged (TCP repeats it)"
+    return _cut_off(job, down or most, detail) if ends else None
+
+
+def _down(job: _Job) -> Holdup | None:
+    """Return the host whose own link is down, where nothing else shows why a job stands."""
     own = {place.host for place in job.places}
-    dead = [host for host, answer in job.answers.items() if host in own and answer["dead_links"]]
-    if not dead and not ends:
-        return None
-    if dead:
-        detail = f"{', '.join(job.answers[dead[0]]['dead_links'])} is down there"
-    else:
-        most = max(ends.values())
-        dead = [host for host, number in ends.items() if number == most]
-        detail = "what is sent between it and other hosts is not acknowledged (TCP repeats it)"
-    places = [place for place in job.places if place.host in dead[:2]]
-    words = {"host": ", ".join(dead[:2]), "detail": detail, "pid": ""}
-    return _named(
-        "link", tuple(place.rank for place in places), places, places[0].where if places else "", words
-    )
+    down = [host for host, answer in job.answers.items() if host in own and answer["dead_links"]]
+    stands = not job.moves and not any(_stands(job, place) for place in job.apart)
+    return _cut_off(job, down, "") if down and stands else None
+
+
+def _cut_off(job: _Job, hosts: Sequence[str], detail: str) -> Holdup:
+    links = job.answers[hosts[0]]["dead_links"] if hosts[0] in job.answers else ()
+    places = [place for place in job.places if place.host in hosts[:2]]
+    detail = f"{', '.join(links)} is down there" if links else detail
+    words = {"host": ", ".join(hosts[:2]), "detail": detail, "pid": ""}
+    ranks = tuple(place.rank for place in places)
+    return _named("link", ranks, places, places[0].where if places else "", words)
 
 
 def _recorded(job: _Job) -> Holdup | None:
@@ -259,10 +298,12 @@ def _other_collective(job: _Job) -> Holdup | None:
     if sites[0][1] <= len(few):
         few = [place for place in few if place.rank in missing] or few
     others = next(place for place in job.waiting if place.site == sites[0][0])
-    if few[0].where == others.where:
-        detail = f"it is there with {_counted(few[0])}, the others with {_counted(others)}"
-    else:
+    if few[0].where != others.where:
         detail = f"it waits there, the others in {others.where}"
+    elif few[0].callers != others.callers:
+        detail = "it came there by {}, the others by {}".format(*few[0].parting(others))
+    else:
+        detail = f"it is there with {_counted(few[0])}, the others with {_counted(others)}"
     return _culprit("behind", few, detail)
 
 
@@ -271,22 +312,24 @@ def _counted(place: RankPlace) -> str:
     return ", ".join(f"{name} = {value}" for name, value in counters.items())
 
 
-_FINDERS = (_stopped, _missing, _disk, _apart, _recorded, _other_collective, _link)
+_FINDERS = (_stopped, _missing, _disk, _apart, _link, _recorded, _other_collective, _down)
+
+
+def _unseen(why: str, answer: Mapping[str, Any]) -> str:
+    """Return what helps against a refusal to show stacks."""
+    scope = answer["ptrace_scope"]
+    refused = re.search(r"ermission|not permitted", why)
+    closed = "closed" if scope == "3" else "container" if answer["user"] == 0 else "scope"
+    kind = closed if refused else "absent" if "no py-spy" in why else ""
+    return f"; {_UNSEEN[kind].format(scope=scope)}" if kind else ""
 
 
 def _notes(job: _Job) -> Iterator[str]:
     """Yield what could not be seen, and what is no fault yet."""
     for place in job.places:
         if not place.seen["stack"]:
-            scope = job.answers[place.host]["ptrace_scope"]
-            refused = re.search(r"ermission|not permitted", str(place.seen["why"]))
-            more = f"; kernel.yama.ptrace_scope is {scope}: ask as root" if refused else ""
-            install = (
-                "; `pip install py-spy` in the ranks' environment"
-                if "no py-spy" in str(place.seen["why"])
-                else ""
-            )
-            yield f"{place.host}: no stacks: {place.seen['why']}{more}{install}"
+            why = str(place.seen["why"])
+            yield f"{place.host}: no stacks: {why}{_unseen(why, job.answers[place.host])}"
     yield from (f"{host} does not answer: {words}" for host, words in job.silent.items())
     if not job.moves and not job.over:
         for place in job.apart:

@@ -20,6 +20,8 @@ from tests.unit.programs import program
 HOROVOD = "/opt/hvlab/python/lib/python3.11/site-packages/horovod/torch/mpi_ops.py"
 # As py-spy 0.4.3 showed real ranks of Horovod 0.28 and torch 2.13.
 WAIT = [["synchronize", HOROVOD, 1285], ["allreduce", HOROVOD, 254], ["main", "/home/u/train.py", 40]]
+BY_LINE_41 = [*WAIT[:2], ["average", "/home/u/train.py", 12], ["main", "/home/u/train.py", 41]]
+BY_LINE_42 = [*BY_LINE_41[:3], ["main", "/home/u/train.py", 42]]
 OTHER = [["synchronize", HOROVOD, 1285], ["broadcast", HOROVOD, 900], ["main", "/home/u/train.py", 44]]
 LOADER = [
     ["_MultiProcessingDataLoaderIter._try_get_data", "/x/site-packages/torch/utils/data/dataloader.py", 1243],
@@ -99,9 +101,84 @@ def test_nothing_is_said_of_a_healthy_slow_job(odd, others):
     assert judged(odd, {}, others).culprit is None
 
 
+def test_one_call_from_two_lines_is_two_calls():
+    """As in a training whose own function averages gradients and the loss."""
+    own, others = ({"stack": stack, "user": 2} for stack in (BY_LINE_42, BY_LINE_41))
+    culprit = judged(own, {}, others).culprit
+    assert (culprit.id, culprit.ranks) == ("behind", (1,))
+    assert culprit.why == "it came there by train.py:42, the others by train.py:41"
+
+
+def test_a_cut_link_is_told_before_a_call_that_it_kept_ranks_from():
+    addressed = [["10.0.0.2"], ["10.0.0.1"], []]
+    stacks = [WAIT, WAIT, OTHER]
+    hosts = {f"n{at + 1}": host(at, rank(at, stacks[at], unacknowledged=addressed[at])) for at in range(3)}
+    assert judge(hosts, {})[0].culprit.id == "link"
+
+
+# As mpirun 4.1.4, horovodrun 0.28 and torch 2.13 said it of three ranks in bench_stalls; torchrun's words are
+# those of doctor/knowledge/torch.yml.
+MPIRUN = "mpirun noticed that process rank 1 with PID 13 on node n2 exited on signal {} ({})."
+HOROVODRUN = """[2]<stderr>:horovod.common.exceptions.HorovodInternalError: Horovod has been shut down.
+Process 1 exit with status code {}.
+Terminating remaining workers after failure of Process 1.
+Process 0 exit with status code 143."""
+TORCHRUN = """Root Cause (first observed failure):
+[0]:
+  time      : 2024-03-05_07:01:51
+  host      : n2
+  rank      : 1 (local_rank: 0)
+  exitcode  : {} (pid: 69811)"""
+GIVEN = "Rank {} is running collective: CollectiveFingerPrint(OpType=ALLREDUCE, TensorShape=[{}]"
+MISMATCH = (
+    f"[rank{{}}]: RuntimeError: Detected mismatch between collectives on ranks. {GIVEN}), but {GIVEN})."
+)
+KILLED = ["[20.1] Memory cgroup out of memory: Killed process 4711 (python)"]
+
+
+@pytest.mark.parametrize(
+    ("log", "kernel", "found"),
+    [
+        (MPIRUN.format(9, "Killed"), [], ("killed", (1,), ("n2",))),
+        (MPIRUN.format(9, "Killed"), KILLED, ("memory", (1,), ("n2",))),
+        (MPIRUN.format(11, "Segmentation fault"), [], ("crashed", (1,), ("n2",))),
+        # Gloo aborts the rank beside the one whose tensor is too large.
+        (MPIRUN.format(6, "Aborted"), [], None),
+        (HOROVODRUN.format(137), [], ("killed", (1,), ())),
+        (HOROVODRUN.format(137), KILLED, ("memory", (1,), ("n2",))),
+        (HOROVODRUN.format(1), [], None),
+        (TORCHRUN.format(-9), [], ("killed", (1,), ("n2",))),
+        (TORCHRUN.format(1), [], None),
+        ("srun: error: n2: task 1: Out Of Memory", [], ("killed", (1,), ("n2",))),
+        (MISMATCH.format(0, 0, 4, 1, 8) + "\n" + MISMATCH.format(2, 2, 4, 1, 8), [], ("shapes", (1,), ())),
+    ],
+)
+def test_the_log_of_a_job_that_ended_names_who_ended_it(log, kernel, found):
+    hosts = {"n1": host(0), "n2": host(1, kernel=kernel), "n3": host(2)}
+    jobs = judge(hosts, {}, log=log)
+    assert [(job.culprit.id, job.culprit.ranks, job.culprit.hosts) for job in jobs] == [found] * bool(found)
+    assert all("{" not in job.culprit.remedy and str(job.culprit) for job in jobs)
+
+
+def test_a_log_says_nothing_of_the_job_that_was_asked_for_and_runs():
+    hosts = {"n1": host(0, rank(0)), "n2": host(1, rank(1)), "n3": host(2, rank(2))}
+    log = MPIRUN.format(9, "Killed")
+    assert [bool(job.culprit) for job in judge(hosts, {}, log=log)] == [False, True]
+    assert [bool(job.culprit) for job in judge(hosts, {}, log=log, which="42")] == [False]
+
+
 def test_the_chatter_of_a_library_that_waits_is_no_reading():
     """As Horovod's Gloo did in six seconds."""
     assert judged({"stack": LOADER, "io": 737_248}, {}, {"io": 484_120}).culprit.id == "loader"
+
+
+@pytest.mark.parametrize(
+    ("user", "scope", "words"),
+    [(1000, "1", "ptrace_scope is 1: ask as root"), (0, "3", "until a reboot"), (0, "0", "CAP_SYS_PTRACE")],
+)
+def test_stacks_that_are_refused_are_told_with_a_remedy(user, scope, words):
+    odd = {"stack": [], "user": None, "why": "Permission Denied: Try running again with elevated permissions"}
+    assert words in judged(odd, {"user": user, "ptrace_scope": scope}).notes[0]
 
 
 def test_a_case_over_its_time_names_the_rank_that_computes():
@@ -115,6 +192,15 @@ def test_a_rank_without_a_process_is_missed(kernel, found):
     hosts = {"n1": host(0, rank(0)), "n2": host(1, kernel=kernel), "n3": host(2, rank(2))}
     culprit = judge(hosts, {})[0].culprit
     assert (culprit.id, culprit.ranks, culprit.hosts) == (found, (1,), ("n2",))
+
+
+def test_of_a_job_that_just_ends_no_rank_is_blamed_for_another():
+    """As horovodrun ended the rest while hosts looked."""
+    hosts = {"n1": host(0, rank(0)), "n2": host(1, kernel=KILLED), "n3": host(2, rank(2, states="SSX"))}
+    culprit = judge(hosts, {})[0].culprit
+    assert (culprit.id, culprit.ranks, culprit.hosts) == ("memory", (), ("n2",))
+    (job,) = judge(hosts, {}, log=HOROVODRUN.format(137))
+    assert (job.culprit.ranks, job.culprit.hosts) == ((1,), ("n2",))
 
 
 def test_the_record_of_a_case_over_its_time_keeps_the_answer(tmp_path):
@@ -276,6 +362,39 @@ def test_horovods_stall_lines_name_the_missing_ranks():
     assert judge(both, {})[0].culprit.ranks == (1,)
 
 
+@pytest.mark.parametrize(("own", "found"), [(True, True), (False, False)])
+def test_root_runs_no_program_that_another_users_rank_names(monkeypatch, tmp_path, own, found):
+    standing = program(monkeypatch, "standing")
+    spy = tmp_path / "py-spy"
+    spy.touch(mode=0o755)
+    monkeypatch.setattr(standing.sys, "executable", "/nowhere/python3")
+    monkeypatch.setattr(standing, "TRUSTED", ())
+    uid = standing.os.getuid() + (not own)
+    assert (standing.spy_of({"uid": uid, "env": {"PATH": str(tmp_path)}}) == str(spy)) == found
+
+
+def test_what_is_no_pipe_is_not_written(monkeypatch, tmp_path):
+    standing = program(monkeypatch, "standing")
+    monkeypatch.setattr(standing.time, "sleep", lambda _: None)
+    (tmp_path / "secret").write_text("root's")
+    (tmp_path / "fr3.pipe").symlink_to(tmp_path / "secret")
+    env = {"TORCH_FR_DUMP_PIPE_FILE": str(tmp_path / "fr"), "TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "none")}
+    own = {"env": env, "rank": 3, "pid": standing.os.getpid(), "uid": standing.os.getuid()}
+    assert standing.recorded(own) == []
+    assert (tmp_path / "secret").read_text() == "root's"
+
+
+def test_kills_for_memory_are_counted_in_both_kinds_of_control_groups(monkeypatch):
+    standing = program(monkeypatch, "standing")
+    files = {
+        "/proc/7/cgroup": "4:memory:/job/7\n0::/job\n",
+        "/sys/fs/cgroup/memory/job/7/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+        "/sys/fs/cgroup/job/memory.events": "oom 0\noom_kill 2\n",
+    }
+    monkeypatch.setattr(standing, "text", lambda path: files.get(path, ""))
+    assert standing.memory_kills([{"pid": 7}]) == 3
+
+
 def test_ranks_of_this_host_are_told_from_their_environment(monkeypatch):
     identity = program(monkeypatch, "standing").identity
     own = identity({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8", "PMIX_NAMESPACE": "7"})
@@ -293,6 +412,9 @@ def test_the_program_answers_in_the_shape_that_is_read(monkeypatch, capsys):
 
 def test_a_job_that_runs_nowhere_is_no_answer(monkeypatch):
     monkeypatch.setattr(standing, "ask", lambda *_, **__: ({}, {}))
-    doctor_job.examine(lab(1), "", seconds=2, output_format="table")
+    doctor_job.examine(lab(1), "", [], seconds=2, output_format="table")
     with pytest.raises(CheckError, match=r"no rank of 2523 runs on n1"):
-        doctor_job.examine(lab(1), "2523", seconds=2, output_format="table")
+        doctor_job.examine(lab(1), "2523", [], seconds=2, output_format="table")
+    log = [f"[rank{at}]: torch.OutOfMemoryError: CUDA out of memory." for at in (0, 1)]
+    with pytest.raises(CheckError, match=r"no rank of a job runs on n1.*; its log says: ."):
+        doctor_job.examine(lab(1), "", log, seconds=2, output_format="table")

@@ -186,3 +186,38 @@ def test_scancel_leaves_nothing(user):
     )
     assert "interrupted; run " in user.on("c1", as_user(line))
     assert left(user) == ("", [])
+
+
+# The last rank never comes to the third sum.
+STANDS = """import os, time, torch, torch.distributed as dist
+rank = int(os.environ["SLURM_PROCID"])
+dist.init_process_group("gloo", init_method="file:///home/hvlab/meeting", rank=rank, world_size=2)
+for step in range(3):
+    if step == 2:
+        open(f"/home/hvlab/stands-{rank}", "w").close()
+        time.sleep(600 * rank)
+    dist.all_reduce(torch.ones(4))
+"""
+
+
+def test_a_job_that_stands_is_explained_to_its_user_and_to_root(user):
+    home = lab_runtime_dir("vslurm") / "shared/home/hvlab"
+    (home / "stands.py").write_text(STANDS)
+    (home / "job.sh").write_text(
+        f"#!/bin/sh\nsrun --overlap --ntasks=2 --ntasks-per-node=1 {PYTHON} stands.py &\n"
+        "while [ ! -e stands-0 ] || [ ! -e stands-1 ]; do sleep 1; done; sleep 3\n"
+        "venv/bin/hvlab doctor --here --job $SLURM_JOB_ID --seconds 4; echo ended with $?\n"
+        "touch asked; wait\n"
+    )
+    wait = "for _ in $(seq 120); do [ -e asked ] && break; sleep 1; done; cat out"
+    submit = "rm -f out; sbatch --nodes=2 --exclusive --output=out job.sh >/dev/null"
+    said = user.on("c1", as_user(f"{submit}; {wait}"))
+    try:
+        assert "ended with 1" in said, said
+        assert "rank 1 on c2: stands.py:7" in said, said
+        # The probe of an inventory brings py-spy, which no host has.
+        asked = user.run(user.argv("doctor", "--job", "--seconds", "4"), 1)
+        assert "rank 1 on c2: stands.py:7" in asked.stdout, asked.stdout + asked.stderr
+        assert user.on("c2", "stat --format '%U %a' /opt/hvlab/bin/py-spy") == "root 755\n"
+    finally:
+        user.on("c1", as_user("scancel --me; rm -f stands-? asked meeting"))

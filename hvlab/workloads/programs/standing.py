@@ -1,10 +1,10 @@
 """Say where the ranks on this host stand: looks, some seconds apart, that change nothing.
 
-    standing.py SECONDS LOOKS     from the first look to the last; how many
+    standing.py SECONDS LOOKS [SPY]     from the first look to the last; how many; a py-spy to use
 
 Prints a JSON object: the ranks that this user may see, with their job, state, stack and what moved; what the
 kernel and the disks say; NCCL's own answer (RAS) and torch's flight recorder, where a rank has them. Needs
-Python 3.8+ and no package; stacks need py-spy in the ranks' PATH, beside this Python or in hvlab's own.
+Python 3.8+ and no package; stacks need py-spy beside this Python, in hvlab's folders, or in the ranks' PATH.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import platform
 import re
 import shutil
 import socket
+import stat as stat_of
 import struct
 import subprocess
 import sys
@@ -54,6 +55,8 @@ JOBS = (
     ("TORCHELASTIC_RUN_ID", "MASTER_PORT"),
     ("MASTER_ADDR", "MASTER_PORT"),
 )
+# Where root keeps py-spy.
+TRUSTED = ("/opt/hvlab/bin", "/opt/hvlab/*/bin")
 WRAPPERS = ("timeout", "sh", "bash", "dash", "env", "nice", "numactl", "taskset", "srun", "orted", "prted")
 PY_SPY_S, RAS_S, LOG_BYTES, MOST_FRAMES, REPEATS = 20, 8, 2**18, 40, 3
 STALLS = re.compile(
@@ -123,7 +126,10 @@ def find() -> list[dict[str, Any]]:
         own = identity(env)
         words = text("/proc/{}/cmdline".format(pid)).split("\0")
         if own and os.path.basename(words[0]) not in WRAPPERS and pid not in mine:
-            seen[pid] = {**own, "pid": pid, "env": env, "program": " ".join(words).strip()[:300]}
+            with suppress(OSError):
+                user = os.stat("/proc/{}".format(pid)).st_uid
+                program = " ".join(words).strip()[:300]
+                seen[pid] = {**own, "pid": pid, "uid": user, "env": env, "program": program}
     ranks = []
     for pid, own in seen.items():
         line = list(above(pid, parents))
@@ -147,9 +153,15 @@ def above(pid: int, parents: dict[int, int]) -> Iterable[int]:
 
 
 def spy_of(rank: dict[str, Any]) -> str | None:
-    """Return the py-spy that a rank's host has."""
-    folders = [rank["env"].get("PATH", ""), os.path.dirname(sys.executable), os.environ.get("PATH", "")]
-    folders += [os.path.expanduser("~/.local/bin"), *glob.glob("/opt/hvlab/*/bin")]
+    """Return a py-spy: another user's ranks do not choose what this user runs."""
+    folders = [os.path.dirname(sys.executable), *(path for each in TRUSTED for path in glob.glob(each))]
+    if rank["uid"] == os.getuid():
+        folders += [os.path.dirname(path) for path in sys.argv[3:]]
+        folders += [
+            rank["env"].get("PATH", ""),
+            os.environ.get("PATH", ""),
+            os.path.expanduser("~/.local/bin"),
+        ]
     return shutil.which("py-spy", path=os.pathsep.join(filter(None, folders)))
 
 
@@ -276,19 +288,22 @@ def recorded(rank: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the last entries of a rank's flight recorder, asked for through its pipe if it has one."""
     env, number = rank["env"], rank["rank"]
     pipe = env.get("TORCH_NCCL_DEBUG_INFO_PIPE_FILE") or env.get("TORCH_FR_DUMP_PIPE_FILE")
-    since = time.time()
     if pipe:
         with suppress(OSError):
             handle = os.open("{}{}.pipe".format(pipe, number), os.O_WRONLY | os.O_NONBLOCK)
-            os.write(handle, b"1\n")
-            os.close(handle)
+            with open(handle, "wb", buffering=0) as file:
+                status = os.fstat(handle)
+                # A link may lead to a file that only root may write.
+                if stat_of.S_ISFIFO(status.st_mode) and status.st_uid == rank["uid"]:
+                    file.write(b"1\n")
             time.sleep(2)
     stem = env.get("TORCH_FR_DUMP_TEMP_FILE") or env.get("TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
     path = "{}{}".format(stem or os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_"), number)
-    begun = os.stat("/proc/{}".format(rank["pid"])).st_ctime if os.path.exists(path) else since
-    if not os.path.exists(path) or os.stat(path).st_mtime < begun:
+    try:
+        fresh = os.stat(path).st_mtime >= os.stat("/proc/{}".format(rank["pid"])).st_ctime
+    except OSError:
         return []
-    return dump(path)
+    return dump(path) if fresh and os.path.isfile(path) else []
 
 
 class Plain(pickle.Unpickler):
@@ -370,11 +385,16 @@ def kernel_lines() -> list[str]:
 
 def memory_kills(ranks: list[dict[str, Any]]) -> int:
     """Return how many processes the kernel killed for memory in the control groups of the ranks."""
-    kills = 0
-    for name in {text("/proc/{}/cgroup".format(rank["pid"])).rpartition("::")[2].strip() for rank in ranks}:
-        events = re.search(r"oom_kill (\d+)", text("/sys/fs/cgroup{}/memory.events".format(name)))
-        kills += int(events[1]) if events else 0
-    return kills
+    paths = set()
+    for rank in ranks:
+        for line in text("/proc/{}/cgroup".format(rank["pid"])).splitlines():
+            _, kind, name = line.split(":", 2)
+            if kind in ("", "memory"):
+                form = (
+                    "/sys/fs/cgroup/memory{}/memory.oom_control" if kind else "/sys/fs/cgroup{}/memory.events"
+                )
+                paths.add(form.format(name))
+    return sum(int(number) for path in paths for number in re.findall(r"oom_kill (\d+)", text(path)))
 
 
 def full_disks(full: list[str]) -> None:
@@ -396,7 +416,9 @@ def dead_links() -> list[str]:
         name = os.path.basename(path)
         state = text(path + "/operstate").strip()
         addressed = os.path.exists("/proc/sys/net/ipv4/conf/" + name) and has_address(name)
-        if name != "lo" and addressed and state in ("down", "lowerlayerdown"):
+        # A container engine's bridge is down while it has no container.
+        real = name != "lo" and not os.path.exists(path + "/bridge")
+        if real and addressed and state in ("down", "lowerlayerdown"):
             dead.append(name)
     return sorted(dead)
 
@@ -418,7 +440,7 @@ def addresses() -> list[str]:
 
 def main() -> int:
     """Look as often as asked, and print what was seen."""
-    seconds, number_of_looks = map(int, sys.argv[1:])
+    seconds, number_of_looks = map(int, sys.argv[1:3])
     ranks = find()
     looks: list[list[dict[str, Any]]] = []
     full: list[str] = []
