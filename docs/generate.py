@@ -114,6 +114,7 @@ FAMILIES = {
     "disks": "Disks",
     "clocks": "Clocks",
     "keys": "Keys",
+    "logins": "Logins",
     "stores": "Stores of results",
     "provisioning": "Provisioning",
     "lab": "The virtual lab",

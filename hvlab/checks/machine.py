@@ -29,6 +29,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 FAULTS = {
     "clock": "",
     "user-id-differs": "",
+    "home-missing": "lab_user",
     "cma-denied": "",
     "memlock": "common",
     "open-files": "",
@@ -44,6 +45,7 @@ _LEAST = {
 def questions(site: Site) -> dict[str, dict[str, Any]]:
     """Ask for the time, RDMA adapters, and the home folder's owner and file system."""
     script = f'echo "id $(id -u {site.user})"; echo "type $(stat -fc %T ~{site.user})"; '
+    script += f"[ -d ~{site.user} ] || echo missing ~{site.user}; "
     script += f'echo "mount $(df -PT ~{site.user} | tail -n 1 | tr -s " " | cut -d " " -f 2)"'
     return {
         _NOW: {"run": ["date", "+%s"], "timeout": 5},
@@ -96,6 +98,9 @@ def _numbers(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault
         for name, table in tables.items()
         if _NUMBER.fullmatch(table.get("id", "")) and table.get("mount") in _SHARED
     }
+    for name, table in tables.items():
+        if home := table.get("missing"):
+            yield HostFault("home-missing", name, f"there is no folder {home[:200]}", "lab_user")
     if len(set(numbers.values())) > 1:
         listing = ", ".join(f"{name} {number}" for name, number in numbers.items())
         yield from (

@@ -59,6 +59,7 @@ FAULTS = {
     "name-not-resolved": "common",
     "name-wrong-address": "",
     "gloo-loopback": "",
+    "address-twice": "",
     "hostname-invalid": "",
     "hostname-twice": "",
 }
@@ -93,6 +94,11 @@ def faults(site: Site, replies: Mapping[str, HostReplies]) -> Iterator[HostFault
     pattern = re.compile(r"\binet6? ([0-9a-f.:]+)[/ ]")
     addresses = {name: set(pattern.findall(own.output(_ADDRESSES))) for name, own in replies.items()}
     for host in site.hosts:
+        for other in site.hosts:
+            twice = {*host.addresses} & addresses.get(other.name, set()) - {*other.addresses}
+            for address in sorted(twice) if addresses.get(host.name, set()) & {*host.addresses} else ():
+                observed = f"{other.name} has {address}, which is the address of {host.name}"
+                yield HostFault("address-twice", other.name, observed)
         known = addresses.get(host.name)
         right = {*(known or ()), *host.addresses}
         for name, each in meetings.items():

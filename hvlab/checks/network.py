@@ -14,17 +14,24 @@ from hvlab.checks.provisioned import Question, Role, RoleHost, run
 from hvlab.checks.site import HostFault, HostReplies, Site
 
 _MTU = "network mtu"
+_LOOPBACK = "network loopback"
 # An attempt counts if the other host listened for that long meanwhile, by their clocks.
 _TOGETHER_S = 3.0
 
 
 # Faults that a comparison of hosts shows, and the role that mends each.
-FAULTS = {"interface-missing": "", "mtu-differs": "", "mtu-black-hole": "", "tcp-firewall": ""}
+FAULTS = {
+    "interface-missing": "",
+    "loopback-down": "",
+    "mtu-differs": "",
+    "mtu-black-hole": "",
+    "tcp-firewall": "",
+}
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
     """Ask for the interfaces' MTU; the meeting is asked with the names."""
-    return {_MTU: {"read": "/sys/class/net/*/mtu"}}
+    return {_MTU: {"read": "/sys/class/net/*/mtu"}, _LOOPBACK: {"read": "/sys/class/net/lo/operstate"}}
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
@@ -34,6 +41,9 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
 
 
 def _interfaces(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
+    for name, replies in every.items():
+        if "down" in replies.files(_LOOPBACK).values():
+            yield HostFault("loopback-down", name, "the interface lo is down")
     sizes: dict[str, str] = {}
     for host in site.hosts:
         files = every[host.name].files(_MTU) if host.name in every else {}

@@ -110,7 +110,7 @@ def _versions(tables: Mapping[str, Mapping[str, str]]) -> Iterator[HostFault]:
         listing = ", ".join(f"{name} {version}" for name, version in versions.items())
         yield from (HostFault("mixed-open-mpi", name, f"Open MPI: {listing}") for name in versions)
         return
-    hwloc = {name: tables[name].get("hwloc", "its own") for name in versions}
+    hwloc = {name: path for name in versions if (path := tables[name].get("hwloc"))}
     if len({path == "its own" for path in hwloc.values()}) > 1:
         listing = ", ".join(f"{name} {path}" for name, path in hwloc.items())
         yield from (

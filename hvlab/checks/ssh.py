@@ -27,10 +27,13 @@ _USER = "user"
 _SCRIPT = (
     "echo hostname $(hostname); "
     "echo memlock $(ulimit -l); echo nofile $(ulimit -n); echo nproc $(ulimit -u); "
+    "echo python_home $PYTHONHOME; "
     "echo orted $(command -v orted || command -v prted)"
 )
 # Mended by the roles: keys, certificates, modes. Except for modes, either end may be at fault.
 _EITHER = ("host-key", "host-key-changed", "ssh-denied")
+# Said by the host that is logged in to, of itself.
+_FAR = ("account-refused", "ssh-closed", "home-missing")
 _MENDED = (*_EITHER, "ssh-key-modes")
 
 
@@ -51,6 +54,7 @@ FAULTS = {
     "host-key-changed": "ssh_trust",
     "ssh-denied": "ssh_trust",
     "ssh-key-modes": "ssh_trust",
+    "python-home": "",
 }
 
 
@@ -88,26 +92,32 @@ def reached(every: Mapping[str, HostReplies]) -> dict[str, tuple[str, dict[str, 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     """Explain failed logins from the messages of ssh."""
+    refusing: dict[str, HostFault] = {}
     for name, replies in every.items():
         if "no such user" in replies.error(_USER):
             yield HostFault("user-missing", name, f"there is no user {site.user}", "lab_user")
             continue
         for other, login in logins(replies).items():
-            if login.rc == 0:
+            if login.rc == 0 or not login.err.strip():
                 if not any(line.startswith("hostname ") for line in login.out.splitlines()):
-                    observed = f"a login of {site.user} from {name} ends with 0 before it runs its command"
-                    yield HostFault("silent-login", other, observed)
-                continue
-            if not login.err.strip():
+                    ends = f"ends with {login.rc} before it runs its command"
+                    yield HostFault("silent-login", other, f"a login of {site.user} from {name} {ends}")
                 continue
             root = reading.root(login.err.splitlines())
             lines = [text for _, text in root.lines] if root else login.err.splitlines()
             words = " ".join(" ".join(lines).split())[:200]
             observed = f"{site.user} cannot log in from {name} to {other}: {words}"
             id_ = root.cause.id if root else "horovodrun-ssh"
-            ends = (name, other) if id_ in _EITHER and other in every else (name,)
+            if id_ in _FAR:
+                refusing.setdefault(other, HostFault(id_, other, observed))
+                continue
+            both = (name, other) if id_ in _EITHER and other in every else (name,)
             role = "ssh_trust" if id_ in _MENDED else ""
-            yield from (HostFault(id_, end, observed, role) for end in ends)
+            yield from (HostFault(id_, end, observed, role) for end in both)
+    yield from refusing.values()
+    for host, (origin, words_there) in reached(every).items():
+        if home := words_there.get("python_home"):
+            yield HostFault("python-home", host, f"PYTHONHOME is {home[:200]} after a login from {origin}")
 
 
 STRICT = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ControlPath=none"]

@@ -25,6 +25,7 @@ from hvlab.base.errors import LEAVE_OUT, CheckError, HvlabError, UnreachableErro
 from hvlab.base.paths import project_dir
 from hvlab.base.temporary import temporary_folder
 from hvlab.doctor import reading
+from hvlab.doctor.cause import Cause
 from hvlab.lab.inventory import Lab, dropped_variables, folders
 from hvlab.remote.probe import probe
 from hvlab.remote.trust import USER_LIFE, Trust, check_keys, lab_trust
@@ -73,7 +74,15 @@ _MESSAGE = 10_000
 # Ansible's `command` says only this of a program that cannot be started; its status is the errno.
 _NOT_STARTED = "Error executing command."
 # Errors by which one side refuses the other: such a host is up.
-_REFUSED = ("host-key", "host-key-changed", "host-certificate-name", "host-certificate-time", "ssh-denied")
+_REFUSED = (
+    *("host-key", "host-key-changed", "host-certificate-name", "host-certificate-time", "ssh-denied"),
+    *("account-refused", "ssh-closed", "ssh-config", "too-many-processes"),
+)
+# What the shared connection keeps from its login, mended or not, as long as it is used.
+_AT_LOGIN = ("account-refused", "too-many-processes", "open-files")
+_WAIT = " Then wait a minute: until then the open connection of ssh keeps what held when it was made."
+# Ansible's words where ssh itself said none.
+_WORDLESS = re.compile(r"(?:via ssh|Make sure this host can be reached over ssh): *\Z")
 # What Ansible puts before ssh's own words.
 _SAYS_LITTLE = re.compile(r"\A(Task failed: )?Failed to connect to the host via ssh: ")
 _AGAIN = (
@@ -226,12 +235,14 @@ class Play:
         if any(failure.unreachable for failure in self.failures):
             cause = reading.root(text.splitlines())
             if cause and cause.cause.id in _REFUSED:
-                raise UnreachableError(f"{cause.cause.title}:\n{text}", remedy=cause.cause.remedy)
-            raise UnreachableError(f"a host was lost:\n{text}", remedy=lost)
+                raise UnreachableError(f"{cause.cause.title}:\n{text}", remedy=_remedy(cause.cause))
+            wordless = [each.host for each in self.failures if _WORDLESS.search(each.message)]
+            look = f"; if it is up, `hvlab doctor -l {','.join(wordless)}` shows why a login ends there"
+            raise UnreachableError(f"a host was lost:\n{text}", remedy=lost + look * bool(wordless))
         if self.failures:
             known = reading.cause_of(text)
             if known:
-                raise CheckError(f"{failed}: {known.cause.title}:\n{text}", remedy=known.cause.remedy)
+                raise CheckError(f"{failed}: {known.cause.title}:\n{text}", remedy=_remedy(known.cause))
             said = all("what to do:" in failure.message.lower() for failure in self.failures)
             raise CheckError(f"{failed}:\n{text}", remedy="" if said else remedy)
         if self._error:
@@ -333,6 +344,10 @@ class Play:
                 self.failures.append(HostFailure(host, message.removeprefix(f"{host}: "), lost))
 
 
+def _remedy(cause: Cause) -> str:
+    return cause.remedy + _WAIT * (cause.id in _AT_LOGIN)
+
+
 def _failure_text(result: Mapping[str, Any]) -> str:
     """Return a failed task's message; for a program that could not start, its name and why.
 
@@ -350,12 +365,14 @@ def _failure_text(result: Mapping[str, Any]) -> str:
 
 
 def _unanswered(result: Mapping[str, Any]) -> str:
-    """Explain why a module gave no answer, with the last line that it or its shell printed."""
+    """Explain why a module gave no answer, with the line of a known cause, or the last, that was printed."""
     msg = str(result.get("msg", ""))
     if "module_stdout" not in result:
         return msg
     printed = f"{result.get('module_stdout', '')}\n{result.get('module_stderr', '')}".strip().splitlines()
-    return f"{msg}; it ended with {result.get('rc')} and printed {printed[-1] if printed else 'nothing'}"
+    root = reading.root(printed)
+    telling = root.lines[0][1] if root else printed[-1] if printed else "nothing"
+    return f"{msg}; it ended with {result.get('rc')} and printed {telling}"
 
 
 def _end_workers(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hvlab.base import answers, remedies
 from hvlab.base.answers import AnswerError
+from hvlab.base.errors import some
 from hvlab.doctor import reading, standing
 from hvlab.doctor.places import HostStanding
 from hvlab.lab.inventory import ROOT
@@ -71,7 +72,7 @@ _SILENT = (
 # The remedy in a lab with hvlab's authorities; others do it by hand.
 _ISSUE = (
     "run `hvlab keys issue`: it signs every host again, and writes what each trusts; where that does not "
-    "help, compare the clocks of the hosts and of this machine"
+    "help, `hvlab doctor`, and `journalctl -t sshd` there, say why (no such user, AllowUsers, a wrong clock)"
 )
 _LAB_REMEDIES = dict.fromkeys(("host-key", "host-key-changed", "ssh-denied"), _ISSUE)
 # The rank that failed first, as mpirun (two forms; 5 calls itself prterun), horovodrun and torchrun name it.
@@ -83,6 +84,13 @@ _FAILED = re.compile(
 )
 # Open MPI 5 may name a rank here that ended itself because another one was gone.
 _GONE = re.compile(r"^ *Peer host: +(\S+)$.*^prterun has exited due to", re.MULTILINE | re.DOTALL)
+# A login that a launcher could not make; a daemon of mpirun that could not begin.
+_NOT_STARTED = re.compile(
+    r"(?:ORTE|PRTE) was unable to reliably start|^ssh not successful for host (\S+):$", re.MULTILINE
+)
+_DAEMON = re.compile(
+    r"^(?:\[| *Node: +)([\w.-]+)(?::\d+\] \[\[\d+,0\],\d+\] (?:ORTE|PRTE)_ERROR_LOG|$)", re.MULTILINE
+)
 # Open MPI 5 breaks its lines.
 _BROKEN = re.compile(r"^(prterun noticed that process rank .*[^.\n])\n", re.MULTILINE)
 _ADVISED = "; what to do: "
@@ -244,7 +252,9 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
         return error
     first = _first_failed(case, folder)
     where = first or (case.hosts[1:] if re.search("orted|ORTE|prted|PRTE", error) else case.hosts[:1])
-    seen = error if not first or re.search(rf"\b{re.escape(first[0])}\b", error) else f"{first[0]}: {error}"
+    place = first[0] if first else _place(case, folder)
+    known = not place or any(re.search(rf"\b{re.escape(host)}\b", error) for host in first or case.hosts[1:])
+    seen = error if known else f"{place}: {error}"
     # A user's own program, a container's image: not from hvlab.
     if case.command or case.container or ROOT not in read_text(folder / "argv.json"):
         return seen
@@ -253,7 +263,7 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
     if mended:
         seen = seen if first else f"{hosts}: {error}"
         return f"{seen.partition(_ADVISED)[0]}{_ADVISED}{mended}"
-    looked = remedies.remedy("crash", error, hosts=hosts)
+    looked = remedies.remedy("crash", error, hosts=hosts, all=",".join(case.hosts))
     return seen.rstrip(".") + (_ADVISED if _ADVISED not in seen else "; or ") + looked if looked else seen
 
 
@@ -269,6 +279,19 @@ def _first_failed(case: Case, folder: Path) -> Sequence[str]:
         return ()
     rank = int(match[match.lastindex or 0])
     return case.hosts[rank // case.slots :][:1]
+
+
+def _place(case: Case, folder: Path) -> str:
+    """Return the host, or the login, where a launcher could not start its daemons; empty if unknown."""
+    text = output(folder)
+    daemons = set(_DAEMON.findall(text))
+    if len(daemons) == 1 and daemons <= set(case.hosts):
+        return str(daemons.pop())
+    match = _NOT_STARTED.search(text)
+    if not match or len(case.hosts) == 1:
+        return ""
+    ends = [match[1]] if match[1] else case.hosts[1:]
+    return f"from {case.hosts[0]} to {'one of ' * (len(ends) > 1)}{some(ends)}"
 
 
 def _launch_failure(case: Case, ended: Mapping[str, Any], folder: Path) -> str | None:
@@ -296,7 +319,8 @@ def _late(case: Case, folder: Path) -> str:
         return f"{over}: {culprit}{_ADVISED}{culprit.remedy}"
     if missing:
         return f"{over}: Horovod waited for ranks {missing.group(1)}"
-    return _caused(over, folder) or over + _SILENT * (len(case.hosts) > 1)
+    # How its processes died is hvlab's own doing.
+    return _caused(over, folder, known=True) or over + _SILENT * (len(case.hosts) > 1)
 
 
 def _culprit(folder: Path) -> standing.Holdup | None:
@@ -327,16 +351,16 @@ def _signalled(status: object) -> str:
     )
 
 
-def _caused(how: str, folder: Path, *messages: str) -> str:
+def _caused(how: str, folder: Path, *messages: str, known: bool = False) -> str:
     """Return the cause that the output shows, its line and the remedy, if known.
 
     ``messages`` count if they are nearer to the root than the output. A launcher's general advice is left
-    out.
+    out; with ``known``, a failure whose cause is not known is, too.
     """
     said = [line for text in messages for line in answers.clean(text).splitlines()]
     shown = [reading.root(output(folder).splitlines()), reading.root(said)]
     root = min(filter(None, shown), key=lambda each: each.cause.weight, default=None)
-    if not root:
+    if not root or (known and not root.cause.known):
         return ""
     line, words = root.lines[0][1][:_LIMIT], _telling(_last_lines(folder))
     remedy = _LAB_REMEDIES.get(root.cause.id, root.cause.remedy).rstrip(".")

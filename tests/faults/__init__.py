@@ -7,6 +7,7 @@ from tests.faults import (  # noqa: F401 - they enter their faults
     inventories,
     kills,
     labs,
+    logins,
     networks,
     processes,
     provisioning,

@@ -160,6 +160,7 @@ def test_names_that_nobody_manages_need_not_resolve(hosts):
         ("Host key verification failed.", "host-key"),
         ("Host key for p2 has changed and you have requested strict checking.", "host-key-changed"),
         ("hvlab@198.18.61.12: Permission denied (publickey).", "ssh-denied"),
+        ("Your account has expired; please contact your system administrator.", "account-refused"),
         ("Permissions 0644 for '/home/hvlab/.ssh/id_ed25519' are too open.", "ssh-key-modes"),
         ("ssh: connect to host 198.18.61.12 port 22: Connection refused", "ssh-refused"),
         ("ssh: connect to host 198.18.61.12 port 22: Connection timed out", "host-unreachable"),
@@ -172,6 +173,8 @@ def test_logins(hosts, said, id_):
     hosts["p1"]["logins"]["out"] = json.dumps(failed)
     # Keys of the client, or what the other end knows of them: nobody can say from here which one lacks it.
     ends = ("p1", "p2") if id_ in ("host-key", "host-key-changed", "ssh-denied") else ("p1",)
+    # The account is at the other end.
+    ends = ("p2",) if id_ == "account-refused" else ends
     assert shown(hosts) == {(id_, end) for end in ends}
     for fault in live.faults(SITE, hosts):
         assert fault.role == ("ssh_trust" if id_ in FAULTS and id_ != "horovodrun-ssh" else "")
@@ -184,8 +187,9 @@ def test_logins(hosts, said, id_):
 
 def test_a_login_that_ends_before_its_command_is_none(hosts):
     """As with an exit in ~/.bashrc, after what that prints."""
-    hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": "Welcome\n", "err": ""}})
-    assert shown(hosts) == {("silent-login", "p2")}
+    for status in (0, 3, 255):
+        hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": status, "out": "Welcome\n", "err": ""}})
+        assert shown(hosts) == {("silent-login", "p2")}
 
 
 def test_an_end_that_does_not_answer_is_not_mended(hosts):
@@ -301,7 +305,7 @@ def test_the_open_mpi_in_use(hosts, table, expected):
             "version mpirun: error\nmissing libopen-rte.so.40 => not found",
             {("libmpi-missing", "p2")},
         ),
-        ("daemon /opt", "hwloc /lib/libhwloc.so.15\ndaemon /opt", {("mixed-open-mpi", "p2")}),
+        ("hwloc its own", "hwloc /lib/libhwloc.so.15", {("mixed-open-mpi", "p2")}),
         ("daemon /opt/hvlab/openmpi/4.1.4/bin/orted\n", "", {("orted-not-found", "p2")}),
     ],
 )
@@ -485,3 +489,35 @@ def test_strangers_keep_no_host_from_a_meeting():
             host.sendall(b"b".ljust(256) + b"x" * 256 * 1024)
             assert host.recv(1) == b"k"
         assert json.loads(process.communicate(timeout=60)[0])["met"]["b"]["outcome"] == "met"
+
+
+def test_a_loopback_interface_that_is_down(hosts):
+    hosts["p2"]["network loopback"] = {"/sys/class/net/lo/operstate": "down\n"}
+    assert shown(hosts) == {("loopback-down", "p2")}
+
+
+def test_an_address_that_two_hosts_have(hosts):
+    own = hosts["p1"]["addresses"]["out"]
+    hosts["p1"]["addresses"]["out"] = own + "2: host0 inet 198.18.61.12/24 scope global secondary host0\n"
+    assert ("address-twice", "p1") in shown(hosts)
+    # Its owner is not at fault.
+    assert ("address-twice", "p2") not in shown(hosts)
+
+
+def test_a_python_home_that_a_login_sets(hosts):
+    words = "hostname p2\npython_home /opt/conda\norted /usr/bin/orted\n"
+    hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": words, "err": ""}})
+    assert shown(hosts) == {("python-home", "p2")}
+
+
+def test_a_host_whose_ldd_does_not_work_differs_from_none(hosts):
+    """As where /dev/null is no device any more."""
+    rows = hosts["p1"]["open mpi"]["out"].splitlines()
+    hosts["p1"]["open mpi"]["out"] = "".join(f"{row}\n" for row in rows if not row.startswith("hwloc"))
+    hosts["p2"]["open mpi"]["out"] += "hwloc /usr/lib/libhwloc.so.15\n"
+    assert shown(hosts) == set()
+
+
+def test_a_home_that_is_not_there(hosts):
+    hosts["p2"]["home"]["out"] += "missing /home/hvlab\n"
+    assert shown(hosts) == {("home-missing", "p2")}

@@ -248,6 +248,10 @@ IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
 Host key for 198.18.62.11 has changed and you have requested strict checking.
 Host key verification failed."""
 DENIED = "Failed to connect to the host via ssh: hvlab@198.18.62.11: Permission denied (publickey)."
+EXPIRED = "Failed to connect to the host via ssh: Your password has expired.\nPassword change required"
+CLOSED = (
+    "Failed to connect to the host via ssh: maintenance until 8\nConnection closed by 198.18.62.11 port 22"
+)
 GONE = "Failed to connect to the host via ssh: ssh: connect to host 198.18.62.11 port 22: No route to host"
 
 
@@ -257,8 +261,10 @@ GONE = "Failed to connect to the host via ssh: ssh: connect to host 198.18.62.11
         (CHANGED, "the host key is not the one that is known:"),
         (DENIED, "the host refuses the login:"),
         (GONE, "a host was lost:"),
+        (EXPIRED, "the host knows the user, and does not let the account in:"),
+        (CLOSED, "the host closes ssh connections as they come:"),
     ],
-    ids=["key", "login", "gone"],
+    ids=["key", "login", "gone", "expired", "nologin"],
 )
 def test_a_host_that_refuses_is_not_called_lost(observed, first):
     play = object.__new__(Play)
@@ -267,4 +273,29 @@ def test_a_host_that_refuses_is_not_called_lost(observed, first):
         play.check("the playbook failed", remedy="")
     assert str(raised.value).splitlines()[0] == first
     assert "f1: Failed to connect" in str(raised.value)
+    # Its shared connection would say the same after the remedy.
+    assert ("wait a minute" in raised.value.remedy) == (observed == EXPIRED)
     assert raised.value.remedy
+
+
+def test_a_login_that_ends_without_a_word_is_looked_at_by_doctor():
+    """As where the user's limits let no shell start: the host itself is up."""
+    play = object.__new__(Play)
+    said = (
+        'Task failed: Data could not be sent to remote host "x". Make sure this host can be reached over ssh:'
+    )
+    play.failures = [HostFailure("f2", said, unreachable=True), HostFailure("f3", GONE, unreachable=True)]
+    with pytest.raises(UnreachableError) as raised:
+        play.check("the playbook failed", remedy="")
+    assert "if it is up, `hvlab doctor -l f2` shows" in raised.value.remedy
+
+
+def test_a_module_that_gives_no_answer_is_explained_by_the_telling_line(play):
+    """As where ~/.bashrc sets PYTHONHOME for another Python: the last line is none."""
+    printed = (
+        "Python path configuration:\nModuleNotFoundError: No module named 'encodings'\n\n  <no Python frame>"
+    )
+    play._enqueue(event("runner_on_failed", msg="No JSON.", module_stdout="", module_stderr=printed, rc=1))
+    play._drain()
+    with pytest.raises(CheckError, match="Python does not find its own library"):
+        play.check("the playbook failed", remedy="")

@@ -23,6 +23,10 @@ EPOLL = "".join(
         (4, "read change was 2 (del); write change was 0 (none)"),
     )
 )
+ISSUE = (
+    "run `hvlab keys issue`: it signs every host again, and writes what each trusts; where that does not "
+    "help, `hvlab doctor`, and `journalctl -t sshd` there, say why (no such user, AllowUsers, a wrong clock)"
+)
 # What mpirun adds whatever kept its daemons from starting.
 NO_DAEMONS = """ORTE was unable to reliably start one or more daemons.
 This usually is caused by:
@@ -318,9 +322,8 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             {"rc": 1},
             None,
             {"stderr": f"Host key verification failed.\n{NO_DAEMONS}"},
-            f"{HOST_KEY.title} (Host key verification failed.); what to do: run `hvlab keys issue`: it signs "
-            "every host again, and writes what each trusts; where that does not help, compare the clocks of "
-            "the hosts and of this machine; mpirun ended with exit status 1",
+            f"from n1 to n2: {HOST_KEY.title} (Host key verification failed.); what to do: {ISSUE}; "
+            "mpirun ended with exit status 1",
         ),
         (
             {"rc": 255, "reaped": {"n1": [], "n2": "ssh: connect to host n2 port 22: Connection timed out"}},
@@ -333,10 +336,8 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             {"rc": 1, "reaped": {"n1": [], "n2": "Host key verification failed."}},
             None,
             {"stderr": "ValueError: No interface is found for address 127.0.0.1.\n"},
-            f"{HOST_KEY.title} (Host key verification failed.); what to do: run `hvlab keys issue`: it signs "
-            "every host again, and writes what each trusts; where that does not help, compare the clocks of "
-            "the hosts and of this machine; mpirun ended with exit status 1: "
-            "ValueError: No interface is found for address 127.0.0.1.",
+            f"{HOST_KEY.title} (Host key verification failed.); what to do: {ISSUE}; mpirun ended with exit "
+            "status 1: ValueError: No interface is found for address 127.0.0.1.",
         ),
         ({}, None, {}, "the program wrote no result"),
         (
@@ -367,6 +368,13 @@ def test_a_hierarchical_allreduce_is_nccl_inside_and_mpi_between_hosts(tmp_path,
             None,
             {"stderr": "[W] One or more tensors\nMissing ranks:\n1: [allreduce.x]\n"},
             "ran over its 900 s and was ended: Horovod waited for ranks 1: [allreduce.x]",
+        ),
+        # Its end is hvlab's own doing.
+        (
+            {"rc": 137, "timed_out": True},
+            None,
+            {"stderr": "Missing ranks:\n1: [x]\nKilled\n"},
+            "ran over its 900 s and was ended: Horovod waited for ranks 1: [x]",
         ),
         ({}, {"sizes": []}, {}, "asked for the sizes [1024, 4096], measured []"),
         ({}, {"device": "cuda:0"}, {}, "asked for the device cpu, the tensors were on cuda"),
@@ -608,7 +616,7 @@ def test_the_cause_is_told_and_not_all_that_mpirun_can_think_of(
 ) -> None:
     (tmp_path / "stderr").write_text(f"{line}\n{ORTE}")
     words = launcher_error(case(), {"rc": 1}, tmp_path)
-    assert words.startswith(known)
+    assert words.removeprefix("from n1 to n2: ").startswith(known)
     assert f"({line})" in words
     assert "network connectivity" not in words
 
@@ -709,3 +717,50 @@ def test_the_rank_that_a_launcher_lost_is_named(tmp_path, printed, error):
     words = launcher_error(case(), {"rc": 1}, tmp_path)
     named = "Peer" in printed or "rank      : 1" in printed
     assert words.startswith(f"{'n2: ' * named}mpirun ended with exit status 1{error}")
+
+
+EXPIRED = "Your account has expired; please contact your system administrator."
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        (f"{EXPIRED}\nConnection closed by 198.18.71.12 port 22\n{ORTE}", f"let the account in ({EXPIRED})"),
+        (
+            "RuntimeError: could not connect to some hosts via ssh\nssh not successful for host n2:\n"
+            "This account is currently not available.\n",
+            "let the account in (This account is currently not available.)",
+        ),
+        # An exit in ~/.bashrc says nothing.
+        (ORTE, "`hvlab doctor -l n1,n2`"),
+    ],
+)
+def test_a_login_that_a_launcher_could_not_make_names_both_ends(tmp_path, printed, told):
+    files(tmp_path, {"rc": 1}, stderr=printed)
+    (tmp_path / "argv.json").write_text(f'["{ROOT}/bin/mpirun"]')
+    error = str(launcher_error(case(), {"rc": 1}, tmp_path))
+    assert error.startswith("from n1 to n2: ")
+    assert told in error
+    assert "keys issue" not in error
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        (
+            "A call to mkdir was unable to create the desired directory:\n  Directory: /tmp/ompi.n2.70000\n"
+            "  Error:     Permission denied\n"
+            "[n2:02058] [[22227,0],1] ORTE_ERROR_LOG: Error in file ../../orte/util/session_dir.c at 7\n",
+            "n2: mpirun cannot write its session folder",
+        ),
+        (
+            "Could not chdir to home directory /home/hvlab: No such file or directory\n"
+            "mpirun was unable to launch the specified application as it could not\n"
+            "change to the specified working directory:\n\nWorking directory: /home/hvlab/x\nNode: n2\n",
+            "n2: the user's home is not there",
+        ),
+    ],
+)
+def test_a_daemon_that_could_not_begin_names_its_host(tmp_path, printed, told):
+    files(tmp_path, {"rc": 213}, stderr=printed)
+    assert str(launcher_error(case(), {"rc": 213}, tmp_path)).startswith(told)

@@ -7,7 +7,10 @@ echo "version $("$p" --version 2>&1 | head -n 1)"
 for f in orted prted; do [ -x "$d/$f" ] && echo "daemon $d/$f"; done
 [ -e "$d/../lib/libmpi.so" ] && echo "libmpi $(readlink -f "$d/../lib/libmpi.so")"
 ldd "$r" 2>&1 | grep "not found" | head -n 1 | sed "s/^[[:space:]]*/missing /"
-for f in "$d"/orted "$d"/prted "$d"/../lib/libopen-pal.so "$d"/../lib/libmpi.so; do
-  [ -e "$f" ] && ldd "$f" 2>/dev/null
-done | grep -o "=> .*hwloc[^ ]*" | sort -u | head -n 1 | sed "s/^=>/hwloc/"
+l=$(for f in "$d"/orted "$d"/prted "$d"/../lib/libopen-pal.so "$d"/../lib/libmpi.so; do
+  [ -e "$f" ] && ldd "$f" 2>&1
+done)
+h=$(echo "$l" | grep -o "=> .*hwloc[^ ]*" | sort -u | head -n 1)
+# Where ldd does not work, nobody knows.
+case $l in *"=>"*) echo "hwloc ${h:-its own}" | sed "s/=> //";; esac
 exit 0
