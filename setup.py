@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent
 PROJECT = (
     "site.yml", "ansible.cfg", "group_vars", "playbooks", "playbooks/group_vars", "roles", "templates",
     "inventory", "tests/__init__.py", "tests/node", "hvlab/ansible", "hvlab/workloads/programs",
-    "hvlab/checks/node", "hvlab/checks/machines",
+    "hvlab/checks/node", "hvlab/checks/machines", "hvlab_horovod/alias",
 )  # fmt: skip
 # What plans from recorded facts, doctors of logs, results and reports need. requirements/ pins what hvlab is
 # tested with, benchmarks/bench_install.py measures what each extra takes.

@@ -10,6 +10,7 @@ import yaml
 from hvlab import workloads
 from hvlab.base.errors import UsageError
 from hvlab.bench.schedule import Schedule
+from hvlab.lab.backends import BACKENDS, SHIM
 from hvlab.workloads import launchers
 from hvlab.workloads.case import Case
 from hvlab.workloads.launchers import mpijob
@@ -50,7 +51,12 @@ def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
             remedy="put it into the image, and name it by --set env='OMPI_MCA_coll_tuned_use_dynamic_rules=1 "
             "OMPI_MCA_coll_tuned_dynamic_rules_filename=/FILE'",
         )
-    fit = tuple(case for case in schedule.cases if case.launcher in mpijob.LAUNCHERS)
+    fit = tuple(
+        case
+        for case in schedule.cases
+        # The image's own Horovod is what pods have.
+        if case.launcher in mpijob.LAUNCHERS and BACKENDS[case.backend].framework != SHIM
+    )
     others = [case.id for case in schedule.cases if case not in fit]
     return Schedule(schedule.spec, schedule.lab, fit, schedule.infeasible), others
 

@@ -206,7 +206,7 @@ def _case(
     slots: int,
     values: Mapping[str, Value],
 ) -> Case:
-    own = BACKENDS[backend].launchers
+    own = variants.launchers(backend, lab.hosts)
     chosen = block.launcher or spec.launcher
     # One process alone is also a step where only steps reach the host or the container.
     alone = not BACKENDS[backend].parallel

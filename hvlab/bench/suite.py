@@ -13,7 +13,7 @@ from hvlab.bench.matrix import Block
 from hvlab.bench.placement import ALL_PAIRS, EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
 from hvlab.lab.backends import BACKENDS, LIBRARIES, PARALLEL
 from hvlab.lab.inventory import Lab
-from hvlab.lab.variants import available, choose, computes_on_gpu, side_by_side
+from hvlab.lab.variants import available, choose, computes_on_gpu, in_place, side_by_side
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import DEVICE, TUNING, Parameter, Value, find
 
@@ -169,7 +169,7 @@ def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple
 
     In a suite, ``all`` is every backend of Horovod, and ``first`` the first of the lab: NCCL with GPUs.
     ``horovod-and-ddp`` is the lab's backends of Horovod and of DDP: NCCL with GPUs, else MPI and Gloo; so is
-    any list of libraries.
+    any list of libraries. Where torch is in Horovod's place, so are the backends of hvlab_horovod.
     """
     given = _words(entry.get("backends", "all"))
     if given == ["all"]:
@@ -183,7 +183,9 @@ def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple
             if name not in BACKENDS:
                 raise unknown("backend", name, BACKENDS)
         own = tuple(given)
-    return overrides.backends if overrides.backends and _parallel(own) else own
+    if overrides.backends and _parallel(own):
+        return overrides.backends
+    return tuple(in_place(name, lab.hosts) for name in own)
 
 
 def _parallel(backends: Sequence[str]) -> bool:

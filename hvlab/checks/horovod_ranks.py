@@ -16,12 +16,16 @@ from typing import Any
 
 from hvlab.bench.matrix import Case
 from hvlab.checks.provisioned import Question, RoleHost, is_virtual, run
-from hvlab.lab.backends import BACKENDS
-from hvlab.workloads.launchers import horovodrun, mpirun
+from hvlab.lab.backends import BACKENDS, SHIM
+from hvlab.lab.pin_variables import TORCH
+from hvlab.workloads.launchers import horovodrun, mpirun, torchrun
 from hvlab.workloads.launchers.command import Job
 
-LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command}
+_SHIM = f"{SHIM}-gloo"
+LAUNCHERS = {"mpi": mpirun.command, "gloo": horovodrun.command, _SHIM: torchrun.command}
 GROUP = 32
+# Where ranks of torch meet; those of a benchmark have ports above it.
+_PORT = "29499"
 TIMEOUT_S = 180
 # Extra seconds for each other virtual host, since they share the cores of one machine.
 TIMEOUT_SHARED_S = 15
@@ -55,6 +59,8 @@ least, most = float(tf.reduce_min(total)), float(tf.reduce_max(total))
 
 def variants(node: RoleHost) -> dict[str, dict[str, Any]]:
     """The variants in the inventory."""
+    if node.variables.get("horovod_version") == "":
+        return {TORCH: {"frameworks": ["torch"], _SHIM: True}}
     return dict(node.variables["horovod_variants"])
 
 
@@ -117,11 +123,17 @@ def allreduce(
         slots=slots, repeat=1, timeout=timeout,
     )  # fmt: skip
     python = f"{prefix(node, variant)}/bin/python"
+    alias = f"{node.variables['workloads_dir']}/hvlab_horovod"
+    env = {
+        name: value.format(interface=interface, alias=alias) for name, value in BACKENDS[backend].env.items()
+    }
+    if BACKENDS[backend].group:
+        env |= {"MASTER_ADDR": "127.0.0.1" if node.alone else hosts[0], "MASTER_PORT": _PORT}
     job = Job(
         case=case,
         program=(python, "-c", PROGRAMS[variants(node)[variant]["frameworks"][0]]),
         python=python,
-        env={name: value.format(interface=interface) for name, value in BACKENDS[backend].env.items()},
+        env=env,
         network=node.variables["lab_network"],
         interface=interface,
         horovod=prefix(node, variant),

@@ -10,19 +10,31 @@ from pathlib import Path
 from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, read, run, unless
 
 
-def digests(paths: Iterable[Path]) -> dict[str, str]:
-    """Return name -> SHA-256 of programs."""
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths)}
+def digests(paths: Iterable[Path], below: Path | None = None) -> dict[str, str]:
+    """Return name, or path ``below`` a folder -> SHA-256 of programs."""
+    return {
+        str(path.relative_to(below or path.parent)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(paths)
+    }
 
 
-PROGRAMS = digests((ROOT / "hvlab/workloads/programs").glob("*.py"))
+ALIAS = ROOT / "hvlab_horovod/alias"
+PROGRAMS = digests((ROOT / "hvlab/workloads/programs").glob("*.py")) | {
+    f"hvlab_horovod/{name}": digest for name, digest in digests(ALIAS.rglob("*.py"), ALIAS).items()
+}
 
 
 def expect_programs(node: RoleHost, question: str, programs: dict[str, str]) -> None:
     """Expect that sha256sum printed these digests."""
     lines = (line.split() for line in node[question]["out"].splitlines())
-    there = {path.rpartition("/")[2]: digest for digest, path in lines}
-    different = ", ".join(name for name, digest in programs.items() if there.get(name) != digest)
+    there = {path: digest for digest, path in lines}
+    right = {
+        name
+        for path, digest in there.items()
+        for name in programs
+        if path.endswith(f"/{name}") and programs[name] == digest
+    }
+    different = ", ".join(name for name in programs if name not in right)
     node.expect(not different, f"missing, or different from this clone: {different}")
 
 

@@ -1,7 +1,8 @@
 """The table of backends, backends.yml: every difference between data planes is here, and nowhere else.
 
 Horovod and torch's own DistributedDataParallel (DDP) send the same bytes over the same libraries in different
-ways, so each of DDP's data planes is a backend beside Horovod's; so are those of torch's fully_shard (FSDP2).
+ways, so each of DDP's data planes is a backend beside Horovod's; so are those of torch's fully_shard (FSDP2),
+and those of hvlab_horovod, which answers Horovod's API by torch.distributed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hvlab.base.yaml_files import read_shipped
 HOROVOD = "horovod"
 DDP = "ddp"
 FSDP = "fsdp"
+SHIM = "horovod-on-ddp"
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,16 @@ class Backend:
     """How the activities of Horovod's timeline, or the events of torch's profiler, begin that this backend,
     and no other, carries."""
     framework: str = HOROVOD
-    """Who averages gradients over it: Horovod, DDP or FSDP; nobody for one process alone."""
+    """Who averages gradients over it: Horovod, DDP, FSDP, hvlab_horovod; nobody for one process alone."""
     group: str = ""
     """Its name in torch.distributed; empty where that takes no part."""
     counterpart: str = ""
-    """The backend of Horovod that ``--library ddp`` or ``fsdp`` replaces by this one."""
+    """The backend of Horovod that ``--library ddp``, say, replaces by this one."""
     wheel: bool = True
     """Whether it is in the packages of torch; otherwise it is measured where it is named."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """How the ranks are told to use it; values may hold ``{interface}``."""
+    """How the ranks are told to use it; values may hold ``{interface}``, and ``{alias}`` for the
+    folder in which ``import horovod`` finds hvlab_horovod."""
     gpu: bool = False
     """Whether it carries GPU memory only, and each rank needs a GPU of its own."""
     meeting: bool = False
@@ -73,7 +76,7 @@ SERIAL = next(name for name, backend in BACKENDS.items() if not backend.parallel
 # Horovod's, which are measured unless others are named.
 PARALLEL = tuple(name for name, backend in BACKENDS.items() if backend.framework == HOROVOD)
 DDP_BACKENDS = tuple(name for name, backend in BACKENDS.items() if backend.framework == DDP)
-LIBRARIES = (HOROVOD, DDP, FSDP)
+LIBRARIES = (HOROVOD, SHIM, DDP, FSDP)
 LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.launchers})
 
 

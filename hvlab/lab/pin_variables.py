@@ -24,6 +24,8 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 VERSION_PINS: Mapping[str, str] = {name: f"lab_{name}" for name in COMPONENTS}
 METHOD_PINS: Mapping[str, str] = {name: f"lab_{name}_method" for name in METHODS}
 PINS = frozenset((*VERSION_PINS.values(), *METHOD_PINS.values()))
+# The value of lab_horovod with which hosts get neither Horovod nor what it is built on: torch answers for it.
+TORCH = "torch"
 # The roles' variables that group_vars/all.yml fills with chosen versions and methods, and their pins.
 WIRED: Mapping[str, str] = {
     **{f"{row['role']}_version": VERSION_PINS[name] for name, row in _ROWS.items() if "role" in row},

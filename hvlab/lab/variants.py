@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.base.errors import UsageError, some, unknown
-from hvlab.lab.backends import BACKENDS, DDP, DDP_BACKENDS, HOROVOD, PARALLEL, of_framework
+from hvlab.lab.backends import BACKENDS, DDP, DDP_BACKENDS, HOROVOD, PARALLEL, SHIM, of_framework
 from hvlab.lab.environment import recorded_by_role
 from hvlab.lab.inventory import Host, Lab
+from hvlab.lab.pin_variables import TORCH
 
 _TORCH = "torch"
+# What stands where Horovod's variants would, with ``lab_horovod: torch``.
+_TORCH_ALONE: Mapping[str, Mapping[str, Any]] = {TORCH: {"frameworks": [_TORCH]}}
 # As the role horovod has it.
 DEFAULT_VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "cpu": {"mpi": True, "gloo": True, "ccl": True, "gpu_operations": ""}
@@ -59,8 +62,22 @@ def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str 
 
 
 def _requested(host: Host) -> Mapping[str, Mapping[str, Any]]:
+    if without_horovod(host):
+        return _TORCH_ALONE
     variants: Mapping[str, Mapping[str, Any]] = host.vars.get("horovod_variants", DEFAULT_VARIANTS)
     return variants
+
+
+def without_horovod(host: Host) -> bool:
+    """Whether the inventory asks for torch in Horovod's place, and so for no MPI either."""
+    return host.vars.get("lab_horovod") == TORCH
+
+
+def launchers(backend: str, hosts: Iterable[Host]) -> tuple[str, ...]:
+    """Return the launchers that these hosts have for a backend, the usual one first."""
+    own = BACKENDS[backend].launchers
+    bare = any(map(without_horovod, hosts))
+    return tuple(name for name in own if not (bare and name in ("horovodrun", "mpirun"))) or own
 
 
 def computes_on_gpu(host: Host) -> bool:
@@ -111,8 +128,17 @@ def variant_for(backend: str, hosts: Iterable[Host], framework: str | None = "to
 
 
 def available(hosts: Sequence[Host]) -> list[str]:
-    """Return the data planes that all of ``hosts`` can run, as the inventory has it."""
-    return [name for name in PARALLEL if variant_for(name, hosts, None)]
+    """Return the data planes that all of ``hosts`` can run, as the inventory has it.
+
+    They are Horovod's, or hvlab_horovod's where torch is in Horovod's place.
+    """
+    return [name for name in (in_place(name, hosts) for name in PARALLEL) if variant_for(name, hosts, None)]
+
+
+def in_place(backend: str, hosts: Sequence[Host]) -> str:
+    """Return a backend of Horovod, or hvlab_horovod's like it where torch is in Horovod's place."""
+    bare = any(map(without_horovod, hosts)) and backend in PARALLEL
+    return of_framework(backend, SHIM) or backend if bare else backend
 
 
 def side_by_side(libraries: Sequence[str], lab: Lab) -> tuple[str, ...]:
@@ -144,6 +170,8 @@ def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = Non
     if without:
         return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {some(without)}"
     bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
+    if not BACKENDS[backend].group and any(map(without_horovod, hosts)):
+        return f"torch is in Horovod's place on {some(bare)} (lab_horovod: torch), and has no {backend}"
     built = f"{backend} for {framework}" if framework else backend
     if BACKENDS[backend].group and framework not in (None, _TORCH):
         return f"{backend} is torch's own, and has nothing for {framework}"
@@ -163,6 +191,8 @@ def choose(requested: Sequence[str], lab: Lab) -> list[str]:
         if obstacle is None:
             continue
         remedy = "or add it to horovod_variants and run `hvlab provision`"
+        if any(map(without_horovod, lab.hosts)):
+            remedy = "or take lab_horovod: torch out of the inventory and run `hvlab provision`"
         if BACKENDS[name].gpu and not all(host.gpu for host in lab.hosts):
             remedy = "hosts that do have GPUs belong in the inventory's group gpu"
         raise UsageError(obstacle, remedy=f"these would work here: {', '.join(usable) or 'none'}; {remedy}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.base.answers import AnswerError
-from hvlab.lab.backends import BACKENDS, FSDP
+from hvlab.lab.backends import BACKENDS, FSDP, SHIM
 from hvlab.workloads.case import Case
 from hvlab.workloads.collective import COLLECTIVES
 from hvlab.workloads.command import COMMAND
@@ -57,6 +57,8 @@ def argv(case: Case, keys: Mapping[str, str] | None = None) -> tuple[str, ...]:
         words += [f"--{parameter.name.replace('_', '-')}", word(value)]
     backend = BACKENDS[case.backend]
     how = ["--ddp", backend.group] if backend.group else [] if backend.parallel else ["--serial"]
+    # Through Horovod's calls; of the user's own command, torch.distributed reports its group.
+    how = [] if backend.framework == SHIM and not case.command else how
     how += ["--sharded"] if backend.framework == FSDP else []
     return (*words, *how)
 

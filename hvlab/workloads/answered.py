@@ -65,8 +65,9 @@ class Proof(HostAnswer):
 
 
 class State(HostAnswer):
-    """Horovod's and Open MPI's own reports."""
+    """Horovod's and Open MPI's own reports; the libraries that averaged, by all ranks' imports."""
 
+    libraries: list[str] | None = None
     versions: dict[str, Scalar] | None = None
     pml: str | None = None
     horovod: dict[str, Scalar] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hvlab.lab.backends import BACKENDS, DDP, FSDP, PARALLEL, of_framework
+from hvlab.lab.backends import BACKENDS, DDP, FSDP, PARALLEL, SHIM, of_framework
 from hvlab.lab.inventory import Host
 from hvlab.lab.variants import carries
 from hvlab.workloads.case import Case
@@ -21,7 +21,7 @@ _WIRE = {"fp16": "float16"}
 # Gradients of train_tensorflow.py.
 _TENSORFLOWS = ("none", "fp16")
 # Gradients of torch's own libraries here.
-_TORCHS = {DDP: ("none", "fp16"), FSDP: ("none",)}
+_TORCHS = {DDP: ("none", "fp16"), FSDP: ("none",), SHIM: ("none", "fp16", "bf16", "8bit", "naive8")}
 _SHARDED = ("lm", "rnn")
 _HOROVODS = tuple(item for item in TUNING if item.name != "threads")
 # 8-bit sums have 127 steps; each rank needs one at least.
@@ -86,13 +86,13 @@ def _torch(case: Case) -> str | None:
     backend = BACKENDS[case.backend]
     if not backend.group:
         return None
-    title = backend.framework.upper()
+    title = "hvlab_horovod" if backend.framework == SHIM else backend.framework.upper()
     if backend.framework == FSDP and case.workload not in _SHARDED:
         return f"FSDP is measured with {', '.join(_SHARDED)}: take {of_framework(case.backend, DDP)} for this"
     tuned = [item.name for item in _HOROVODS if case.params.get(item.name, item.default) != item.default]
     if tuned:
         return f"{tuned[0]} is a setting of Horovod, which {title} is without"
-    if case.params.get("form", "single") != "single":
+    if case.params.get("form", "single") != "single" and backend.framework != SHIM:
         return f"torch.distributed has no {case.params['form']} allreduce: DDP itself fuses gradients"
     able = _TORCHS.get(backend.framework, ("none",))
     if case.params.get("compression", "none") not in able:

@@ -14,6 +14,7 @@ from hvlab.base.answers import AnswerError
 from hvlab.base.errors import some
 from hvlab.doctor import reading, standing
 from hvlab.doctor.places import HostStanding
+from hvlab.lab.backends import BACKENDS, SHIM
 from hvlab.lab.inventory import ROOT
 from hvlab.workloads import answered, proof
 from hvlab.workloads.case import Case
@@ -219,6 +220,7 @@ def _judged(case: Case, begun: Outcome, result: Mapping[str, Any], failed: str |
         versions={
             **{name: str(text) for name, text in known.items() if text is not None},
             **_transport(case, result),
+            **_library(case, result),
         },
     )
     error = "; ".join(result.get("checks") or []) or failed or _elsewhere(case, outcome, result)
@@ -231,6 +233,12 @@ def _transport(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
     if len(case.hosts) > 1:
         shown["transport"] = ", ".join((result.get("wire") or {}).get("carriers") or [])
     return {name: text for name, text in shown.items() if text}
+
+
+def _library(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
+    """Return which library answered the ranks' ``import horovod``, if it was not Horovod."""
+    libraries = (result.get("state") or {}).get("libraries") or []
+    return {"answered_by": ", ".join(libraries)} if BACKENDS[case.backend].framework == SHIM else {}
 
 
 def _elsewhere(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hvlab.lab.backends import BACKENDS, FSDP
+from hvlab.lab.backends import BACKENDS, FSDP, SHIM
 from hvlab.workloads.case import Case
 from hvlab.workloads.operations import OPERATIONS
 
@@ -22,12 +22,16 @@ _SHARDED = {"all_gathers": "c10d::_allgather_base_", "reduce_scatters": "c10d::_
 # In the user's own training, torch.distributed reports its process groups; nobody profiles it.
 _GROUP = "process_group"
 _ANY = {*_ALL, _GROUP}
+# As hvlab_horovod names itself where ranks import Horovod.
+_SHIM = "hvlab_horovod"
 
 
 def proved(case: Case, result: Mapping[str, Any]) -> str | None:
     """Return the backends with activities, joined by +, if any; one process alone proves itself."""
     if not BACKENDS[case.backend].parallel:
         return case.backend
+    if stranger := _stranger(case, result):
+        return stranger
     carriers = _carriers(case, _activities(result), _ANY)
     return case.backend if _own(case, carriers) else "+".join(carriers) or None
 
@@ -36,6 +40,8 @@ def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
     """Return why nothing proves that the requested backend, and no other, carried the case."""
     if not BACKENDS[case.backend].parallel:
         return None
+    if stranger := _stranger(case, result):
+        return f"asked for {case.backend}, but {stranger} answered the ranks' imports"
     names = _activities(result)
     carriers = _carriers(case, names, _ANY)
     evidence = "torch's profiler" if BACKENDS[case.backend].group else "Horovod's timeline"
@@ -52,6 +58,15 @@ def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
         kinds = ", ".join(f"{count:g} {name}" for name, count in counted.items())
         return f"asked for a sharded training, but {evidence} counts {kinds} in a step"
     return None
+
+
+def _stranger(case: Case, result: Mapping[str, Any]) -> str | None:
+    """Return the libraries that ranks imported, if hvlab_horovod answered where Horovod should, or not."""
+    libraries = (result.get("state") or {}).get("libraries") or []
+    on_torch = BACKENDS[case.backend].framework == SHIM
+    if (libraries == [_SHIM]) if on_torch else (_SHIM not in libraries):
+        return None
+    return " and ".join(libraries) or "no known library"
 
 
 def collectives(result: Mapping[str, Any]) -> dict[str, float]:

@@ -380,8 +380,39 @@ def test_the_remedy_of_a_silent_host_is_that_of_its_cause(silence, virtual, reme
     assert remedy in raised.value.remedy
 
 
+_SHIM = "horovod-on-ddp-gloo"
+# Of hosts with torch in Horovod's place.
+OF_TORCH = {
+    f"horovod: ranks add up {where}[{_SHIM}]": f"torch {_SHIM} {question}"
+    for where, question in {
+        "on this host": "here",
+        "between hosts": "pair",
+        "on all hosts": "together h0003",
+    }.items()
+}
+
+
+def test_ranks_of_hvlab_horovod_that_do_not_add_up_are_named(lab):
+    together = f"torch {_SHIM} together h0003"
+    said_right = lab["h0001"].answers["cpu gloo together h0003"]
+    said_right = said_right | {"out": said_right["out"].replace("0.28.1", "0.28.1+torch.distributed")}
+    nodes = {
+        name: replace(node, variables=ChainMap({"horovod_version": ""}, node.variables))
+        for name, node in lab.items()
+    }
+    first = nodes["h0001"]
+    right = nodes | {"h0001": replace(first, answers=first.answers | {together: said_right})}
+    for name in (*OF_TORCH, "horovod: version matches the inventory"):
+        CHECKS[name].run(right["h0001"], right)
+    wrong = dict.fromkeys([*OF_TORCH.values(), together], said("[]"))
+    nodes["h0001"] = replace(first, answers=first.answers | wrong)
+    for name in OF_TORCH:
+        with pytest.raises(WrongNodeError, match="h0001: "):
+            CHECKS[name].run(nodes["h0001"], nodes)
+
+
 def test_every_check_of_roles_has_a_fault():
-    assert set(CHECKS) - set(FAULTS) - set(OF_GPUS) == {"host: answers"}
+    assert set(CHECKS) - set(FAULTS) - set(OF_GPUS) - set(OF_TORCH) == {"host: answers"}
 
 
 @pytest.mark.parametrize(

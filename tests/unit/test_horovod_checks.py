@@ -18,6 +18,7 @@ VARIABLES = {
     "openmpi_prefix": "/opt/openmpi",
     "workloads_dir": "/opt/workloads",
     "horovod_variants": {"cpu": {"frameworks": ["torch"], "mpi": True, "gloo": True}},
+    "horovod_version": "0.28.1",
 }
 
 
@@ -31,6 +32,17 @@ def test_two_ranks_are_started_as_a_benchmark_is(backend: str, program: str) -> 
     assert program in question
     assert "/opt/horovod/cpu/bin/python" in question
     assert "mpi_yield_when_idle" not in question
+
+
+def test_with_torch_in_horovods_place_torchrun_starts_the_ranks_of_hvlab_horovod() -> None:
+    node = SimpleNamespace(
+        variables=VARIABLES | {"horovod_version": ""}, user="hvlab", name="n1", alone=False
+    )
+    assert [ranks.having(node, name) for name in ranks.LAUNCHERS] == [[], [], ["torch"]]
+    question = ranks.allreduce(node, "torch", "horovod-on-ddp-gloo", hosts=("n1", "n2"), slots=1)
+    assert question["env"]["PYTHONPATH"] == "/opt/workloads/hvlab_horovod"
+    assert question["env"]["MASTER_ADDR"] == "n1"
+    assert "torch.distributed.run" in question["run"]
 
 
 @pytest.mark.parametrize(

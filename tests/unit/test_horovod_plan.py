@@ -138,3 +138,9 @@ def test_the_headers_of_python_have_the_name_of_the_system(name: str, minor: str
     group: Any = SimpleNamespace(system=system, host=SimpleNamespace(architecture="x86_64"))
     build = packages.of_roles(group, packages.python(group, minor))["horovod"]["build"]
     assert [package for package in build if package.startswith("python")] == [headers]
+
+
+def test_without_a_version_nothing_is_built_or_fetched() -> None:
+    plan = horovod.plan(**REQUEST | {"version": ""})
+    assert plan["variants"] == []
+    assert not plan["oneccl"]["needed"]

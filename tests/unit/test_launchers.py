@@ -63,6 +63,11 @@ ENV = {
     },
 }
 ENV |= {name.replace("ddp", "fsdp"): ENV[name] for name in ("ddp-gloo", "ddp-nccl")}
+_ALIAS = {"PYTHONPATH": "/opt/hvlab/workloads/hvlab_horovod"}
+ENV["horovod-on-ddp-gloo"] = {**ENV["ddp-gloo"], **_ALIAS}
+ENV["horovod-on-ddp-nccl"] = dict(
+    sorted({**ENV["ddp-nccl"], **_ALIAS}.items(), key=lambda item: item[0] == "HVLAB_DEVICE")
+)
 HORUN = (
     "/opt/hvlab/horovod/{variant}/bin/horovodrun --gloo --disable-cache "
     "--network-interfaces eth0 --start-timeout 60 -np 2 -H n1:1,n2:1"
@@ -93,6 +98,10 @@ START = {
     ("ddp-nccl", "horovodrun"): HORUN.format(variant="nccl"),
     ("ddp-gloo", "torchrun"): TORCHRUN.format(variant="cpu"),
     ("ddp-nccl", "torchrun"): TORCHRUN.format(variant="nccl"),
+    ("horovod-on-ddp-gloo", "mpirun"): MPIRUN + NO_CUDA,
+    ("horovod-on-ddp-nccl", "mpirun"): MPIRUN,
+    ("horovod-on-ddp-gloo", "torchrun"): TORCHRUN.format(variant="cpu"),
+    ("horovod-on-ddp-nccl", "torchrun"): TORCHRUN.format(variant="nccl"),
     ("fsdp-gloo", "mpirun"): MPIRUN + NO_CUDA,
     ("fsdp-gloo", "horovodrun"): HORUN.format(variant="cpu"),
     ("fsdp-nccl", "mpirun"): MPIRUN,

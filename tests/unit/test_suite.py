@@ -25,7 +25,9 @@ def only(entry, there=None, **asked):
 
 
 @pytest.mark.parametrize("name", suite.NAMES)
-@pytest.mark.parametrize("there", [lab(), lab(1, slots=1), lab(8, slots=4, gpu=("n1",)), lab(2)])
+@pytest.mark.parametrize(
+    "there", [lab(), lab(1, slots=1), lab(8, slots=4, gpu=("n1",)), lab(2), lab(2, lab_horovod="torch")]
+)
 def test_every_suite_makes_cases_on_every_lab(name, there):
     found = load(name)
     assert found.about
@@ -49,6 +51,16 @@ def test_lab7_is_every_backend_of_the_sheet_inside_one_host_and_across_hosts():
     assert found == sorted(f"mnist-{backend}-{place}" for backend in ("mpi", "gloo") for place in places)
     assert {one.case.split("-")[1] for one in left} == {"nccl"}
     assert all("GPU" in one.reason for one in left)
+
+
+def test_lab7_with_torch_in_horovods_place_has_gloo_and_names_what_is_left_out():
+    found, left = ids("lab7", lab(2, lab_horovod="torch"), workloads=("mnist",))
+    assert found == [f"mnist-horovod-on-ddp-gloo-{place}" for place in ("1x1", "1x2", "2x1")]
+    reasons = {
+        one.case.removeprefix("mnist-").rpartition("-r")[0].rpartition("-")[0]: one.reason for one in left
+    }
+    assert set(reasons) == {"mpi", "horovod-on-ddp-nccl"}
+    assert "lab_horovod: torch" in reasons["mpi"]
 
 
 def test_lab7_measures_what_the_sheet_asks_for():

@@ -8,7 +8,7 @@ from hvlab.base.paths import project_dir
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.environment import stack
 from hvlab.lab.inventory import folders
-from hvlab.lab.variants import carries, choose, device, variant_for, variants
+from hvlab.lab.variants import available, carries, choose, device, in_place, launchers, variant_for, variants
 from tests.unit.labs import lab
 
 GPU_VARIANTS = {"cpu": {"mpi": True, "gloo": True}, "nccl": {"mpi": True, "gpu_operations": "nccl"}}
@@ -185,3 +185,21 @@ def test_a_record_keeps_the_hardware():
     assert "nccl" not in told
     assert told["nics"] == "1 x ConnectX-6, 200 Gbit/s"
     assert told["driver"] == {"n1": "550.54.14", "n2": None}
+
+
+def test_with_torch_in_horovods_place_hvlab_horovod_has_the_planes_that_torch_has():
+    there = lab(lab_horovod="torch")
+    assert choose([], there) == ["horovod-on-ddp-gloo"]
+    assert launchers("horovod-on-ddp-gloo", there.hosts) == launchers("ddp-gloo", there.hosts)
+    assert "mpirun" not in launchers("ddp-gloo", there.hosts)
+    assert variant_for("ddp-gloo", there.hosts) == "torch"
+    with pytest.raises(UsageError, match=r"n1.*lab_horovod: torch.*has no gloo") as caught:
+        choose(["gloo"], there)
+    assert "lab_horovod" in str(caught.value.remedy)
+
+
+def test_where_horovod_is_its_own_backends_are_never_replaced():
+    there = lab(horovod_variants={"cpu": {"mpi": True}})
+    assert available(there.hosts) == ["mpi"]
+    assert [in_place(name, there.hosts) for name in PARALLEL] == list(PARALLEL)
+    assert launchers("ddp-gloo", there.hosts) == BACKENDS["ddp-gloo"].launchers

@@ -214,6 +214,26 @@ def test_ddp_is_proved_by_what_the_profiler_shows(tmp_path, workload, event, bac
     assert f"asked for {backend}, but {other} carried it (torch's profiler shows" in str(found.error)
 
 
+@pytest.mark.parametrize(
+    ("backend", "libraries", "stranger"),
+    [
+        ("horovod-on-ddp-gloo", ["hvlab_horovod"], None),
+        ("horovod-on-ddp-gloo", ["horovod", "hvlab_horovod"], "horovod and hvlab_horovod"),
+        ("horovod-on-ddp-gloo", ["torch"], "torch"),
+        ("horovod-on-ddp-gloo", [], "no known library"),
+        ("ddp-gloo", ["torch"], None),
+        ("ddp-gloo", ["hvlab_horovod"], "hvlab_horovod"),
+    ],
+)
+def test_the_library_that_ranks_import_tells_hvlab_horovod_from_ddp(tmp_path, backend, libraries, stranger):
+    told = {"proof": {"activities": ["gloo:all_reduce"]}, "state": {"libraries": libraries}}
+    found = outcome(case(backend), files(tmp_path, result=told))
+    error = f"asked for {backend}, but {stranger} answered the ranks' imports" if stranger else None
+    assert (found.error, found.proved_backend) == (error, stranger or backend)
+    expected = {"answered_by": ", ".join(libraries)} if backend.startswith("horovod-on") else {}
+    assert {name: it for name, it in found.versions.items() if name == "answered_by"} == expected
+
+
 # Counted by torch 2.13 over Gloo with four blocks: each twice gathered, and what is left of the model once.
 @pytest.mark.parametrize(
     ("counts", "figures", "error"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -66,9 +66,11 @@ class HorovodRequest:
 def plan(**options: Any) -> dict[str, Any]:
     """Return ``variants`` as role horovod builds them, ``oneccl`` if needed, and the ``source``.
 
-    The options are those of a HorovodRequest.
+    The options are those of a HorovodRequest; without a version there are no variants.
     """
     request = HorovodRequest(**options)
+    if not request.version:
+        request = replace(request, variants={})
     source = {"name": "horovod", "version": request.version, "checksum": request.checksum}
     return {
         "variants": [_variant(request, name, variant) for name, variant in request.variants.items()],

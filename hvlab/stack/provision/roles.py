@@ -114,10 +114,15 @@ def stack_changes(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | 
     )
 
 
-def programs(*, folder: str, target: str) -> dict[str, Any]:
-    """Return the ``files`` of a folder of programs for hvlab_files, and ``hashes``: name -> sha256."""
+def programs(*, folder: str, target: str, alias: str = "") -> dict[str, Any]:
+    """Return the ``files`` of a folder of programs for hvlab_files, and ``hashes``: name -> sha256.
+
+    ``alias`` is the folder of hvlab_horovod's modules, if they are needed; theirs is ``hvlab_horovod``.
+    """
     own = sorted(file for file in Path(folder).iterdir() if file.suffix in (".py", ".json"))
     texts = {file.name: file.read_text("utf-8") for file in own}
+    for file in sorted(Path(alias).rglob("*.py")) if alias else ():
+        texts[f"hvlab_horovod/{file.relative_to(alias)}"] = file.read_text("utf-8")
     return {
         "files": [{"path": f"{target}/{name}", "content": text} for name, text in texts.items()],
         "hashes": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()},

@@ -38,8 +38,9 @@ def _of_lab(lab: LabProblem) -> None:
         lab.domain(("torch", None), releases(catalogue.torch, proven))
     if "tensorflow" in lab.frameworks:
         lab.domain(("tensorflow", None), releases(catalogue.tensorflow))
-    lab.domain(("horovod", None), releases(catalogue.horovod, catalogue.defaults.get("horovod")))
-    lab.domain(("openmpi", None), openmpis(groups, catalogue))
+    if not lab.without_horovod:
+        lab.domain(("horovod", None), releases(catalogue.horovod, catalogue.defaults.get("horovod")))
+        lab.domain(("openmpi", None), openmpis(groups, catalogue))
     lab.domain(("backend", None), backends(groups))
 
 

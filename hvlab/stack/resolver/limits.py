@@ -18,6 +18,7 @@ def add(lab: LabProblem) -> None:
     lab.limits += [*_of_pins(lab), *_of_lab(lab)]
     for number, group in enumerate(lab.groups):
         lab.limits += _of_group(lab, number, group)
+    lab.limits = [limit for limit in lab.limits if limit.key in lab.domains]
 
 
 def _of_pins(lab: LabProblem) -> Iterable[Limit]:

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from hvlab.base.errors import some
+from hvlab.lab.pin_variables import TORCH
 from hvlab.stack.resolver import versions
 from hvlab.stack.resolver.catalogue import Catalogue
 from hvlab.stack.resolver.facts import Gpu
@@ -332,6 +333,11 @@ class LabProblem(ConstraintProblem):
         """The frameworks to install: torch unless only TensorFlow is pinned."""
         pinned = {pin.name for pin in self.pins}
         return [name for name in FRAMEWORKS if name in pinned] or ["torch"]
+
+    @property
+    def without_horovod(self) -> bool:
+        """Whether torch takes Horovod's place on every host, which then needs no MPI either."""
+        return self.pins.get(Pin("horovod", TORCH)) == frozenset(range(len(self.groups)))
 
     @property
     def torch_on_cpu(self) -> bool:

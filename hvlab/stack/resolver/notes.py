@@ -82,7 +82,7 @@ def of_lab(solution: Solution) -> list[str]:
         notes.append(f"hosts get different NCCL releases, {_NCCL_REFUSES}")
     for pin, numbers in lab.pins.items():
         keys = [(pin.name, None), *((pin.name, number) for number in numbers)]
-        if not any(key in lab.domains for key in keys):
+        if not (any(key in lab.domains for key in keys) or (lab.without_horovod and pin.name == "horovod")):
             notes.append(f"{pin.text} has no effect: no host it is for has a GPU")
     return notes
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hvlab.base.errors import UsageError, did_you_mean
 from hvlab.lab.backends import PARALLEL
-from hvlab.lab.pin_variables import COMPONENTS, EXAMPLES, METHOD_PINS, METHODS, VERSION_PINS, plain
+from hvlab.lab.pin_variables import COMPONENTS, EXAMPLES, METHOD_PINS, METHODS, TORCH, VERSION_PINS, plain
 from hvlab.stack.resolver import versions
 
 FRAMEWORKS = ("torch", "tensorflow")
@@ -129,6 +129,8 @@ def _checked(name: str, value: str, *, where: str) -> Pin:
         if value not in PARALLEL:
             remedy = f"{did_you_mean(value, PARALLEL)}the backends are {', '.join(PARALLEL)}"
             raise UsageError(f"{where}: unknown backend {value!r}", remedy=remedy)
+        return Pin(name, value)
+    if (name, value) == ("horovod", TORCH):
         return Pin(name, value)
     value = re.sub(r"^v(?=\d)", "", value)
     if name in ("driver", "cuda"):

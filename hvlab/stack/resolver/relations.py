@@ -39,6 +39,7 @@ def add(lab: LabProblem) -> None:
     for number, group in enumerate(lab.groups):
         lab.relations += _of_group(lab, number, group)
     _add_torch_nccl(lab)
+    lab.relations = [one for one in lab.relations if {one.left, one.right} <= set(lab.domains)]
 
 
 def _torch_runs(

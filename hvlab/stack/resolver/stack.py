@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hvlab.lab.backends import BACKENDS, PARALLEL
+from hvlab.lab.backends import BACKENDS, PARALLEL, SHIM, of_framework
 from hvlab.lab.pin_variables import TITLES
 from hvlab.stack.resolver import notes, packages, rules, versions
 from hvlab.stack.resolver.facts import HostFacts
@@ -32,6 +32,8 @@ def reasons(choice: GroupChoice) -> dict[str, str]:
 def _absent(name: str, choice: GroupChoice) -> str:
     if name in ("torch", "tensorflow"):
         return "not pinned"
+    if name in ("horovod", "openmpi"):
+        return "hvlab_horovod answers Horovod's scripts by torch.distributed (lab_horovod: torch)"
     if not choice.group.gpus:
         return "no GPU"
     if name == "driver":
@@ -110,10 +112,12 @@ def _gcc(choice: GroupChoice) -> str:
 
 
 def _torch(choice: GroupChoice) -> str:
-    fits = [f"Python {choice.versions['python']}", f"Horovod {choice.versions['horovod']}"]
+    fits = [f"Python {choice.versions['python']}"]
+    fits += [f"Horovod {choice.versions['horovod']}"] if choice.versions["horovod"] else []
     fits += [f"CUDA {choice.versions['cuda']}"] if choice.versions["cuda"] else []
     proven = choice.versions["torch"] in choice.catalogue.proven.values()
-    text = "hvlab has built Horovod on it; it goes with" if proven else "the newest that goes with"
+    built = proven and choice.versions["horovod"]
+    text = "hvlab has built Horovod on it; it goes with" if built else "the newest that goes with"
     return f"{text} {', '.join(fits)}; the same on all hosts"
 
 
@@ -212,7 +216,7 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
         "open_modules": opened,
         "fabric_manager": packages.fabric_manager(group, catalogue),
         "imex": packages.imex(group, catalogue),
-        "backends": backends(group),
+        "backends": backends(group, without_horovod=not chosen["horovod"]),
         "torch_index": "cpu" if choice.torch_build is None else f"cu{choice.torch_build.replace('.', '')}",
         "tensorflow_index": f"cu{''.join(cuda.split('.')[:2])}" if cuda else "cpu",
         "reasons": reasons(choice),
@@ -237,10 +241,11 @@ def versions_of(solution: Solution, number: int) -> dict[str, str | None]:
     return {name: solution.version(name, None if name in LAB_PARTS else number) for name in order}
 
 
-def backends(group: HostGroup) -> list[str]:
+def backends(group: HostGroup, *, without_horovod: bool = False) -> list[str]:
     """Return the backends a host can run."""
+    names = [of_framework(name, SHIM) for name in PARALLEL] if without_horovod else PARALLEL
     return [
         name
-        for name in PARALLEL
+        for name in filter(None, names)
         if group.host.architecture in BACKENDS[name].architectures and (group.gpus or not BACKENDS[name].gpu)
     ]

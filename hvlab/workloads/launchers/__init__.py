@@ -12,8 +12,10 @@ import pkgutil
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from hvlab.lab.backends import BACKENDS, HOROVOD
+from hvlab.base.paths import project_dir
+from hvlab.lab.backends import BACKENDS, HOROVOD, SHIM
 from hvlab.lab.inventory import Host, Lab, folders, parameters_file
 from hvlab.workloads import DATA_FOLDER
 from hvlab.workloads.case import Case
@@ -80,7 +82,8 @@ def job(
     options = list(map(str, lab.vars.get("hvlab_step_options") or ()))
     if case.container and case.launcher == srun.NAME:
         # The roles install on the hosts; on somebody else's cluster everything is in the image.
-        read = (where.workloads,) if lab.step else ("/opt/hvlab",)
+        alias = [env["PYTHONPATH"]] if backend.framework == SHIM else []
+        read = (where.workloads, *alias) if lab.step else ("/opt/hvlab",)
         options += srun.container_options(case.container, home=home, read=read, more=container_options)
     argv = (
         *deadline(case),
@@ -120,7 +123,10 @@ def rank_environment(case: Case, lab: Lab) -> dict[str, str]:
     tuning = environment(case.params, named=own)
     if backend.framework != HOROVOD:
         tuning = {name: value for name, value in tuning.items() if name == "OMP_NUM_THREADS"}
-    env = tuning | {name: value.format(interface=lab.interface) for name, value in backend.env.items()}
+    shipped = Path(folders(lab, str(case.params.get(STACK.name, ""))).workloads, "hvlab_horovod")
+    alias = project_dir() / "hvlab_horovod/alias" if lab.step else shipped
+    given = {name: value.format(interface=lab.interface, alias=alias) for name, value in backend.env.items()}
+    env = tuning | given
     env |= own | tuning | variables(case.params)
     if RULES.name in case.params:
         key = rules.key(case.params[RULES.name])

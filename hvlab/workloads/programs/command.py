@@ -278,7 +278,11 @@ def judged(options: argparse.Namespace, notes: list[dict[str, Any]], timeline: s
         "world": {"size": one["size"], "placement": []},
         "device": os.environ.get("HVLAB_DEVICE", "cpu"),
         "proof": proof,
-        "state": {framework or "alone": one["state"], "versions": one["versions"]},
+        "state": {
+            framework or "alone": one["state"],
+            "versions": one["versions"],
+            "libraries": [one["library"]] if "library" in one else [],
+        },
     }
 
 

@@ -88,6 +88,7 @@ def state(world: Any) -> dict[str, Any]:
     kept = ("HOROVOD_", "MASTER_", "GLOO_", "NCCL_", "CCL_", "FI_", "OMP_", "OMPI_MCA_", "UCX_")
     return {
         **connection,
+        "libraries": sorted(filter(None, set(world.gather(world.library, "library")))),
         "pml": pml(),
         "versions": versions,
         "environment": {

@@ -100,7 +100,8 @@ def distributed(module: Any) -> None:
         with contextlib.suppress(Exception):
             about = {"rank": module.get_rank(), "size": module.get_world_size()}
             groups = {"backend": str(module.get_backend()), "size": about["size"]}
-            note({"framework": "ddp", **about, "state": groups, "versions": versions()})
+            own = getattr(sys.modules.get("horovod"), "LIBRARY", "torch")
+            note({"framework": "ddp", **about, "state": groups, "versions": versions(), "library": own})
         return result
 
     module.init_process_group = init_process_group

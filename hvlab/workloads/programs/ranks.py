@@ -30,6 +30,10 @@ class Alone:
 
     rank, size, local_rank = 0, 1, 0
     hvd: Any = None
+    # The library that averages gradients, by its own name.
+    library = ""
+    # torch's profiler, where it shows who carried the data; else Horovod's timeline does.
+    profile: Any = None
     # Whether torch.distributed connects them.
     ddp = False
     # Whether a training shares out its weights among them.
@@ -79,6 +83,9 @@ class Ranks(Alone):
         self.hvd = hvd = import_module("horovod." + self.framework)
         hvd.init()
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+        self.library = getattr(import_module("horovod"), "LIBRARY", "horovod")
+        if self.library != "horovod":
+            self.profile = import_module("profiled").Profile(self.rank)
 
     def gather(self, data: Any, name: str) -> list[Any]:
         text = json.dumps(data).encode()

@@ -155,7 +155,7 @@ def wait(device: str) -> None:
 def prove(
     output: str, world: Alone, operation: Callable[[str], Any], shown: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the activities in Horovod's timeline for an operation, outside of all timings.
+    """Return the activities in Horovod's timeline, or torch's profile, for an operation, untimed.
 
     ``operation`` is called with a name for its tensors; ``shown`` are the ends of the activities that count.
     """
@@ -163,17 +163,17 @@ def prove(
         path = os.path.join(os.path.dirname(output), "timeline.json")
         if world.rank == 0:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        world.hvd.start_timeline(path)
+        recorder = world.profile or world.hvd
+        recorder.start_timeline(path)
         for call in range(PROOF_CALLS):
             operation("proof.{}".format(call))
-        world.hvd.stop_timeline()
+        recorder.stop_timeline()
         if world.rank == 0:
             # Horovod is still writing the file, torch's profiler has written it.
-            ends = () if world.ddp else shown
+            ends = () if world.profile else shown
             names = evidence.activities(path, ends)
-            counts = (
-                {name: count / PROOF_CALLS for name, count in world.hvd.counts.items()} if world.ddp else {}
-            )
+            called = world.profile.counts if world.profile else {}
+            counts = {name: count / PROOF_CALLS for name, count in called.items()}
             return {"timeline": os.path.basename(path), "activities": names, "counts": counts}
     return None
 

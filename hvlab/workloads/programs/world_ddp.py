@@ -10,7 +10,6 @@ import ipaddress
 import json
 import os
 import socket
-from collections import Counter
 from datetime import timedelta
 from typing import Any, Mapping, Sequence
 
@@ -18,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 import launched
+import profiled
 import ranks
 
 # As long as Horovod waits for ranks that do not answer.
@@ -41,9 +41,6 @@ def meeting_place(rank: int, size: int, environment: Mapping[str, str]) -> Any:
     return dist.TCPStore(host, port, size, serves, PATIENCE, **bound)
 
 
-_CALLS = "c10d::"
-
-
 class Group:
     """A process group with Horovod's names for the calls that programs make.
 
@@ -62,10 +59,6 @@ class Group:
             store = meeting_place(rank, size, os.environ)
             dist.init_process_group(name, store=store, rank=rank, world_size=size, timeout=PATIENCE)
         self.control = dist.new_group(backend="gloo") if name == "nccl" else dist.group.WORLD
-        self.profile: Any = None
-        self.path = ""
-        # How often each collective was called while it was recorded, by torch's name.
-        self.counts: dict[str, int] = {}
 
     def allreduce_async_(self, tensor: torch.Tensor, op: str, name: str) -> Any:
         reduction = dist.ReduceOp.MAX if op == self.Max else dist.ReduceOp.SUM
@@ -109,29 +102,11 @@ class Group:
         for tensor in state.values():
             dist.broadcast(tensor, root_rank)
 
-    def start_timeline(self, path: str) -> None:
-        self.path = path
-        if dist.get_rank() == 0:
-            self.profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
-            self.profile.start()
-
-    def stop_timeline(self) -> None:
-        """Write the names of recorded events, in the form of Horovod's timeline."""
-        if self.profile:
-            self.profile.stop()
-            called = Counter(event.name for event in self.profile.events())
-            self.counts = {name: count for name, count in called.items() if name.startswith(_CALLS)}
-            names = sorted(called)
-            with open(self.path, "w") as file:
-                json.dump(
-                    [{"ph": "X", "name": name} for name in names if not name.startswith("aten::")], file
-                )
-
 
 class Ranks(ranks.Ranks):
     """All ranks that torch.distributed connects. Raises ranks.UnavailableError without such a group."""
 
-    ddp = True
+    ddp, library = True, "torch"
 
     def __init__(self, name: str) -> None:
         if not getattr(dist, "is_{}_available".format(name))():
@@ -139,6 +114,7 @@ class Ranks(ranks.Ranks):
             raise ranks.UnavailableError(message, launched.place()[0])
         self.hvd = self.group = Group(name)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.profile = profiled.Profile(self.rank)
         self.local_rank = self.group.own_local_rank
 
     def gather(self, data: Any, name: str) -> list[Any]:

@@ -7,6 +7,8 @@ from importlib.abc import MetaPathFinder
 from typing import Any, NoReturn
 
 __version__ = "0.28.1+torch.distributed"
+# By which a measurement tells it from Horovod.
+LIBRARY = "hvlab_horovod"
 
 
 class _Missing(MetaPathFinder):
