@@ -9,7 +9,7 @@ from typing import Any
 
 from hvlab.checks import environments, ssh
 from hvlab.checks.programs import source
-from hvlab.checks.provisioned import Question, Role, RoleHost, read, run, stat, unfound, unless
+from hvlab.checks.provisioned import Question, Role, RoleHost, read, run, stat, unfound, without_mpi
 from hvlab.checks.site import HostFault, HostReplies, Site
 from hvlab.stack.provision.openmpi import refused
 
@@ -165,7 +165,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
     }
 
 
-ROLE = Role("openmpi", asks, skip=unless("openmpi_version", "the lab needs none"))
+ROLE = Role("openmpi", asks, skip=without_mpi)
 
 
 @ROLE.check

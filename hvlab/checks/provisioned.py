@@ -14,6 +14,7 @@ from typing import Any
 
 from hvlab.base.paths import project_dir
 from hvlab.doctor import reading
+from hvlab.lab.pin_variables import TORCH
 
 ROOT = project_dir()
 FACTS = "/etc/ansible/facts.d"
@@ -233,6 +234,11 @@ class Role:
 def unless(variable: str, reason: str) -> Callable[[RoleHost], str]:
     """Return a ``skip`` for hosts where a variable of the inventory is false."""
     return lambda node: "" if node.variables[variable] else reason
+
+
+def without_mpi(node: RoleHost) -> str:
+    """Return why a host needs no MPI; empty if it does."""
+    return "the lab needs no MPI (lab_horovod: torch)" if node.variables.get("lab_horovod") == TORCH else ""
 
 
 def expect_request(node: RoleHost, fact: Mapping[str, Any]) -> None:

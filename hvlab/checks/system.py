@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from hvlab.checks.provisioned import NotApplicable, Question, Role, RoleHost, read, run, unless
+from hvlab.checks.provisioned import NotApplicable, Question, Role, RoleHost, read, run, unless, without_mpi
 
 
 def asks_of_lab_user(node: RoleHost) -> dict[str, Question]:
@@ -68,7 +68,7 @@ def asks_of_hwloc_purge(node: RoleHost) -> dict[str, Question]:
     }
 
 
-HWLOC_PURGE = Role("hwloc_purge", asks_of_hwloc_purge)
+HWLOC_PURGE = Role("hwloc_purge", asks_of_hwloc_purge, skip=without_mpi)
 
 
 @HWLOC_PURGE.check

@@ -189,7 +189,7 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--compression", "fp16"], ["a parameter of trainings", "not of allreduce", "add --workload mnist"]),
         (["--op", "sum", "--workload", "mnist"], ["a parameter of allreduce", "add --workload allreduce"]),
         (["--suite", "lab6"], ["unknown suite 'lab6'", "full, horovod-ddp-fsdp, horovod-or-ddp"]),
-        (["--library", "tensorflow"], ["unknown library 'tensorflow'", "horovod, ddp"]),
+        (["--library", "tensorflow"], ["unknown library 'tensorflow'", "horovod, horovod-on-ddp, ddp"]),
         (["--library", "ddp", "--backend", "ccl"], ["torch has nothing like ccl"]),
         (["--framework", "ddp"], ["--framework is torch or tensorflow", "write --library ddp"]),
         (["lab7"], ["lab7 is the name of a suite", "write --suite lab7"]),

@@ -115,8 +115,9 @@ def test_mpi_and_gloo_carry_the_data(lab):
 
 
 def test_torchrun_starts_ranks(lab):
-    words = ("--backend", "ddp-gloo", "--launcher", "torchrun", "--hosts", "3")
-    assert bench(lab, *words) == {("torchrun", "ddp-gloo", "ddp-gloo", 3, "ok")}
+    both = ("ddp-gloo", "horovod-on-ddp-gloo")
+    words = ("--backend", ",".join(both), "--launcher", "torchrun", "--hosts", "1,3")
+    assert bench(lab, *words) == {("torchrun", name, name, ranks, "ok") for name in both for ranks in (1, 3)}
 
 
 def test_a_script_of_horovods_runs_on_torch_alone(lab):

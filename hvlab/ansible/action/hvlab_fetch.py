@@ -105,12 +105,10 @@ class ActionModule(HvlabAction):
                     )
 
     def _each(self, entry: Mapping[str, Any], variables: dict[str, Any]) -> list[dict[str, Any]]:
+        if "each" not in entry:
+            return [{}]
         templar = Templar(loader=self._loader, variables=variables)
-        return [
-            {name: value}
-            for name, values in entry.get("each", {}).items()
-            for value in templar.template(values)
-        ] or [{}]
+        return [{name: value} for name, values in entry["each"].items() for value in templar.template(values)]
 
     def _fetch(self, item: Item) -> tuple[str, list[str]]:
         """Return the problem, and the alternative files in the cache."""

@@ -67,7 +67,9 @@ def _meeting_store(own: place.Place) -> Any:
     """
     key = own.address, own.port
     if key not in _stores:
-        master = own.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        # A rank alone, without a port, meets nobody.
+        served = own.port and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        master = own.rank == 0 and not served
         bound: dict[str, Any] = {}
         if master and own.port:
             with contextlib.suppress(ValueError, OSError):
