@@ -94,7 +94,7 @@ def test_a_timer_runs_the_check_between_jobs_until_it_is_asked_for_no_more(lab):
     assert lab.on("t2", f"systemctl is-active {service}.timer") == "active\n"
     lab.on("t2", f"systemctl start {service}")
     assert 'hvlab_hard_fault{host="t2",check="cpu count"} 0' in lab.on("t2", f"cat {gauges}; rm {gauges}")
-    step = "cp /bin/sleep /run/slurmstepd && { /run/slurmstepd 20 & }"
+    step = "cp /bin/sleep /run/slurmstepd; /run/slurmstepd 20 > /dev/null 2>&1 &"
     lab.on(
         "t2", f"{step} systemctl start {service}; pkill slurmstepd; rm /run/slurmstepd; test ! -e {gauges}"
     )
