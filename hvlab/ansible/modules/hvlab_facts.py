@@ -201,7 +201,7 @@ def main() -> None:
     if module.params["managed"]:
         facts["ansible_hvlab_managed"] = {
             "record": module.params["record"],
-            "paths": sorted(recorded(module.params["record"])),
+            "paths": sorted(filter(os.path.lexists, recorded(module.params["record"]))),
             "files": ask(managed_files, module.params["record"]) or {},
             "packs": ask(managed_packs, module.params["pack_root"], not module.check_mode) or {},
         }
