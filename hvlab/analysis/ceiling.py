@@ -36,7 +36,9 @@ _RISING = 1.1
 _LARGE = 2**27
 _CUDA = "cuda"
 # Their links depend on the root or the partners: no ceiling is known.
-_BY_PLACE = ("gather", "scatter", "sendrecv", "hypercube")
+_BY_PLACE = ("gather", "scatter", "hypercube")
+# Between pairs of ranks, in no ring.
+_PAIRWISE = ("alltoall", "sendrecv")
 _NVLINK = re.compile(r"NVLink \(NV(\d+)\)$")
 _BITS = 8
 
@@ -62,14 +64,15 @@ class LinkCapacity:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """``busbw`` is a ring's, ``bound`` limits every figure, in GB/s; ``limit`` is the link."""
+    """``busbw`` is a ring's or of pairs, ``bound`` limits every figure, in GB/s; ``limit`` is the link."""
 
     busbw: float
     bound: float
     limit: LinkCapacity
+    ring: bool = True
 
     def share(self, busbw: float) -> float:
-        """Return a bus bandwidth as a share of a ring's ceiling."""
+        """Return a bus bandwidth as a share of the ceiling."""
         return busbw / self.busbw
 
     def impossible(self, busbw: float) -> bool:
@@ -97,7 +100,9 @@ def ceiling(one: Configuration, facts: Mapping[str, Any], carriers: str = "") ->
     ``carriers`` names the network devices that carried the data, as records have them; by default all cards.
     """
     operation = OPERATIONS.get(one.workload)
-    if operation is None or one.workload in _BY_PLACE:
+    # With one rank a host, each rank of sendrecv has a partner on another host.
+    by_place = one.workload in _BY_PLACE or (one.workload == "sendrecv" and one.slots > 1)
+    if operation is None or by_place:
         return f"which links {one.workload} uses depends on the placement of its ranks"
     if one.ranks < 2:  # noqa: PLR2004
         return ""
@@ -113,7 +118,7 @@ def ceiling(one: Configuration, facts: Mapping[str, Any], carriers: str = "") ->
 
     limit = min(links, key=ring)
     bound = min(link.gb_per_s * factor / _cut(one.workload, link.ranks, one.ranks) for link in links)
-    return Ceiling(ring(limit), bound, limit)
+    return Ceiling(ring(limit), bound, limit, one.workload not in _PAIRWISE)
 
 
 def _cut(workload: str, inside: int, ranks: int) -> float:
@@ -129,21 +134,24 @@ def _cut(workload: str, inside: int, ranks: int) -> float:
 def ceilings(records: Sequence[Record], facts: Mapping[str, Any]) -> dict[Configuration, Ceiling | str]:
     """Return the ceiling of each collective of a run, or why none is known; ``facts`` are by host.
 
-    An imported run may have no facts: its records name the GPUs.
+    Facts without GPUs take those that an imported run's records name.
     """
     result: dict[Configuration, Ceiling | str] = {}
     for record in records:
         if record.metric == "busbw" and (one := configuration_of(record)) not in result:
-            known = {host: facts.get(host) or _facts_of(record.stack) for host in one.hosts}
+            known = {host: _with_gpus(facts.get(host) or {}, record.stack) for host in one.hosts}
             if any(answers.mismatch(of_host, Facts) for of_host in known.values()):
                 known = {}
             result[one] = ceiling(one, known, str(record.stack.get("transport") or ""))
     return result
 
 
-def _facts_of(stack: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_gpus(facts: Mapping[str, Any], stack: Mapping[str, Any]) -> Mapping[str, Any]:
+    own = facts.get("hvlab") or {}
     count, _, name = str(stack.get("gpus") or "").partition(" x ")
-    return {"hvlab": {"gpus": [{"name": name}] * (count.isdigit() and bool(name))}}
+    if own.get("gpus") or not (count.isdigit() and name):
+        return facts or {"hvlab": {}}
+    return {**facts, "hvlab": {**own, "gpus": [{"name": name}] * int(count)}}
 
 
 def judge(

@@ -271,8 +271,9 @@ def _sentence(judged: JudgedCollective) -> str:
     share, where = top.share(judged.busbw), f"{limit.place}'s " if limit.place else "the "
     verdict = _VERDICTS[judged.verdict].format(usual=limit.usual, bound=top.bound)
     beyond = ", for a tree over few hosts and a switch that reduces send less" if share > 1 else ""
+    pattern = "a ring can do" if top.ring else "these links allow"
     return (
         f"{one.workload} over {one.backend} on {len(one.hosts)}x{one.slots}: {judged.busbw:.3g} GB/s, "
-        f"{share:.0%} of the {top.busbw:.3g} GB/s that a ring can do{beyond}; "
+        f"{share:.0%} of the {top.busbw:.3g} GB/s that {pattern}{beyond}; "
         f"the limit is {where}{_KINDS.get(limit.kind, limit.kind)}, {limit.text}; {verdict}"
     )

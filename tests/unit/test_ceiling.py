@@ -14,6 +14,7 @@ from hvlab.base.errors import UsageError
 from hvlab.cli import run
 from hvlab.cli.results import _hardware
 from hvlab.results.configurations import Configuration, Repeats
+from hvlab.workloads.operations import OPERATIONS
 
 _THREADS = yaml.safe_load((Path(__file__).parents[1] / "data/ceilings.yml").read_text("utf-8"))
 
@@ -43,7 +44,7 @@ def _judge(one: Configuration, top: Ceiling, *figures: float) -> str:
 def test_public_figures_are_judged_as_their_maintainers_did(thread: dict[str, Any]) -> None:
     slots = int(thread["gpus"].rpartition(":")[2])
     facts = _hardware(thread["gpus"], thread.get("nics")) or {}
-    one = _configuration(thread["hosts"], slots)
+    one = _configuration(thread["hosts"], slots, thread.get("workload", "allreduce"))
     top = ceiling.ceiling(one, _facts(thread["hosts"], **facts))
     assert isinstance(top, Ceiling), top
     assert _judge(one, top, thread["busbw"]) == thread["verdict"]
@@ -210,6 +211,37 @@ def test_anybodys_log_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     assert "allreduce over nccl on 2x8: 188 GB/s, 94% of the 200 GB/s that a ring can do" in text
     assert "the limit is the network (RDMA), 8 x 200 Gbit/s; as fast as it should be" in text
+
+
+def _log(workload: str, hosts: int, slots: int, busbw: float) -> str:
+    """Write one size of what nccl-tests 2.13 prints, as nccl-tests issue 294 shows it."""
+    lines = [
+        f"#  Rank {rank:2} Group  0 Pid {895544 + rank} on     h100-{rank // slots} device {rank % slots:2} "
+        f"[0002:00:{rank % slots + 1:02}] NVIDIA H100 80GB HBM3"
+        for rank in range(hosts * slots)
+    ]
+    algbw = busbw / OPERATIONS[workload].busbw(hosts * slots)
+    half = f"{2**33 / algbw / 1e3:.1f} {algbw:.2f} {busbw:.2f} 0"
+    return "\n".join(["# Using devices", *lines, f"{2**33} {2**31} float none -1 {half} {half}"]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "nic", "verdict"),
+    [
+        # nccl-tests issue 267, nccl issue 1792, and one card a host.
+        (("alltoall", 6, 8, 55), "8x400", "94% of the 58.7 GB/s that these links allow"),
+        (("alltoall", 16, 8, 22), "8x400", "slow: 80% or more is usual"),
+        (("sendrecv", 2, 1, 48), "1x400", "96% of the 50 GB/s that these links allow"),
+    ],
+)
+def test_a_log_names_its_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], log: tuple[Any, ...], nic: str, verdict: str
+) -> None:
+    file = tmp_path / "log"
+    file.write_text(_log(*log))
+    words = ["--workload", log[0], "--nic", nic, "--results", str(tmp_path)]
+    assert run(["results", "import", str(file), *words]) == 0
+    assert verdict in capsys.readouterr().out
 
 
 def test_a_figure_above_the_wire_is_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
