@@ -124,7 +124,7 @@ check: $(TOOLS)  ## lint, types and syntax, in a minute
 
 unit: $(TOOLS)  ## tests of single modules, without any host
 	$(call say,unit tests)
-	@pytest tests/unit --numprocesses=2 --dist=worksteal
+	@pytest tests/unit --numprocesses=3 --dist=worksteal
 
 # Its hosts wait most of the time: beside the unit tests, which do not.
 walk: $(TOOLS)  ## the walk over virtual hosts alone (root)

@@ -115,8 +115,14 @@ def mpi(facts: Facts) -> str | None:
     recorded = recorded_by_role(facts, "openmpi")
     if not recorded.get("version"):
         return None
+    version = recorded["version"]
+    if recorded.get("method") == "distro":
+        packages = _host_facts(facts).get("packages") or {}
+        named = packages.get("openmpi-bin") or packages.get("openmpi") or ""
+        # Without an epoch and the package's own revision.
+        version = f"{named.rpartition(':')[2].partition('-')[0]} ({version})".strip()
     ucx = f", UCX {recorded['ucx']}" if recorded.get("ucx") else ""
-    return f"Open MPI {recorded['version']}, {'with' if recorded.get('cuda') else 'without'} CUDA{ucx}"
+    return f"Open MPI {version}, {'with' if recorded.get('cuda') else 'without'} CUDA{ucx}"
 
 
 def mpi_cuda(facts: Facts) -> str | None:

@@ -69,9 +69,9 @@ def _content(report: Report, words: Words, pictures: str) -> Content:
             escaped(text) for _, text in (compression.remarks(first, words) if first else ())
         ),
     }
-    environment = conditions.sheet(report.data, words) if report.data.records else ()
+    environment = _environment(report, words) if report.data.records else {}
     return Content(
-        environment={name: in_markdown(value, words) for _, name, value in environment},
+        environment={name: in_markdown(value, words) for name, value in environment.items()},
         trainings=[
             SheetTraining(name, {
                 **_speedups(by_name.get(name), words), "compression": _compressed(compared.get(name), words),
@@ -85,6 +85,13 @@ def _content(report: Report, words: Words, pictures: str) -> Content:
         signed=lambda name, value: words.say("sheet.signed", name=words.say(f"head.{name}"), value=value),
         why=lambda kind, group, place: _why(report, kind, group, place),
     )  # fmt: skip
+
+
+def _environment(report: Report, words: Words) -> dict[str, Any]:
+    (_, machine), *others = conditions.software(report.data, words)
+    software = {str(name).casefold(): value for name, value in others}
+    sheet = {name: value for _, name, value in conditions.sheet(report.data, words)}
+    return sheet | {"machine": machine, **{name: software[name] for name in ("mpi", "horovod")}}
 
 
 def _name(workload: str, params: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
@@ -137,10 +144,14 @@ def _speedups(study: Study | None, words: Words) -> dict[str, list[Values]]:
         place = (row.configuration.backend, *map(str, row.layout))
         figures = {
             "step": (row.step, "s"), "throughput": (row.throughput, row.configuration.unit("throughput")),
-            "speedup": (row.speedup, "x"), "efficiency": (row.efficiency, "ratio"),
+            "speedup": (row.speedup, "x"), "efficiency": (row.efficiency, "ratio"), "time": (row.launch, "s"),
         }  # fmt: skip
         cells = {name: _figure(one.mid, unit, words) for name, (one, unit) in figures.items() if one}
-        values.setdefault(place, {**dict(zip(("backend", "servers", "slots"), place, strict=True)), **cells})
+        accuracy = compression.middle(row.repeats, "accuracy")
+        if accuracy is not None:
+            cells["accuracy"] = _figure(accuracy, "%", words)
+        named = dict(zip(("backend", "servers", "slots"), place, strict=True))
+        values.setdefault(place, {**named, "ranks": str(row.ranks), **cells})
     inside = [one for one in values.values() if one["servers"] == "1"]
     return {"inside": inside, "across": [one for one in values.values() if one["slots"] in slots]}
 

@@ -205,6 +205,7 @@ def fill_in(text: str, content: Content) -> Filled:
     rows_of = [item for one in content.trainings for item in one.rows.items()]
     known_kinds = (kind for kind, rows in rows_of if any(_belongs(kind, values) for values in rows))
     kinds = dict.fromkeys([*(["environment"] if content.environment else ()), *known_kinds])
+    tables += ("inside", "across") if "any" in tables else ()
     notes += [(0, f"the sheet has no table for {kind}") for kind in kinds if kind not in tables]
     return Filled("".join(out), figures, tables, tuple(answered), tuple(notes))
 
@@ -286,11 +287,12 @@ def _find_heads(rows: Sequence[_Row]) -> _Heads | None:
     for (name, layout), (number, row) in itertools.product(vocabulary()["tables"].items(), enumerate(rows)):
         named = [(_first(layout["heads"], word), place) for place, word in enumerate(row.words)]
         columns = {head: place for head, place in reversed(named) if head}
-        if columns.keys() >= {*layout["needed"]}:
-            group, place = layout["needed"][0], layout["place"]
+        if columns.keys() >= {*layout["needed"]} and not columns.keys().isdisjoint(layout["figures"]):
+            group = layout["needed"][0]
             # A column of devices may have no head.
-            if columns[group] + 1 not in columns.values():
-                columns.setdefault(place[0], columns[group] + 1)
+            if columns.keys().isdisjoint(layout["place"]) and columns[group] + 1 not in columns.values():
+                columns[layout["place"][0]] = columns[group] + 1
+            place = [head for head in layout["place"] if head in columns]
             units = {head: unit for head, at in columns.items() if (unit := unit_of(row.cell_text(at)))}
             return _Heads(name, number, columns, units, group, place)
     return None
@@ -351,6 +353,8 @@ def _kind(table: _Table, before: Sequence[str]) -> str | None:
     title = next((_first(vocabulary()["where"], plain(line)) for line in table.above[:1]), None)
     over = (_first(vocabulary()["where"], plain(line)) for line in table.headings)
     guess = "across" if "inside" in before else "inside"
+    if not heads.columns.keys() >= {"servers", "slots"}:
+        guess = "any"
     return title or next((kind for kind in over if kind and kind not in before), guess)
 
 
@@ -375,7 +379,22 @@ class _Filling:
             self._note(f"this table ({kind}) has no figures: its text names none of {', '.join(named)}")
         rows = training.rows if training else {}
         other = {"inside": "across", "across": "inside"}.get(kind, "")
-        self._fill(rows.get(kind, ()), rows.get(other, ()))
+        measured = rows.get(kind, ())
+        if kind == "any":
+            measured = self._one_of_each([*rows.get("inside", ()), *rows.get("across", ())])
+        self._fill(measured, rows.get(other, ()))
+
+    def _one_of_each(self, measured: Sequence[Values]) -> list[Values]:
+        """Return the first of the rows that this table cannot tell apart, and note their layouts."""
+        first: dict[tuple[str, ...], Values] = {}
+        for values in measured:
+            first.setdefault(
+                tuple(str(values.get(head)) for head in (self.heads.group, *self.heads.place)), values
+            )
+        layouts = dict.fromkeys(f"{values['servers']}x{values['slots']}" for values in first.values())
+        if layouts:
+            self._note(f"figures of servers x slots {', '.join(layouts)}: the table has no columns for both")
+        return [*first.values()]
 
     def _environment(self) -> None:
         for row in self.old:
@@ -398,7 +417,7 @@ class _Filling:
         for number in sorted(groups, key=lambda one: len(given[one]) < len(self.heads.place)):
             group = groups[number] or ""
             own = left.get(group, [])
-            there = others if len(given[number]) == len(self.heads.place) else ()
+            there = others if given[number].keys() >= {"servers", "slots"} else ()
             every = (*own, *(each for each in there if each[self.heads.group] == group))
             fitting = (each for each in every if _agrees(given[number], each) and not self.old[number].dots)
             if (found := next(fitting, None)) is not None:

@@ -50,6 +50,15 @@ def texts(facts: dict[str, Any]) -> dict[str, str]:
     return {row.name: row.text for row in table(facts)}
 
 
+@pytest.mark.parametrize(
+    "packages", [{"openmpi-bin": "4.1.4-3+b1"}, {"openmpi": "1:4.1.4-2.el9"}], ids=["Debian", "Red Hat"]
+)
+def test_the_distributions_open_mpi_has_the_version_of_its_package(packages):
+    facts = host(packages=packages)
+    facts["ansible_local"]["hvlab_openmpi"] = {"version": "distro", "method": "distro", "cuda": False}
+    assert texts({"n1": facts})["MPI"] == "Open MPI 4.1.4 (distro), without CUDA"
+
+
 def test_the_rows_of_a_report_in_their_order():
     assert texts({"n1": host(**FULL), "n2": host(**FULL)}) == {
         "Servers": "2",
