@@ -388,9 +388,8 @@ class _Filling:
         """Return the first of the rows that this table cannot tell apart, and note their layouts."""
         first: dict[tuple[str, ...], Values] = {}
         for values in measured:
-            first.setdefault(
-                tuple(str(values.get(head)) for head in (self.heads.group, *self.heads.place)), values
-            )
+            place = tuple(str(values.get(head)) for head in (self.heads.group, *self.heads.place))
+            first.setdefault(place, values)
         layouts = dict.fromkeys(f"{values['servers']}x{values['slots']}" for values in first.values())
         if layouts:
             self._note(f"figures of servers x slots {', '.join(layouts)}: the table has no columns for both")

@@ -298,10 +298,12 @@ def test_a_table_of_ranks_alone_takes_one_layout_of_each():
         "| 后端 | 节点数 | 每步时间（ms） | 吞吐（样本/秒） |",
         "| Backend | Machines | Training time (s) | Accuracy |",
         "| Communication backend | GPUs | Speedup |",
+        "| 压缩方法 | 进程数 | 训练时间 | 正确率 |",
     ],
 )
 def test_tables_with_other_words_are_known(head):
-    assert fill_in(f"{head}\n{'|-' * 4}|\n| MPI | 1 | | |\n", SHEET).figures
+    known = content(inside=[row("mpi", 1, 1)], compression=[compressed("fp16", 2)])
+    assert fill_in(f"{head}\n{'|-' * 4}|\n", known).figures
 
 
 def test_a_table_of_messages_is_no_training():
