@@ -16,7 +16,7 @@ LOCAL = ("localhost", "127.0.0.1")
 # Horovod's options whose work torch.distributed does by itself or not at all, and their numbers of values.
 IGNORED = {
     **dict.fromkeys(
-        ("--gloo", "--disable-cache", "--no-stall-check", "--tcp", "--hierarchical-allreduce"), 0
+        ("--disable-cache", "--no-stall-check", "--tcp", "--hierarchical-allreduce"), 0
     ),
     **dict.fromkeys(
         ("--hierarchical-allgather", "--torus-allreduce", "--mpi-threads-disable", "--autotune"), 0
@@ -63,6 +63,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--output-filename", type=Path, metavar="FOLDER", help="rank.N/stdout and stderr here"
     )
+    parser.add_argument("--timeline-filename", metavar="FILE", help="rank 0 writes Horovod's timeline here")
+    parser.add_argument("--timeline-mark-cycles", action="store_true", help="with its cycles")
+    # What it does anyway.
+    parser.add_argument("--gloo", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--verbose", action="store_true", help="print each rank's command")
     for name, values in IGNORED.items():
         parser.add_argument(name, nargs=values or None, action=_Ignore, help=argparse.SUPPRESS)
@@ -140,6 +144,9 @@ def ranks(
                 own |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), options.interface)
             if options.fusion_threshold_mb:
                 own["HOROVOD_FUSION_THRESHOLD"] = options.fusion_threshold_mb * 2**20
+            if options.timeline_filename:
+                own["HOROVOD_TIMELINE"] = options.timeline_filename
+                own["HOROVOD_TIMELINE_MARK_CYCLES"] = int(options.timeline_mark_cycles)
             variables = {name: str(value) for name, value in own.items()}
             argv = tuple(options.command)
             if host not in LOCAL:

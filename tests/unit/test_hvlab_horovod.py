@@ -158,6 +158,11 @@ def test_ranks_on_this_host():
     assert second.environment["PYTHONPATH"] == f"{launch.ALIAS}:lib"
 
 
+def test_a_timeline_is_asked_for():
+    (rank,) = started("-np", "1", "--gloo", "--timeline-filename", "t.json", "python", "x.py")
+    assert rank.environment["HOROVOD_TIMELINE"] == "t.json"
+
+
 @pytest.mark.parametrize("words", [("-H", "a:1"), ("-H", "a:1,-oProxyCommand=x y:1")])
 def test_hosts_that_cannot_be(words):
     with pytest.raises(ValueError, match="what to do: -H"):

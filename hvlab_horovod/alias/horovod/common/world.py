@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ipaddress
 import os
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import place
+from . import place, timeline
 from .channel import Channel
 
 # torch's own: a rank may write a checkpoint meanwhile. A lost rank's connections end at once.
@@ -97,13 +98,17 @@ def is_initialized() -> bool:
 
 
 def enter() -> World:
-    """Connect the ranks, unless they are."""
+    """Connect the ranks, unless they are. HOROVOD_TIMELINE names a timeline, as Horovod has it."""
     if not _worlds:
         _worlds.append(World())
+        if path := os.environ.get("HOROVOD_TIMELINE"):
+            timeline.start(path, os.environ.get("HOROVOD_TIMELINE_MARK_CYCLES") == "1")
+            atexit.register(timeline.stop, _worlds[0].rank == 0)
     return _worlds[0]
 
 
 def leave() -> None:
     """Disconnect the ranks."""
     while _worlds:
+        timeline.stop(_worlds[0].rank == 0)
         _worlds.pop().leave()
