@@ -31,6 +31,13 @@ hvd.init()
 total = hvd.allreduce(torch.ones(2) * (hvd.rank() + 1), op=hvd.Sum)
 print(hvd.rank(), "of", hvd.size(), "on", platform.node() + ":", total.tolist())
 assert "hvlab" in hvd.__file__, hvd.__file__
+words = torch.nn.Embedding(4, 2, sparse=True)
+own = torch.optim.SGD(words.parameters(), lr=1.0)
+averaged = hvd.DistributedOptimizer(own, named_parameters=words.named_parameters(), sparse_as_dense=True)
+words(torch.tensor([hvd.rank()])).sum().backward()
+averaged.synchronize()
+torch.nn.utils.clip_grad_norm_(words.parameters(), 100.0)
+assert words.weight.grad.tolist() == [[0.5, 0.5]] * 2 + [[0.0, 0.0]] * 2
 """
 # What `hvlab remove` leaves: packages with their files, users and groups, and what they keep up to date.
 OF_PACKAGES = re.compile(
