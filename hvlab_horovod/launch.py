@@ -15,9 +15,7 @@ from hvlab_horovod import ALIAS
 LOCAL = ("localhost", "127.0.0.1")
 # Horovod's options whose work torch.distributed does by itself or not at all, and their numbers of values.
 IGNORED = {
-    **dict.fromkeys(
-        ("--disable-cache", "--no-stall-check", "--tcp", "--hierarchical-allreduce"), 0
-    ),
+    **dict.fromkeys(("--disable-cache", "--no-stall-check", "--tcp", "--hierarchical-allreduce"), 0),
     **dict.fromkeys(
         ("--hierarchical-allgather", "--torus-allreduce", "--mpi-threads-disable", "--autotune"), 0
     ),

@@ -114,7 +114,7 @@ def _cores(row: NodeStatus) -> str:
         return ""
     others = " shared" if row.shared_with else " own"
     weight = "" if row.cpu_weight in (None, FULL_WEIGHT) else f", weight {row.cpu_weight}"
-    return cores.format_cpus(row.cores) + others + weight
+    return cores.format_ranges(row.cores) + others + weight
 
 
 def _memory(size: int | None) -> str:

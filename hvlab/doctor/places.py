@@ -14,6 +14,7 @@ from typing import Any
 
 from hvlab.base.answers.shapes import Count, HostAnswer, Number
 from hvlab.base.yaml_files import read_shipped
+from hvlab.lab.cores import format_ranges
 
 _PLACES = read_shipped(Path(__file__).with_name("standing.yml"))["places"]
 # Of one core.
@@ -138,7 +139,7 @@ def groups(places: Sequence[RankPlace]) -> Iterator[str]:
     for place in places:
         alike[f"{'wait' if place.waits else 'are'} in {place.where}"].append(place)
     for words, own in sorted(alike.items(), key=lambda item: -len(item[1])):
-        ranks = numbers([place.rank for place in own])
+        ranks = format_ranges([place.rank for place in own])
         hosts = ", ".join(dict.fromkeys(place.host for place in own))
         one = words.replace("wait in", "waits in").replace("are in", "is in")
         yield (
@@ -146,14 +147,3 @@ def groups(places: Sequence[RankPlace]) -> Iterator[str]:
             if len(own) == 1
             else f"{len(own)} ranks ({ranks}) {words} on {hosts}"
         )
-
-
-def numbers(ranks: Sequence[int]) -> str:
-    """Return 0-3,7 for these ranks."""
-    parts: list[list[int]] = []
-    for rank in sorted(ranks):
-        if parts and rank == parts[-1][-1] + 1:
-            parts[-1].append(rank)
-        else:
-            parts.append([rank])
-    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)

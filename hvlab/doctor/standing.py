@@ -14,7 +14,8 @@ from typing import Any
 
 from hvlab.base.yaml_files import read_shipped
 from hvlab.doctor import recorders
-from hvlab.doctor.places import RankPlace, by_majority, groups, numbers, of_rank
+from hvlab.doctor.places import RankPlace, by_majority, groups, of_rank
+from hvlab.lab.cores import format_ranges
 
 _TABLES = read_shipped(Path(__file__).with_suffix(".yml"))
 _FINDINGS, _UNSEEN = _TABLES["findings"], _TABLES["unseen"]
@@ -41,7 +42,7 @@ class Holdup:
     @property
     def named(self) -> str:
         """The ranks and hosts, as far as they are known."""
-        ranks = f"rank{'s' * (len(self.ranks) > 1)} {numbers(self.ranks)}" if self.ranks else ""
+        ranks = f"rank{'s' * (len(self.ranks) > 1)} {format_ranges(self.ranks)}" if self.ranks else ""
         return " on ".join(filter(None, (ranks, ", ".join(self.hosts))))
 
 

@@ -42,14 +42,14 @@ def deal(requested: Mapping[str, int | str | None], cpus: Sequence[int]) -> dict
     return cores
 
 
-def format_cpus(cpus: Sequence[int]) -> str:
-    """Return CPUs as the kernel lists them: ``0-3,8``."""
+def format_ranges(numbers: Sequence[int]) -> str:
+    """Return numbers as the kernel lists CPUs: ``0-3,8``."""
     parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and cpu == parts[-1][-1] + 1:
-            parts[-1].append(cpu)
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
         else:
-            parts.append([cpu])
+            parts.append([number])
     return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
 
 

@@ -189,7 +189,7 @@ def test_each_host_has_cores_of_its_own_and_gives_them_up_on_request(lab):
     assert hvlab("up", "-i", lab).returncode == 0
     # What runs already is moved, too.
     own = on(lab, "n1", "grep", "Cpus_allowed_list", "/proc/1/status").split()[1]
-    assert own == cores.format_cpus(first["cores"])
+    assert own == cores.format_ranges(first["cores"])
 
 
 def test_memory_is_limited(lab):
