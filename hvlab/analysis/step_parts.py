@@ -47,6 +47,10 @@ class ExplainedStep:
         """Return the length of a step in seconds."""
         return sum(self.parts.values())
 
+    def share(self, part: str) -> float:
+        """Return a part as a share of the step."""
+        return self.parts[part] / self.seconds
+
     @property
     def largest(self) -> str:
         """Return the name of the largest part."""
@@ -58,9 +62,9 @@ class ExplainedStep:
         one = self.configuration
         shares = sorted(self.parts.items(), key=lambda item: -item[1])
         words = ", ".join(
-            f"{_WORDS[part].format(slowest=self.slowest or 'other ranks')} {value / self.seconds:.0%}"
-            for part, value in shares
-            if value / self.seconds >= _SHOWN
+            f"{_WORDS[part].format(slowest=self.slowest or 'other ranks')} {self.share(part):.0%}"
+            for part, _ in shares
+            if self.share(part) >= _SHOWN
         )
         slow = f"; {self.slowest} takes longer in {_WORDS[self.reason]}" if self.slowest else ""
         overhead = f"recording made a step {self.overhead:.2f} times as long"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from hvlab.analysis import ceiling
+from hvlab.analysis import ceiling, step_parts
 from hvlab.lab.backends import SERIAL
 from hvlab.report import (
     answer,
@@ -26,7 +26,7 @@ from hvlab.report import (
 )
 from hvlab.report.labels import Names, Value
 from hvlab.report.page import Document, Opening
-from hvlab.report.plots import spread_of
+from hvlab.report.plots import Axis, Bars, Plot, spread_of
 from hvlab.report.report import Report
 from hvlab.report.verdicts import BackendVerdict
 from hvlab.report.words import Words
@@ -238,6 +238,22 @@ def _ceiling(report: Report, _: Words) -> Shown:
     return {"judged": judged, "names": names}
 
 
+def _explained(report: Report, words: Words) -> Shown:
+    steps = [*step_parts.explain(report.data.configurations)]
+    if not steps:
+        return None
+    shares = {part: tuple(100 * one.share(part) for one in steps) for part in steps[0].parts}
+    ran = [one.configuration for one in steps]
+    names = Names((one.workload, one.params) for one in ran)
+    called = [(names.of(one), words.backend(one.backend), words.shape(one)) for one in ran]
+    plot = Plot(
+        "explained", words.say("explained.caption"), Axis(words.say("axis.share"), zero=True), Axis(""),
+        bars=tuple(Bars(words.say(f"explained.part.{one}"), f"part.{one}", shares[one]) for one in shares),
+        categories=tuple(map(words.text, called)), note=words.say("explained.note"),
+    )  # fmt: skip
+    return {"steps": [*zip(called, steps, strict=True)], "drawn": [plot]}
+
+
 def _failures(report: Report, _: Words) -> Shown:
     data = report.data
     found = {
@@ -278,6 +294,7 @@ SECTIONS: Mapping[str, Callable[[Report, Words], Shown]] = {
     "compression": _compression,
     "sweeps": _sweeps,
     "others": _others,
+    "explained": _explained,
     "ceiling": _ceiling,
     "models": _models,
     "prediction": _prediction,

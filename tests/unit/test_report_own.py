@@ -165,3 +165,23 @@ def test_two_settings_on_one_rank_are_compared(tmp_path):
     page = reports.report(found)
     assert reports.said(reports.table(page, "verdicts"), "en")[1][4] == "B is faster"
     assert page.findings()[0].startswith("The fastest setting inside one server is B: ")
+
+
+def test_the_parts_of_a_step_are_a_bar(tmp_path):
+    maker, (fast, slow) = Maker("r1"), runs.HOSTS[:2]
+    parts = {fast: (0.04, 0.05, 0.0, 0.01), slow: (0.08, 0.01, 0.0, 0.01)}
+    own = [
+        ({"host": host}, f"step_{name}", value)
+        for host, values in parts.items()
+        for name, value in zip(("compute", "exposed", "data", "host"), values, strict=True)
+    ]
+    place = Place("gloo", (fast, slow))
+    maker.case("command", place, LINE, [({}, "real", 9.0), ({}, "recorded_step", 1.02), *own])
+    read = data.read(runs.store(tmp_path, maker))
+    (table,) = [one for one in reports.tables(reports.report(read)) if one.key == "explained-table"]
+    heads, row = reports.said(table, "en")
+    assert dict(zip(heads, row, strict=True)) | {"Training": ""} == {
+        "Training": "", "Mean step time": "100 ms", "compute": "40%", "communication": "10%",
+        "slower host": "40%", "data loading": "0%", "host code": "10%",
+        "Slowest host": f"{slow}: compute", "Step while recorded": "1.02×",
+    }  # fmt: skip
