@@ -75,7 +75,8 @@ demo: install  ## a complete lab: boot, provision, check, measure, report (with 
 test: check  ## linters, unit tests, contracts, the report in a browser, and a walk over virtual hosts (root)
 	$(call say,unit tests, and beside them a walk over virtual hosts: each is shown when it has ended)
 	@$(MAKE) --jobs=2 --output-sync=target unit walk
-	$(call say,contract tests)
+	$(call say,unit tests that wait most of the time, contract tests)
+	@pytest tests/unit -m slow --numprocesses=6 --dist=worksteal
 	@pytest tests/contract --numprocesses=2
 	$(call say,tests in a browser)
 	@pytest tests/browser --numprocesses=2
@@ -124,7 +125,7 @@ check: $(TOOLS)  ## lint, types and syntax, in a minute
 
 unit: $(TOOLS)  ## tests of single modules, without any host
 	$(call say,unit tests)
-	@pytest tests/unit --numprocesses=3 --dist=worksteal
+	@pytest tests/unit -m "not slow" --numprocesses=3 --dist=worksteal
 
 # Its hosts wait most of the time: beside the unit tests, which do not.
 walk: $(TOOLS)  ## the walk over virtual hosts alone (root)

@@ -64,6 +64,7 @@ def test_hosts_that_are_alike_share_a_table():
     assert "n3\nnothing would change" in text
 
 
+@pytest.mark.slow
 def test_a_playbook_in_check_mode_prints_these_tables_alone(tmp_path):
     (tmp_path / "play.yml").write_text(PLAY)
     interpreter = f"ansible_python_interpreter={sys.executable}"

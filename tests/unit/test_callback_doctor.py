@@ -32,6 +32,7 @@ def play(tmp_path: Path):
     return played
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task",
     [

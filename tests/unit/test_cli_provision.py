@@ -92,6 +92,7 @@ def test_what_stands_after_two_hyphens_goes_to_ansible_as_it_is(calls):
     assert run(["provision", "-i", str(LAB), "n1"]) == 2
 
 
+@pytest.mark.slow
 def test_a_vault_is_opened_and_files_are_those_of_the_current_folder(calls, monkeypatch, tmp_path, capfd):
     """For reading the inventory and for the playbook, which only lists its tasks here."""
     monkeypatch.undo()

@@ -16,6 +16,8 @@ from hvlab.workloads.datasets import own_files
 from tests.unit.labs import case
 from tests.unit.programs import PROGRAMS
 
+pytestmark = pytest.mark.slow
+
 # What a script sees of Horovod here: enough for the observer, and a timeline that is written at its end, and
 # not at all where Horovod is shut down before (TimelineWriter::Shutdown of 0.28.1).
 HOROVOD = """

@@ -11,6 +11,8 @@ from ansible.template import Templar, trust_as_template
 from hvlab.stack.provision.containers import plan, settings
 from tests.unit.plays import play, program
 
+pytestmark = pytest.mark.slow
+
 ROLE = Path(__file__).resolve().parents[2] / "roles/container_runtime"
 DOCKER = "https://download.docker.com/linux"
 TOOLKIT = "https://nvidia.github.io/libnvidia-container/stable"

@@ -31,6 +31,8 @@ from tests.unit.test_bench import FakePlay, FakeTrust
 from tests.unit.test_launchers import GPU_VARIANTS, PROGRAM
 from tests.unit.test_workloads import RESULT
 
+pytestmark = pytest.mark.slow
+
 PLAYBOOKS = project_dir() / "playbooks"
 PORTS = {"mpirun": ["-mca", "plm_rsh_args", "-p 9435"], "horovodrun": ["-p", "9435"]}
 PAIRS = [(name, launcher) for name in PARALLEL for launcher in BACKENDS[name].launchers if launcher in PORTS]

@@ -4,8 +4,12 @@ import json
 import stat
 from pathlib import Path
 
+import pytest
+
 from tests.contract.tree import ROOT
 from tests.unit.plays import play, program
+
+pytestmark = pytest.mark.slow
 
 BOOK = """
 - hosts: localhost

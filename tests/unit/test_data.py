@@ -267,6 +267,7 @@ def test_a_home_that_cannot_be_written_is_named(ready, root):
     assert str(root) in told["msg"]
 
 
+@pytest.mark.slow
 def test_the_playbook_brings_the_data_to_the_users_home(tmp_path, ready):
     inventory = tmp_path / "hosts.yml"
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}

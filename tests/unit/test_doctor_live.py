@@ -469,6 +469,7 @@ def test_what_ansible_says_of_a_host_that_it_cannot_ask():
     assert live.of_message("p1", "something new") is None
 
 
+@pytest.mark.slow
 def test_strangers_keep_no_host_from_a_meeting():
     with socket.create_server(("127.0.0.1", 0)) as free:
         here = free.getsockname()

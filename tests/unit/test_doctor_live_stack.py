@@ -255,6 +255,7 @@ def look(tmp_path, seconds=30):
     return printed[str(tmp_path / "horovod/cpu")]
 
 
+@pytest.mark.slow
 def test_the_program_imports_what_the_role_recorded(tmp_path, installed):
     assert "No module named 'horovod.torch.mpi_ops'" in look(tmp_path)["imports"]["torch"]["err"]
     (installed / "mpi_ops.py").write_text("def mpi_built(): return True\ndef gloo_built(): return False\n")

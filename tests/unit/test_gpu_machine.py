@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.contract.tree import ROOT
 from tests.gpu.test_gpu import INVENTORY, NCCL_TESTS
 
@@ -16,6 +18,7 @@ def test_it_runs_the_program_that_the_role_installs():
     assert f'/{NCCL_TESTS.parent.name}/{NCCL_TESTS.name}"' in text
 
 
+@pytest.mark.slow
 def test_nccls_tests_are_built_where_their_source_is_at_hand(tmp_path):
     inventory = tmp_path / INVENTORY
     (inventory / "group_vars").mkdir(parents=True)

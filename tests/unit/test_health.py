@@ -21,6 +21,8 @@ from hvlab.cli import cli
 from hvlab.lab.inventory import load
 from tests.unit.labs import lab
 
+pytestmark = pytest.mark.slow
+
 HERE = {"ansible_host": "192.0.2.1", "ansible_connection": "local", "ansible_become": False}
 INVENTORY = {
     "all": {

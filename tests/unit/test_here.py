@@ -359,6 +359,7 @@ exec "$@"
 RUNNING = f"#!/bin/sh\ncase $2 in show) echo JobState=RUNNING Reason=None;; *) echo {NODE};; esac\n"
 
 
+@pytest.mark.slow
 def test_a_case_runs_in_an_image_on_hosts_whose_own_python_is_too_old(slurm, monkeypatch):
     torch = slurm / "lib/torch-2.4.0.dist-info"
     torch.mkdir(parents=True)
@@ -448,6 +449,7 @@ def test_a_host_that_fails_costs_no_other_its_answer(three):
     assert failures == [HostFailure("h2", "no", unreachable=False)]
 
 
+@pytest.mark.slow
 def test_a_slow_host_costs_no_other_its_answer(three):
     program = "import sys, time; time.sleep(60 if sys.argv[1] == 'h3' else 0); print(1)"
     printed, failures = direct.run(three, program, arguments=lambda host: [host], seconds=2)

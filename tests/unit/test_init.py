@@ -351,6 +351,7 @@ def test_an_inventory_that_is_there_is_not_touched(hosts, capsys):
     assert (kept / "hosts.yml").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_hosts_are_asked_at_once(hosts, tmp_path):
     """One after the other, forty would take forty seconds."""
     script = tmp_path / "bin/ssh-keyscan"

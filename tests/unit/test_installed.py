@@ -11,6 +11,8 @@ import pytest
 
 from tests.contract import tree
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip(
     "setuptools", minversion="77", reason="requirements/dev.txt is newer than this environment"
 )

@@ -17,6 +17,8 @@ from hvlab.stack.provision.packs import pack_key
 from tests.contract.tree import ROOT
 from tests.unit.plays import play, program
 
+pytestmark = pytest.mark.slow
+
 FILE = "/opt/hvlab/openmpi/distro/etc/openmpi-mca-params.conf"
 PLAY = """
 - hosts: all:!localhost

@@ -13,6 +13,8 @@ import pytest
 from hvlab.ansible.module_utils.hvlab_packed import read_marker, state
 from hvlab.ansible.modules.hvlab_pack import save
 
+pytestmark = pytest.mark.slow
+
 # Ansible packs the project's module_utils with a module.
 RUN = """
 import runpy, sys

@@ -12,6 +12,8 @@ import pytest
 
 from tests.unit.plays import ansible_playbook
 
+pytestmark = pytest.mark.slow
+
 CHANGED = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
 PLAYBOOK = """
 - name: Install the tool

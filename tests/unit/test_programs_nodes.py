@@ -12,6 +12,7 @@ PROGRAM = Path(__file__).parents[2] / "hvlab/workloads/programs/nodes.py"
 SHELL = """env -u GIVEN sh -c 'eval "$2"' sh"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "status", "said"),
     [

@@ -20,6 +20,8 @@ from hvlab.remote.shell import Shell
 from hvlab.remote.trust import Trust
 from tests.unit.labs import lab
 
+pytestmark = pytest.mark.slow
+
 LOGIN = Login(lab(), Trust("t", Path("/trust")), "hvlab")
 
 

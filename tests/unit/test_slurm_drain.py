@@ -8,6 +8,8 @@ import pytest
 from tests.contract.tree import ROOT, load
 from tests.unit.plays import play, program
 
+pytestmark = pytest.mark.slow
+
 CHANGE = """
 - hosts: all:!localhost
   gather_facts: false

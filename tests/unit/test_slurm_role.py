@@ -22,6 +22,8 @@ from tests.contract.tree import ROOT, load
 from tests.unit.plays import play, program
 from tests.unit.test_container_runtime import trusted
 
+pytestmark = pytest.mark.slow
+
 ROLE = ROOT / "roles/slurm"
 SUPPORTED = {system.name: system for system in load_catalogue().systems if "slurm" in system.packages}
 HARDWARE = (

@@ -69,6 +69,7 @@ def test_verdict_names_the_hosts() -> None:
     assert "n2, n3" in str(error)
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_no_lab_host_fails(tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(INVENTORY, encoding="utf-8")

@@ -171,6 +171,7 @@ def test_runs_of_others_do_not_belong_to_a_search(trials, tmp_path):
         assert watching.look().run.run_id == "r1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("result", "code", "last"), [
     (True, 0, "tune k1 ended; its report is in {folder}"),
     (False, 1, "tune k1 did not finish; the same command resumes it"),

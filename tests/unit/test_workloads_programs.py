@@ -18,6 +18,8 @@ import pytest
 
 from tests.unit.programs import PROGRAMS, program
 
+pytestmark = pytest.mark.slow
+
 # A run of its own for each process: two test runs on one machine do not end each other's ranks.
 RUN = f"T{os.getpid()}"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
