@@ -23,6 +23,8 @@ from hvlab.results.configurations import Configuration
 # The training of lab sheets; if it was not measured, another one is taken.
 _TRAINING = "mnist"
 _TITLES = {name: backend.title for name, backend in BACKENDS.items() if name != SERIAL}
+# Columns with the median of a metric, and its unit.
+_MORE = (("accuracy", "accuracy", "%"), ("tokens", "token_rate", "tokens/s"), ("memory", "memory", "B"))
 # Factors from a figure's unit to the units of column headers.
 _PER: Mapping[str, Mapping[str, float]] = {
     "s": {"s": 1, "ms": 1e3, "us": 1e6, "min": 1 / 60},
@@ -147,9 +149,9 @@ def _speedups(study: Study | None, words: Words) -> dict[str, list[Values]]:
             "speedup": (row.speedup, "x"), "efficiency": (row.efficiency, "ratio"), "time": (row.launch, "s"),
         }  # fmt: skip
         cells = {name: _figure(one.mid, unit, words) for name, (one, unit) in figures.items() if one}
-        accuracy = compression.middle(row.repeats, "accuracy")
-        if accuracy is not None:
-            cells["accuracy"] = _figure(accuracy, "%", words)
+        for name, metric, unit in _MORE:
+            if (value := compression.middle(row.repeats, metric)) is not None:
+                cells[name] = _figure(value, unit, words)
         named = dict(zip(("backend", "servers", "slots"), place, strict=True))
         values.setdefault(place, {**named, "ranks": str(row.ranks), **cells})
     inside = [one for one in values.values() if one["servers"] == "1"]

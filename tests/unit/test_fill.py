@@ -13,6 +13,7 @@ from hvlab.report import data as report_data
 from hvlab.report import fill, sheet
 from hvlab.report.report import analyse
 from hvlab.report.sheet import Content, SheetTraining, fill_in
+from tests.contract.tree import ROOT
 from tests.unit import runs
 
 WIDE = "&nbsp; " * 20
@@ -304,6 +305,21 @@ def test_a_table_of_ranks_alone_takes_one_layout_of_each():
 def test_tables_with_other_words_are_known(head):
     known = content(inside=[row("mpi", 1, 1)], compression=[compressed("fp16", 2)])
     assert fill_in(f"{head}\n{'|-' * 4}|\n", known).figures
+
+
+@pytest.mark.parametrize("name", ["transformer.md", "transformer.zh.md"])
+def test_the_sheet_of_the_transformer_is_filled(name):
+    text = (ROOT / "docs/sheets" / name).read_text("utf-8")
+    titles = {"mpi": "MPI", "gloo": "Gloo", "ddp-gloo": "DDP Gloo", "fsdp-gloo": "FSDP Gloo"}
+    figures = {"tokens": "9000", "memory": "1 GiB"}
+    rows = [row(one, hosts, 1, **figures) for one in titles for hosts in (1, 2)]
+    training = SheetTraining(("lm",), {"inside": rows[::2], "across": rows})
+    environment = {"servers": "2", "gpu": "none", "os": "Debian"}
+    known = Content(environment, [training], titles, answering({"backends": ["Gloo is slower."]}))
+    filled = fill_in(text, known)
+    assert (filled.figures, filled.answered) == (8, ("backends",))
+    assert filled.text.count("9000") == filled.text.count("1 GiB") == 8
+    assert sheet.language(text) == ("zh" if ".zh" in name else "en")
 
 
 def test_a_table_of_messages_is_no_training():
