@@ -85,6 +85,13 @@ def test_ranks_that_wait_for_different_operations():
     ("messages", "error"),
     [
         ([Message({"a": A}), Message({"a": B})], r"a: rank 0 submits \[1\], rank 1 \[2\]"),
+        (
+            [
+                Message({"a": Request("allreduce", [0, 1.0, [["float32", 1, [shape], "cpu"]]])})
+                for shape in (2, 3)
+            ],
+            r"a: rank 0 submits \[2\], rank 1 \[3\];",
+        ),
         ([Message({"a": Request("broadcast")}), Message(joined=1.0)], "a: a rank has joined"),
     ],
 )

@@ -81,6 +81,15 @@ def agree(messages: list[Message], ranks: list[int]) -> Agreement:
 REMEDY = "what to do: call the same operations with the same names on all ranks before waiting for one"
 
 
+def _difference(one: Any, other: Any) -> tuple[Any, Any]:
+    """Return the innermost parts that differ, such as two shapes; numbers alone say nothing."""
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        parts = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
+        if len(parts) == 1 and not isinstance(parts[0][0], int | float):
+            return _difference(*parts[0])
+    return one, other
+
+
 def _ready(name: str, messages: list[Message], active: list[int], ranks: list[int]) -> Ready:
     requests = {number: messages[number].requests[name] for number in active}
     first = requests[active[0]]
@@ -88,7 +97,8 @@ def _ready(name: str, messages: list[Message], active: list[int], ranks: list[in
     error = ""
     for number, request in requests.items():
         if request.same != first.same:
-            asked = f"rank {ranks[active[0]]} submits {first.same}, rank {ranks[number]} {request.same}"
+            here, there = _difference(first.same, request.same)
+            asked = f"rank {ranks[active[0]]} submits {here}, rank {ranks[number]} {there}"
             error = f"{name}: {asked}; what to do: the same type, shape and options on all ranks"
     if len(active) < len(messages) and first.kind not in JOINABLE:
         error = (
