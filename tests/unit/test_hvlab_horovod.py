@@ -1,12 +1,15 @@
 """What hvlab_horovod decides without torch; its ranks are tested where torch is."""
 
+import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
 from hvlab_horovod import launch
-from hvlab_horovod.alias.horovod.common import buckets, place
+from hvlab_horovod.alias.horovod.common import buckets, place, threads
 from hvlab_horovod.alias.horovod.common.agreement import Message, Request, agree
 
 A, B = Request("allreduce", [1], 0), Request("allreduce", [2], 0)
@@ -125,6 +128,27 @@ def test_buckets(order, sizes, kinds, groups, expected):
 def test_groups_of_a_number():
     assert [list(part) for part in buckets.split(range(5), 2)] == [[0, 1], [2, 3, 4]]
     assert [list(part) for part in buckets.split(range(2), 5)] == [[0], [1]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="schedules threads as Linux does")
+@pytest.mark.parametrize(("name", "batch"), [("gloo_tcp_loop", True), ("gloo_other", False)])
+def test_threads_that_receive_interrupt_nobody(name, batch):
+    named, end = threading.Event(), threading.Event()
+
+    def receive():
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
+        named.set()
+        end.wait()
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    try:
+        assert named.wait(10)
+        threads.calm()
+        assert (os.sched_getscheduler(thread.native_id) == os.SCHED_BATCH) is batch
+    finally:
+        end.set()
+        thread.join()
 
 
 def started(*words, environment=None):

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from . import timeline
 from .agreement import Agreement, Message, Request, agree
 from .exceptions import HorovodInternalError
+from .threads import calm
 
 # Bytes of a rank's message that travel at once; a longer one takes a second exchange.
 SHORT = 512
@@ -69,6 +70,7 @@ class Channel:
     """Submitted operations of a set of ranks, and the exchange under way about them."""
 
     def __init__(self, group: Any, ranks: list[int]) -> None:
+        calm()
         self.group, self.ranks = group, ranks
         self.size = len(ranks)
         self.pending: dict[str, Operation] = {}

@@ -13,6 +13,7 @@ from ..common.agreement import Request
 from ..common.buckets import capacity, plan
 from ..common.channel import LOCK, STAND_INS, Channel, Operation, wait
 from ..common.process_sets import ProcessSet
+from ..common.threads import calm
 from ..common.world import world
 from .asynchronous import sparse_allreduce_async
 from .operations import REDUCTIONS, Average, scale
@@ -108,6 +109,7 @@ class Exchange:
         self.channel = process_set.channel
         local = {} if self.channel is own.channels[0] else {"use_local_synchronization": True}
         self.group = dist.new_group(self.channel.ranks, **local)
+        calm()
         numbers = sum(parameter.numel() for parameter in self.parameters)
         self.same = [
             len(self.parameters),

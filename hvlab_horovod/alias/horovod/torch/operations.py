@@ -74,8 +74,13 @@ class Allreduce(Operation):
         for number, tensor in enumerate(self.inputs):
             members.setdefault((tensor.dtype, tensor.device), []).append(number)
         for (dtype, _), numbers in members.items():
-            flat = torch.cat([self.inputs[number].detach().reshape(-1) for number in numbers])
-            flat = flat.to(WIRE_DTYPES.get(dtype, dtype))
+            target = self.targets[numbers[0]].detach()
+            if len(numbers) == 1 and dtype not in WIRE_DTYPES and target.is_contiguous():
+                # No copy; but into an output of its own.
+                flat = target.copy_(self.inputs[numbers[0]].detach()).view(-1)
+            else:
+                flat = torch.cat([self.inputs[number].detach().reshape(-1) for number in numbers])
+                flat = flat.to(WIRE_DTYPES.get(dtype, dtype))
             scale(flat, self.scales[0])
             self.works.append(dist.all_reduce(flat, REDUCTIONS[self.op], group=channel.group, async_op=True))
             self.buffers[dtype, len(self.buffers)] = flat, numbers
@@ -86,7 +91,8 @@ class Allreduce(Operation):
             parts = flat.split([self.targets[number].numel() for number in numbers])
             for number, part in zip(numbers, parts, strict=True):
                 target = self.targets[number].detach()
-                target.copy_(part.view(target.shape))
+                if part.data_ptr() != target.data_ptr():
+                    target.copy_(part.view(target.shape))
         self.buffers = {}
         return self.outputs
 
