@@ -178,6 +178,16 @@ def test_a_switch_may_be_a_text_and_is_never_turned_round() -> None:
     assert wrong == [], "say `| bool`"
 
 
+@each_role
+def test_a_number_may_be_a_text_and_planners_get_a_number(role: str) -> None:
+    """`-e NAME=5` gives a text: a module gets a number for it, a planner the text."""
+    file = tree.ROOT / "roles" / role / "vars/main.yml"
+    numbers = [name for name, option in tree.options(role).items() if option.get("type") in ("int", "float")]
+    bare = re.compile(rf"\b({'|'.join(numbers) or '(?!)'})\b(?!\s*\|\s*(int|float)\b)")
+    read = _expressions(tree.load(file)) if file.is_file() else ()
+    assert [text for text in read if bare.search(text)] == [], "say `| int`"
+
+
 def test_a_path_is_set_for_one_user_alone() -> None:
     """Other people's logins keep theirs."""
     files = [
