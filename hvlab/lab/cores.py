@@ -5,6 +5,7 @@ A core is one CPU as Linux numbers them, a hardware thread where the processor h
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ def deal(requested: Mapping[str, int | str | None], cpus: Sequence[int]) -> dict
     ``requested`` is a number of cores, ``all``, or None for an equal part (at least one core). Beyond the
     cores, a number of them is dealt again from the first, which is steadiest (docs/virtual-lab.md), and None
     gets all cores: builds run there, and use them.
-    Raises UsageError where a host asks for more cores than there are.
+    Raises UsageError if a host asks for more cores than there are.
     """
     for host, count in requested.items():
         if isinstance(count, int) and count > len(cpus):
@@ -42,15 +43,24 @@ def deal(requested: Mapping[str, int | str | None], cpus: Sequence[int]) -> dict
     return cores
 
 
-def format_ranges(numbers: Sequence[int]) -> str:
-    """Return numbers as the kernel lists CPUs: ``0-3,8``."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+def fair_shares(cores: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    """Return the part of a core that one busy thread of each host gets on average."""
+    return {
+        host: statistics.mean(
+            _fair_share([len(held) for other, held in cores.items() if other != host and cpu in held])
+            for cpu in cpus
+        )
+        for host, cpus in cores.items()
+    }
+
+
+def _fair_share(others: Sequence[int]) -> float:
+    # Chances that 0, 1, ... of the others are on this core.
+    chances = [1.0]
+    for count in others:
+        away, here = [*chances, 0.0], [0.0, *chances]
+        chances = [(away[n] * (count - 1) + here[n]) / count for n in range(len(away))]
+    return sum(chance / (1 + n) for n, chance in enumerate(chances))
 
 
 @dataclass(frozen=True)

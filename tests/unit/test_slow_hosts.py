@@ -482,14 +482,18 @@ def test_something_slow(command, capsys):
     assert float(row[-1]) == pytest.approx(3, rel=0.2)
 
 
+ALONE = {"n1": (0,), "n2": (3,), "n3": (1,), "n4": (2,)}
+AMONG = ALONE | {"n2": (0, 1)}
+ALIKE = dict.fromkeys(ALONE, (0, 1))
+
+
 @pytest.mark.parametrize(
-    ("share", "cores", "status"),
-    [(0.5, (0, 1), 0), (1.0, (0, 1), 1), (0.5, (3,), 1)],
-    ids=["shared", "slow on shared cores", "cores of its own"],
+    ("share", "placed", "status"),
+    [(0.6, AMONG, 0), (1.0, AMONG, 1), (0.5, ALONE, 1), (0.5, ALIKE, 1), (0.3, AMONG, 1)],
+    ids=["shared", "slow on shared cores", "cores of its own", "all share alike", "less than sharing leaves"],
 )
-def test_a_host_that_hvlab_placed_on_cores_of_others_is_not_slow(command, capsys, share, cores, status):
+def test_a_host_that_hvlab_placed_on_cores_of_others_is_not_slow(command, capsys, share, placed, status):
     shares = {host: [share if host == 1 else 1.0] for host in range(4)}
-    placed = {"n1": (0,), "n2": cores, "n3": (1,), "n4": (2,)}
     assert command(4, {HOST: 3.0}, shares=shares, cores=placed) == status
     told = "n2 is not at fault: `hvlab lab up` placed it on cores of n1, n3"
     shown = capsys.readouterr()

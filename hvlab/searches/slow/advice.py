@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hvlab.lab.cores import fair_shares
 from hvlab.searches.slow import suspects
 from hvlab.searches.slow.search import SlowSearch
 from hvlab.searches.slow.steps import STILL
@@ -102,13 +103,15 @@ def lacks_shared_cores(
     shares: Mapping[int, Sequence[float]],
     cores: Mapping[str, Sequence[int]],
 ) -> Sequence[str]:
-    """Return the virtual hosts on whose cores a slow host was placed, where it got less processor time."""
+    """Return the virtual hosts that share a slow host's cores, if that explains its processor time."""
     suspect = judgement.suspect
     share = relative_share(suspect.host, shares) if suspect.kind == "host" else None
-    if share is None or share >= _LESS_TIME:
+    fair = fair_shares({name: cores[name] for name in names if name in cores})
+    expected = relative_share(suspect.host, {names.index(name): [part] for name, part in fair.items()})
+    if share is None or expected is None or not expected * _LESS_TIME <= share < _LESS_TIME:
         return []
-    own = set(cores.get(names[suspect.host], ()))
-    return [name for name in cores if name != names[suspect.host] and own & set(cores[name])]
+    own = set(cores[names[suspect.host]])
+    return [name for name in fair if name != names[suspect.host] and own & set(cores[name])]
 
 
 def format_times(value: float) -> str:
