@@ -85,7 +85,9 @@ def command(
     slow = [each for each, others in placed.items() if not others]
     if output_format == "json":
         given = {"lab": lab.name, "ratio": ratio, "alpha": alpha}
-        click.echo(json.dumps({**given, **advice.as_json(result, names, measure.shares)}, indent=1))
+        excused = [each for each, others in placed.items() if others]
+        outcome = advice.as_json(result, names, measure.shares, excused)
+        click.echo(json.dumps({**given, **outcome}, indent=1))
     else:
         _print(result, names, measure, placed, matrix=matrix)
     described = [advice.describe(each, names).title for each in slow]

@@ -502,6 +502,15 @@ def test_a_host_that_hvlab_placed_on_cores_of_others_is_not_slow(command, capsys
     assert ("n2 computes slowly" in shown.err) == bool(status)
 
 
+@pytest.mark.parametrize(("placed", "slow", "excused"), [(AMONG, [], ["n2"]), (ALONE, ["n2"], [])])
+def test_json_holds_the_hosts_on_shared_cores_apart(command, capsys, placed, slow, excused):
+    shares = {host: [0.6 if host == 1 else 1.0] for host in range(4)}
+    assert command(4, {HOST: 3.0}, "--format", "json", shares=shares, cores=placed) == bool(slow)
+    content = json.loads(capsys.readouterr().out)
+    assert [row["host"] for row in content["slow"]] == slow
+    assert [row["host"] for row in content["on_shared_cores"]] == excused
+
+
 def test_a_link_that_carries_nothing_in_the_matrix(command, capsys):
     assert command(4, {PAIR: math.inf}, "--matrix") == 1
     row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("n1 "))

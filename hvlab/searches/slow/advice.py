@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,15 +204,20 @@ def conclude(result: SlowSearch) -> str:
 
 
 def as_json(
-    result: SlowSearch, names: Sequence[str], shares: Mapping[int, Sequence[float]]
+    result: SlowSearch,
+    names: Sequence[str],
+    shares: Mapping[int, Sequence[float]],
+    excused: Collection[Judgement] = (),
 ) -> dict[str, Any]:
     """Return the whole outcome, JSON-ready: rates in bytes per second, ``links_times_median`` by sender.
 
-    A ratio is None where nothing arrived.
+    A ratio is None where nothing arrived. ``excused`` are slow for lack of cores that they share.
     """
+    slow = result.of("slow")
     return {
         "hosts": list(names),
-        "slow": [_row(each, names, shares) for each in result.of("slow")],
+        "slow": [_row(each, names, shares) for each in slow if each not in excused],
+        "on_shared_cores": [_row(each, names, shares) for each in slow if each in excused],
         "undecided": [_row(each, names, shares) for each in result.of("open")],
         "not_slow_alone": [_row(each, names, shares) for each in result.of("fine")],
         "untried": result.untried,
