@@ -5,33 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from hvlab.base.yaml_files import read_shipped
-from hvlab.doctor import text
-from hvlab.doctor.places import RankPlace
+from hvlab.doctor.places import RankPlace, numbers
 
 # Of a finding: its id, the ranks, and what was seen.
 Found = tuple[str, list[int], str]
 # ncclSuccess and ncclInProgress of nccl.h.
 _NO_ERRORS = (0, 7)
-_ENDED = read_shipped(Path(__file__).with_name("standing.yml"))["ended"]
-_CRASHES = {4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
-_FINGERPRINT = re.compile(
-    r"Rank (\d+) is running collective: CollectiveFingerPrint\(.*?OpType=(\w+).*?TensorShape=(\[[\d, ]*\])"
-)
-
-
-@dataclass(frozen=True)
-class LastWords:
-    """Who ended a job, by its log; ``host`` is empty where the log lacks it."""
-
-    kind: str
-    ranks: list[int]
-    host: str
-    detail: str
 
 
 def flight(places: Sequence[RankPlace]) -> Found | None:
@@ -52,8 +33,8 @@ def flight(places: Sequence[RankPlace]) -> Found | None:
             )
             return "behind", ranks, f"it came to collective {own}, the others to {most} ({name})"
         for kind, field in (("behind", "profiling_name"), ("shapes", "input_sizes")):
-            if odd := _odd({rank: str(entry[field]) for rank, entry in last.items()}):
-                return kind, odd[0], f"{odd[1]}, the others {odd[2]}"
+            if found := odd(kind, {rank: str(entry[field]) for rank, entry in last.items()}):
+                return found
     return None
 
 
@@ -63,12 +44,15 @@ def _fewer(counts: Mapping[int, int]) -> tuple[list[int], int, int] | None:
     return ([rank for rank, number in counts.items() if number == low], low, high) if low < high else None
 
 
-def _odd(values: Mapping[int, str]) -> tuple[list[int], str, str] | None:
-    """Return the ranks with the rarest value, that and the most frequent; None where all are the same."""
+def odd(kind: str, values: Mapping[int, str]) -> Found | None:
+    """Return the ranks with the rarest value; all, as ``differ``, where no value is the most frequent."""
     ranked = Counter(values.values()).most_common()
     if len(ranked) < 2:  # noqa: PLR2004 - one value
         return None
-    return [rank for rank, value in values.items() if value == ranked[-1][0]], ranked[-1][0], ranked[0][0]
+    own = {value: [rank for rank in values if values[rank] == value] for value, _ in ranked}
+    if ranked[0][1] > ranked[1][1]:
+        return kind, own[ranked[-1][0]], f"{ranked[-1][0]}, the others {ranked[0][0]}"
+    return "differ", list(values), "; ".join(f"rank {numbers(ranks)} {value}" for value, ranks in own.items())
 
 
 def ras(answers: Mapping[str, Mapping[str, Any]], places: Sequence[RankPlace]) -> Found | None:
@@ -135,25 +119,3 @@ def stalled(lines: Sequence[str]) -> Iterator[int]:
         listed = re.search(r"[Mm]issing ranks:\s*([\d, ]+)", line) or re.match(r"(?:.*>:)?(\d+): \[", line)
         if listed:
             yield from (int(rank) for rank in re.findall(r"\d+", listed[1]))
-
-
-def last_words(log: str) -> LastWords | None:
-    """Return the rank that ended a job, by what its launcher or torch says; None for one that only noticed.
-
-    An exit status other than that of a signal, SIGABRT and SIGTERM are seen at the victims, too.
-    """
-    said = text.read(log.splitlines()).text
-    for sign in _ENDED:
-        if match := re.search(sign, said):
-            groups = match.groupdict()
-            code = abs(int(groups.get("code") or 9))
-            number = code - 128 if code > 128 else code  # noqa: PLR2004 - as a shell tells a signal
-            kind = "killed" if number == 9 else "crashed" if number in _CRASHES else ""  # noqa: PLR2004
-            if kind:
-                rank = int(groups["rank"])
-                return LastWords(kind, [rank], groups.get("host") or "", _CRASHES.get(number, ""))
-    given = {int(rank): (operation, shape) for rank, operation, shape in _FINGERPRINT.findall(said)}
-    for at, kind in enumerate(("behind", "shapes")):
-        if odd := _odd({rank: own[at] for rank, own in given.items()}):
-            return LastWords(kind, odd[0], "", f"{odd[1]}, the others {odd[2]}")
-    return None

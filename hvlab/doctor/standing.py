@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
-from hvlab.doctor import recorders
+from hvlab.doctor import last_words, recorders
+from hvlab.doctor.last_words import LastWords
 from hvlab.doctor.places import RankPlace, by_majority, groups, of_rank
-from hvlab.lab.cores import format_ranges
 
 _TABLES = read_shipped(Path(__file__).with_suffix(".yml"))
 _FINDINGS, _UNSEEN = _TABLES["findings"], _TABLES["unseen"]
@@ -43,7 +44,7 @@ class Holdup:
     def named(self) -> str:
         """The ranks and hosts, as far as they are known."""
         ranks = f"rank{'s' * (len(self.ranks) > 1)} {format_ranges(self.ranks)}" if self.ranks else ""
-        return " on ".join(filter(None, (ranks, ", ".join(self.hosts))))
+        return " on ".join(filter(None, (ranks, ", ".join(self.hosts)))) or "a rank that is not named"
 
 
 @dataclass(frozen=True)
@@ -113,23 +114,41 @@ def judge(
     }
     now = [_judged(name, ranks, answers, silent, over) for name, ranks in sorted(chosen.items())]
     whole = [job for job in now if not job.culprit or job.culprit.id not in ("missing", "memory")]
-    ended = recorders.last_words(log) if log and not (which and whole) else None
-    return [*whole, _ended(which, ended, answers)] if ended else now
+    found = last_words.read(log) if log and not (which and whole) else None
+    return [*whole, _ended(which, found, answers)] if found else now
 
 
-def _ended(which: str, found: recorders.LastWords, answers: Mapping[str, Mapping[str, Any]]) -> Standing:
+def _ended(which: str, found: LastWords, answers: Mapping[str, Mapping[str, Any]]) -> Standing:
     """Return what ended a job; where its log lacks the host, the only one whose kernel killed for memory."""
     killed = [host for host, answer in answers.items() if _killed(answer)]
     names = {answer["host"].partition(".")[0]: host for host, answer in answers.items()}
-    if found.host:
-        hosts = [names.get(found.host.partition(".")[0], found.host)]
-    else:
-        hosts = killed if found.kind == "killed" and len(killed) == 1 else []
-    kind = "memory" if found.kind == "killed" and hosts and hosts[0] in killed else found.kind
-    words = {"host": ", ".join(hosts) or "its host, which the log does not name", "detail": found.detail}
-    row = {name: text.format(**words, pid="") for name, text in _FINDINGS[kind].items()}
-    culprit = Holdup(kind, tuple(found.ranks), tuple(hosts), "the job has ended", row["why"], row["remedy"])
+    homes = {rank: names.get(host.partition(".")[0], host) for rank, host in found.homes.items()}
+    if found.kind == "killed" and len(killed) == 1:
+        homes = dict.fromkeys(found.ranks, killed[0]) | homes
+    culprit = ended(found, homes, list(answers))
+    if culprit.id == "killed" and set(culprit.hosts) & set(killed):
+        culprit = ended(replace(found, kind="memory"), homes, list(answers))
     return Standing(which or "that has ended", tuple(answers), 0, (), culprit, ())
+
+
+def ended(found: LastWords, homes: Mapping[int, str], hosts: Sequence[str]) -> Holdup:
+    """Return what ended a job; the hosts are those of ``homes``, or of ranks that fill ``hosts`` in order."""
+    order = last_words.by_order(found.size, hosts)
+    # The log knows better.
+    if any(order.get(rank) != host for rank, host in homes.items()):
+        order = {}
+    told = {rank: (order | dict(homes))[rank] for rank in found.ranks if rank in {*order, *homes}}
+    where = "the job has ended"
+    if set(told) - set(homes):
+        where += (
+            f" (its {found.size} ranks fill {', '.join(hosts[:3])}{' ...' * (len(hosts) > 3)} in this order)"  # noqa: PLR2004
+        )
+    if told and len(told) < len(found.ranks):
+        where += "".join(f"; rank {rank} ran on {host}" for rank, host in told.items())
+    own = tuple(dict.fromkeys(told.values())) if len(told) == len(found.ranks) else ()
+    words = {"host": ", ".join(own) or "its host, which the log does not name", "detail": found.detail}
+    row = {name: text.format(**words, pid="") for name, text in _FINDINGS[found.kind].items()}
+    return Holdup(found.kind, tuple(found.ranks), own, where, row["why"], row["remedy"])
 
 
 def _judged(
@@ -218,10 +237,20 @@ def _link(job: _Job) -> Holdup | None:
     for place in job.places:
         for host in {homes.get(address, address) for address in place.seen["unacknowledged"]}:
             ends.update({host, place.host} if host != place.host else ())
-    most = [host for host, number in ends.items() if number == max(ends.values())]
+    most = _most(ends, [*ends])
+    # Both ends of one connection: which of them answers the others?
+    silent: Counter[str] = Counter()
+    for host, answer in job.answers.items():
+        for address in answer.get("unanswered") or ():
+            silent.update((host, homes.get(address, address)))
+    most = _most(silent, most)
     down = [host for host in most if host in job.answers and job.answers[host]["dead_links"]]
     detail = "what is sent between it and other hosts is not acknowledged (TCP repeats it)"
     return _cut_off(job, down or most, detail) if ends else None
+
+
+def _most(numbers: Counter[str], hosts: Sequence[str]) -> list[str]:
+    return [host for host in hosts if numbers[host] == max(numbers[each] for each in hosts)]
 
 
 def _down(job: _Job) -> Holdup | None:

@@ -13,6 +13,7 @@ from hvlab.base import answers, remedies
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import some
 from hvlab.doctor import reading, standing
+from hvlab.doctor.last_words import read as ended_by
 from hvlab.doctor.places import HostStanding
 from hvlab.lab.backends import BACKENDS, SHIM
 from hvlab.lab.inventory import ROOT
@@ -258,6 +259,8 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
     error = _launch_failure(case, ended, folder)
     if not error or ended.get("timed_out"):
         return error
+    if culprit := _unlike(case, folder):
+        return f"{culprit}{_ADVISED}{culprit.remedy}"
     first = _first_failed(case, folder)
     where = first or (case.hosts[1:] if re.search("orted|ORTE|prted|PRTE", error) else case.hosts[:1])
     place = first[0] if first else _place(case, folder)
@@ -273,6 +276,15 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
         return f"{seen.partition(_ADVISED)[0]}{_ADVISED}{mended}"
     looked = remedies.remedy("crash", error, hosts=hosts, all=",".join(case.hosts))
     return seen.rstrip(".") + (_ADVISED if _ADVISED not in seen else "; or ") + looked if looked else seen
+
+
+def _unlike(case: Case, folder: Path) -> standing.Holdup | None:
+    """Return the ranks that gave a collective another shape than the rest: they notice last."""
+    found = ended_by(output(folder), case.world_size)
+    if not found or found.kind not in ("shapes", "differ"):
+        return None
+    homes = {rank: case.hosts[rank // case.slots] for rank in range(case.world_size)}
+    return standing.ended(found, homes, case.hosts)
 
 
 def _first_failed(case: Case, folder: Path) -> Sequence[str]:

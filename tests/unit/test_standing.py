@@ -144,13 +144,17 @@ KILLED = ["[20.1] Memory cgroup out of memory: Killed process 4711 (python)"]
         (MPIRUN.format(11, "Segmentation fault"), [], ("crashed", (1,), ("n2",))),
         # Gloo aborts the rank beside the one whose tensor is too large.
         (MPIRUN.format(6, "Aborted"), [], None),
-        (HOROVODRUN.format(137), [], ("killed", (1,), ())),
+        (HOROVODRUN.format(137), [], ("killed", (1,), ("n2",))),
         (HOROVODRUN.format(137), KILLED, ("memory", (1,), ("n2",))),
         (HOROVODRUN.format(1), [], None),
         (TORCHRUN.format(-9), [], ("killed", (1,), ("n2",))),
         (TORCHRUN.format(1), [], None),
         ("srun: error: n2: task 1: Out Of Memory", [], ("killed", (1,), ("n2",))),
-        (MISMATCH.format(0, 0, 4, 1, 8) + "\n" + MISMATCH.format(2, 2, 4, 1, 8), [], ("shapes", (1,), ())),
+        (
+            MISMATCH.format(0, 0, 4, 1, 8) + "\n" + MISMATCH.format(2, 2, 4, 1, 8),
+            [],
+            ("shapes", (1,), ("n2",)),
+        ),
     ],
 )
 def test_the_log_of_a_job_that_ended_names_who_ended_it(log, kernel, found):
@@ -158,6 +162,64 @@ def test_the_log_of_a_job_that_ended_names_who_ended_it(log, kernel, found):
     jobs = judge(hosts, {}, log=log)
     assert [(job.culprit.id, job.culprit.ranks, job.culprit.hosts) for job in jobs] == [found] * bool(found)
     assert all("{" not in job.culprit.remedy and str(job.culprit) for job in jobs)
+
+
+# Gloo's words are those of torch 2.13, Horovod's of 0.28.
+TOO_LARGE = """[1,{0}]<stderr>:terminate called after throwing an instance of 'gloo::EnforceNotMet'
+[1,{0}]<stderr>:  what():  [enforce fail at pair.cc:446] op.preamble.length <= op.nbytes. 8 vs 4
+[1,{1}]<stderr>:    work = group.allreduce([tensor], opts)
+[1,{2}]<stderr>:    work = group.allreduce([tensor], opts)
+mpirun noticed that process rank {0} with PID 13 on node n{3} exited on signal 6 (Aborted)."""
+COMPARED = (
+    "[{}]<stderr>:horovod.common.exceptions.HorovodInternalError: Mismatched ALLREDUCE tensor shapes: "
+    "One rank sent a tensor of shape [4], but another rank sent a tensor of shape [8]."
+)
+PARAMS = (
+    "[rank{0}]: RuntimeError: [{0}]: params[0] in this process with sizes [9, 4] "
+    "appears not to match sizes of the same param in process 0."
+)
+COUNTED = "[rank{}]: RuntimeError: DDP expects same model across all ranks, but Rank {} has {} params, while "
+
+
+def lines(*words):
+    return "\n".join(words)
+
+
+@pytest.mark.parametrize(
+    ("log", "hosts", "found", "words"),
+    [
+        (TOO_LARGE.format(0, 1, 2, 1), 3, ("differ", (0, 1), ("n1", "n2")), "rank 1 sent rank 0 8 bytes"),
+        (TOO_LARGE.format(2, 0, 1, 3), 3, ("differ", (0, 2), ("n1", "n3")), "rank 0 sent rank 2 8 bytes"),
+        # The ranks do not fill the hosts in their order.
+        (TOO_LARGE.format(0, 1, 2, 2), 3, ("differ", (0, 1), ()), "rank 1 sent rank 0"),
+        (lines(*map(COMPARED.format, range(3))), 3, ("differ", (), ()), "allreduce [4], another [8]"),
+        (lines(*map(COMPARED.format, range(2))), 2, ("differ", (0, 1), ("n1", "n2")), "[4], another [8]"),
+        (lines(PARAMS.format(1), "[rank0]: x", "[rank2]: x"), 3, ("shapes", (1,), ("n2",)), "[9, 4]"),
+        (lines(PARAMS.format(1), PARAMS.format(2), "[rank0]: x"), 3, ("shapes", (0,), ("n1",)), "[9, 4]"),
+        (lines(PARAMS.format(1), "[rank0]: x"), 2, ("differ", (0, 1), ("n1", "n2")), "[9, 4]"),
+        # Four ranks on two hosts.
+        (lines(PARAMS.format(2), *(f"[rank{at}]: x" for at in range(4))), 2, ("shapes", (2,), ("n2",)), ""),
+        # Not all ranks are in the log: where rank 2 ran is not known.
+        (PARAMS.format(2), 3, ("shapes", (2,), ()), "[9, 4]"),
+        (
+            lines(
+                COUNTED.format(0, 0, 3) + "rank 1 has inconsistent 4 params.",
+                COUNTED.format(1, 1, 4) + "rank 0 has inconsistent 3 params.",
+                COUNTED.format(2, 2, 3) + "rank 1 has inconsistent 4 params.",
+            ),
+            3,
+            ("shapes", (1,), ("n2",)),
+            "4 params, the others 3 params",
+        ),
+        (MISMATCH.format(0, 0, 4, 1, 8), 2, ("differ", (0, 1), ("n1", "n2")), "rank 0 [4]; rank 1 [8]"),
+    ],
+)
+def test_the_log_of_other_shapes_names_rank_and_host_or_all_that_it_may_be(log, hosts, found, words):
+    seen = {f"n{at + 1}": host(at) for at in range(hosts)}
+    (job,) = judge(seen, {}, log=log)
+    assert (job.culprit.id, job.culprit.ranks, job.culprit.hosts) == found
+    assert words in job.culprit.why
+    assert ("in this order" in job.culprit.where) == (len(found[2]) > ("PID" in log))
 
 
 def test_a_log_says_nothing_of_the_job_that_was_asked_for_and_runs():
@@ -218,6 +280,14 @@ def test_the_record_of_a_case_over_its_time_keeps_the_answer(tmp_path):
     assert "what to do: look at the workers" in error
 
 
+def test_the_record_of_a_case_with_other_shapes_names_who_sent_them(tmp_path):
+    (tmp_path / "stderr").write_text(TOO_LARGE.format(0, 1, 2, 1))
+    (tmp_path / "case.json").write_text(json.dumps({"timed_out": False, "rc": 134}))
+    error = outcome(case(hosts=(3,), slots=(1,)), tmp_path).error
+    assert error.startswith("ranks 0-1 on n1, n2: ")
+    assert "rank 1 sent rank 0 8 bytes where it expected 4" in error
+
+
 def test_a_host_that_does_not_answer_is_named():
     culprit = judge({"n1": host(0, rank(0)), "n3": host(2, rank(2))}, {"n2": "timed out"})[0].culprit
     assert (culprit.id, culprit.ranks, culprit.hosts) == ("silent", (1,), ("n2",))
@@ -241,6 +311,13 @@ def test_the_flight_recorder_names_rank_and_shape(own, found, words):
     culprit = judged(own, {}, entry(5)).culprit
     assert (culprit.id, culprit.ranks) == (found, (1,))
     assert words in culprit.why
+
+
+def test_of_two_ranks_the_flight_recorder_blames_none():
+    hosts = {"n1": host(0, rank(0, size=2, **entry(5))), "n2": host(1, rank(1, size=2, **entry(5, "[[8]]")))}
+    culprit = judge(hosts, {})[0].culprit
+    assert (culprit.id, culprit.ranks, culprit.hosts) == ("differ", (0, 1), ("n1", "n2"))
+    assert "rank 0 [[4]]; rank 1 [[8]]" in culprit.why
 
 
 @pytest.mark.parametrize(("which", "number"), [("", 1), ("42", 1), ("101", 1), ("43", 0)])

@@ -1,0 +1,144 @@
+"""Which rank ended a job, and what each rank gave to the collective that failed, by the job's log. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hvlab.base.yaml_files import read_shipped
+from hvlab.doctor import text
+from hvlab.doctor.places import numbers
+from hvlab.doctor.recorders import Found, odd
+from hvlab.doctor.text import LogText
+
+_TABLES = read_shipped(Path(__file__).with_name("standing.yml"))
+_ENDED, _HOMES = _TABLES["ended"], _TABLES["homes"]
+_CRASHES = {4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
+# Marks of a rank before a line: mpirun, horovodrun, torch, srun --label; not torchrun's of local ranks.
+_MARK = re.compile(r"\[(?:(?:[\w.-]+@)?\d+,(?:mpirank:)?|rank)?(\d+)\]|(?:^|\])(\d+):")
+_NAMED = re.compile(r"(?i)\b(?:process rank|process|rank) (\d+)\b")
+_FINGERPRINT = re.compile(
+    r"Rank (\d+) is running collective: CollectiveFingerPrint\(.*?OpType=(\w+).*?TensorShape=(\[[\d, ]*\])"
+)
+_COUNTS = re.compile(r"Rank (\d+) has (\d+) params, while rank (\d+) has inconsistent (\d+) params")
+_UNLIKE_0 = re.compile(
+    r"(?:\[(\d+)\]: )?(params\[\d+\]) in this process with sizes (\[[\d, ]*\]) appears not to match"
+)
+_LARGER = re.compile(r"op\.preamble\.length <= op\.nbytes\.? (\d+) vs (\d+)")
+_TWO = re.compile(
+    r"Mismatched (\w+) tensor shapes: One rank sent a tensor of shape (\[[\d, ]*\]), "
+    r"but another rank sent a tensor of shape (\[[\d, ]*\])"
+)
+# Gloo's ring sums what the next rank sends.
+_RING = re.compile(r"(?i)all_?reduce|_engine_run_backward|\bbackward\(")
+
+
+@dataclass(frozen=True)
+class LastWords:
+    """Who ended a job: ``ranks`` may be empty; ``homes`` has the hosts of ranks that the log names.
+
+    ``size`` is the number of ranks, 0 where some of them are not in the log.
+    """
+
+    kind: str
+    ranks: list[int]
+    detail: str
+    homes: Mapping[int, str] = field(default_factory=dict)
+    size: int = 0
+
+
+def read(log: str, size: int = 0) -> LastWords | None:
+    """Return who ended a job, by what its launcher, torch or Horovod says; None for ranks that only noticed.
+
+    ``size`` is the number of ranks where it is known. An exit status other than that of a signal, SIGABRT
+    and SIGTERM are seen at the victims, too.
+    """
+    said = text.read(log.splitlines())
+    seen = {*_writers(said), *(int(rank) for rank in _NAMED.findall(said.text))}
+    size = size or (len(seen) if seen == {*range(len(seen))} else 0)
+    found = _killed(said.text) or _unlike(said, size)
+    homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said.text)}
+    return LastWords(*found, homes, size) if found else None
+
+
+def _writers(said: LogText) -> Iterator[int]:
+    yield from (rank for line in said.lines if (rank := _rank(line.writer)) is not None)
+
+
+def _rank(writer: str) -> int | None:
+    marks = [one or other for one, other in _MARK.findall(writer)]
+    return int(marks[-1]) if marks else None
+
+
+def _killed(said: str) -> Found | None:
+    for sign in _ENDED:
+        if match := re.search(sign, said):
+            code = abs(int(match.groupdict().get("code") or 9))
+            number = code - 128 if code > 128 else code  # noqa: PLR2004 - as a shell tells a signal
+            kind = "killed" if number == 9 else "crashed" if number in _CRASHES else ""  # noqa: PLR2004
+            if kind:
+                return kind, [int(match["rank"])], _CRASHES.get(number, "")
+    return None
+
+
+def _unlike(said: LogText, size: int) -> Found | None:
+    given = {int(rank): own for rank, *own in _FINGERPRINT.findall(said.text)}
+    for at, kind in enumerate(("behind", "shapes")):
+        if found := odd(kind, {rank: own[at] for rank, own in given.items()}):
+            return found
+    counts = {
+        int(rank): f"{number} params"
+        for row in _COUNTS.findall(said.text)
+        for rank, number in (row[:2], row[2:])
+    }
+    return odd("shapes", counts) or _unlike_first(said, size) or _larger(said, size) or _two(said, size)
+
+
+def _lines(sign: re.Pattern[str], said: LogText) -> Iterator[tuple[int | None, re.Match[str]]]:
+    for line in said.lines:
+        if match := sign.search(line.text):
+            yield _rank(line.writer), match
+
+
+def _unlike_first(said: LogText, size: int) -> Found | None:
+    """Return the ranks whose parameters differ from rank 0's; rank 0 where all others say so."""
+    found = [(int(match[1]) if match[1] else rank, match) for rank, match in _lines(_UNLIKE_0, said)]
+    ranks = sorted({rank for rank, _ in found if rank is not None})
+    if not ranks:
+        return None
+    detail = f"{found[0][1][2]} of rank {numbers(ranks)} is {found[0][1][3]}, rank 0's is another"
+    if len(ranks) == 1 and size == 2:  # noqa: PLR2004 - no third to compare with
+        return "differ", [0, *ranks], detail
+    return ("shapes", [0], detail) if len(ranks) == size - 1 else ("shapes", ranks, detail)
+
+
+def _larger(said: LogText, size: int) -> Found | None:
+    """Return the rank that Gloo sent too much, and in an allreduce the next one, who sent it."""
+    signs = list(_lines(_LARGER, said))
+    if not signs:
+        return None
+    rank, match = signs[0]
+    aborted = re.search(r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal 6", said.text)
+    rank = int(aborted[1]) if rank is None and aborted else rank
+    sizes = f"{match[1]} bytes where it expected {match[2]} (Gloo sends a tensor in parts)"
+    if rank is None or not size or not _RING.search(said.text):
+        return "differ", [] if rank is None else [rank], f"a rank was sent {sizes}"
+    following = (rank + 1) % size
+    return "differ", sorted({rank, following}), f"rank {following} sent rank {rank} {sizes}"
+
+
+def _two(said: LogText, size: int) -> Found | None:
+    """Return both ranks of two that Horovod compared; of more, it does not say which."""
+    match = _TWO.search(said.text)
+    if not match:
+        return None
+    ranks = [0, 1] if size == 2 else []  # noqa: PLR2004 - there is no other
+    return "differ", ranks, f"one rank gave {match[1].lower()} {match[2]}, another {match[3]}"
+
+
+def by_order(size: int, hosts: Sequence[str]) -> dict[int, str]:
+    """Return the host of each rank if they fill the hosts in their order; {} where they cannot, evenly."""
+    each, rest = divmod(size, len(hosts) or 1)
+    return {} if rest or not each else {rank: hosts[rank // each] for rank in range(size)}
