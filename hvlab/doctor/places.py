@@ -57,6 +57,7 @@ class HostStanding(HostAnswer):
     full_disks: list[str]
     dead_links: list[str]
     addresses: list[str]
+    unanswered: list[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,38 @@ def test_the_log_of_a_job_that_ended_names_who_ended_it(log, kernel, found):
     assert all("{" not in job.culprit.remedy and str(job.culprit) for job in jobs)
 
 
+@pytest.mark.parametrize(
+    ("unanswered", "found"),
+    [
+        # As under Horovod's Gloo: the one message that was lost on the way.
+        ([["10.0.0.2"], ["10.0.0.1", "10.0.0.3"], ["10.0.0.2"]], ("n2",)),
+        ([[], ["10.0.0.1", "10.0.0.3"], []], ("n2",)),
+        ([["10.0.0.2", "10.0.0.3"], ["10.0.0.1"], ["10.0.0.1"]], ("n1",)),
+        ([[], [], []], ("n2", "n1")),
+        # Firewalls that drop it everywhere.
+        ([["10.0.0.2", "10.0.0.3"], ["10.0.0.1", "10.0.0.3"], ["10.0.0.1", "10.0.0.2"]], ("n2", "n1")),
+    ],
+)
+def test_of_two_ends_the_one_that_answers_nobody_is_cut_off(unanswered, found):
+    lost = [[], ["10.0.0.1"], []]
+    hosts = {
+        f"n{at + 1}": host(at, rank(at, unacknowledged=lost[at]), unanswered=unanswered[at])
+        for at in range(3)
+    }
+    culprit = judge(hosts, {})[0].culprit
+    assert (culprit.id, sorted(culprit.hosts)) == ("link", sorted(found))
+
+
+@pytest.mark.parametrize(("error", "found"), [(ConnectionRefusedError, True), (TimeoutError, False)])
+def test_a_host_that_refuses_a_connection_answers(monkeypatch, error, found):
+    def connect(_where, timeout):
+        raise error(timeout)
+
+    own = program(monkeypatch, "standing")
+    monkeypatch.setattr(own.socket, "create_connection", connect)
+    assert own.answers("10.0.0.1") == found
+
+
 # Gloo's words are those of torch 2.13, Horovod's of 0.28.
 TOO_LARGE = """[1,{0}]<stderr>:terminate called after throwing an instance of 'gloo::EnforceNotMet'
 [1,{0}]<stderr>:  what():  [enforce fail at pair.cc:446] op.preamble.length <= op.nbytes. 8 vs 4

@@ -59,6 +59,8 @@ JOBS = (
 TRUSTED = ("/opt/hvlab/bin", "/opt/hvlab/*/bin")
 WRAPPERS = ("timeout", "sh", "bash", "dash", "env", "nice", "numactl", "taskset", "srun", "orted", "prted")
 PY_SPY_S, RAS_S, LOG_BYTES, MOST_FRAMES, REPEATS = 20, 8, 2**18, 40, 3
+# A second SYN goes out after one second.
+ANSWER_S, MOST_PEERS = 2.5, 16
 STALLS = re.compile(
     r"Stalled ranks|[Mm]issing ranks|^\d+: \[|One or more tensors were submitted|Mismatched \w+ tensor|"
     r"Watchdog caught collective operation timeout"
@@ -199,21 +201,43 @@ def disk_waits(family: list[int]) -> list[str]:
     return sorted(waits)
 
 
-def unacknowledged(pid: int) -> list[str]:
-    """Return the addresses that do not acknowledge what a rank sent, however often it is repeated."""
+def connections(pid: int) -> Iterable[tuple[str, bool]]:
+    """Yield the addresses that a rank is connected to, and whether it repeats in vain what it sends there."""
     own = set()
     for path in glob.glob("/proc/{}/fd/*".format(pid)):
         with suppress(OSError):
             own.add(os.readlink(path))
-    silent = set()
     for kind in ("tcp", "tcp6"):
         for line in text("/proc/{}/net/{}".format(pid, kind), 2**24).splitlines()[1:]:
             fields = line.split()
-            # Established; its timer is that of retransmissions; so many of them.
-            repeats = fields[3] == fields[5][:2] == "01" and int(fields[6], 16) >= REPEATS
-            if repeats and "socket:[{}]".format(fields[9]) in own:
-                silent.add(address(fields[2].partition(":")[0]))
-    return sorted(silent)
+            if fields[3] == "01" and "socket:[{}]".format(fields[9]) in own:
+                # Its timer is that of retransmissions; so many of them.
+                vain = fields[5][:2] == "01" and int(fields[6], 16) >= REPEATS
+                yield address(fields[2].partition(":")[0]), vain
+
+
+def unacknowledged(pid: int) -> list[str]:
+    """Return the addresses that do not acknowledge what a rank sent, however often it is repeated."""
+    return sorted({place for place, vain in connections(pid) if vain})
+
+
+def unanswered(ranks: list[dict[str, Any]], own: list[str]) -> list[str]:
+    """Return the hosts connected to the ranks that answer nothing, not even a refusal."""
+    peers = sorted({place for rank in ranks for place, _ in connections(rank["pid"])} - {*own, "127.0.0.1"})
+    with ThreadPoolExecutor(max_workers=MOST_PEERS) as pool:
+        answered = list(pool.map(answers, peers[:MOST_PEERS]))
+    return [peer for peer, good in zip(peers, answered) if not good]
+
+
+def answers(host: str) -> bool:
+    """Say whether a host takes or refuses a connection to a port that nobody uses (discard)."""
+    try:
+        socket.create_connection((host, 9), timeout=ANSWER_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def address(digits: str) -> str:
@@ -455,6 +479,7 @@ def main() -> int:
         took = time.monotonic() - began
         records = list(pool.map(recorded, ranks))
     heard.append(ras(ranks))
+    mine = addresses()
     json.dump(
         {
             "host": platform.node(),
@@ -469,7 +494,8 @@ def main() -> int:
             "memory_kills": memory_kills(ranks),
             "full_disks": list(full),
             "dead_links": dead_links(),
-            "addresses": addresses(),
+            "addresses": mine,
+            "unanswered": unanswered(ranks, mine),
         },
         sys.stdout,
     )
