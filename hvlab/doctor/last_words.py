@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from hvlab.base.yaml_files import read_shipped
 from hvlab.doctor import text
 from hvlab.doctor.places import numbers
 from hvlab.doctor.recorders import Found, odd
-from hvlab.doctor.text import LogText
 
+# The rank that wrote it, and its words.
+_Line = tuple[int | None, str]
 _TABLES = read_shipped(Path(__file__).with_name("standing.yml"))
 _ENDED, _HOMES = _TABLES["ended"], _TABLES["homes"]
 _CRASHES = {4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
@@ -55,16 +56,15 @@ def read(log: str, size: int = 0) -> LastWords | None:
     ``size`` is the number of ranks where it is known. An exit status other than that of a signal, SIGABRT
     and SIGTERM are seen at the victims, too.
     """
-    said = text.read(log.splitlines())
-    seen = {*_writers(said), *(int(rank) for rank in _NAMED.findall(said.text))}
+    raw = log.splitlines()
+    said = text.read(raw).text
+    # A log as text keeps a few of the lines that are alike: here, each stands for a rank.
+    lines = [(_rank(writer), words) for writer, words in text.written(raw)]
+    seen = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
     size = size or (len(seen) if seen == {*range(len(seen))} else 0)
-    found = _killed(said.text) or _unlike(said, size)
-    homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said.text)}
+    found = _killed(said) or _unlike(said, lines, size)
+    homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said)}
     return LastWords(*found, homes, size) if found else None
-
-
-def _writers(said: LogText) -> Iterator[int]:
-    yield from (rank for line in said.lines if (rank := _rank(line.writer)) is not None)
 
 
 def _rank(writer: str) -> int | None:
@@ -83,28 +83,23 @@ def _killed(said: str) -> Found | None:
     return None
 
 
-def _unlike(said: LogText, size: int) -> Found | None:
-    given = {int(rank): own for rank, *own in _FINGERPRINT.findall(said.text)}
+def _unlike(said: str, lines: Sequence[_Line], size: int) -> Found | None:
+    given = {int(rank): own for rank, *own in _FINGERPRINT.findall(said)}
     for at, kind in enumerate(("behind", "shapes")):
         if found := odd(kind, {rank: own[at] for rank, own in given.items()}):
             return found
     counts = {
-        int(rank): f"{number} params"
-        for row in _COUNTS.findall(said.text)
-        for rank, number in (row[:2], row[2:])
+        int(rank): f"{number} params" for row in _COUNTS.findall(said) for rank, number in (row[:2], row[2:])
     }
-    return odd("shapes", counts) or _unlike_first(said, size) or _larger(said, size) or _two(said, size)
+    return (
+        odd("shapes", counts) or _unlike_first(lines, size) or _larger(said, lines, size) or _two(said, size)
+    )
 
 
-def _lines(sign: re.Pattern[str], said: LogText) -> Iterator[tuple[int | None, re.Match[str]]]:
-    for line in said.lines:
-        if match := sign.search(line.text):
-            yield _rank(line.writer), match
-
-
-def _unlike_first(said: LogText, size: int) -> Found | None:
+def _unlike_first(lines: Sequence[_Line], size: int) -> Found | None:
     """Return the ranks whose parameters differ from rank 0's; rank 0 where all others say so."""
-    found = [(int(match[1]) if match[1] else rank, match) for rank, match in _lines(_UNLIKE_0, said)]
+    signs = [(rank, match) for rank, words in lines if (match := _UNLIKE_0.search(words))]
+    found = [(int(match[1]) if match[1] else rank, match) for rank, match in signs]
     ranks = sorted({rank for rank, _ in found if rank is not None})
     if not ranks:
         return None
@@ -114,24 +109,24 @@ def _unlike_first(said: LogText, size: int) -> Found | None:
     return ("shapes", [0], detail) if len(ranks) == size - 1 else ("shapes", ranks, detail)
 
 
-def _larger(said: LogText, size: int) -> Found | None:
+def _larger(said: str, lines: Sequence[_Line], size: int) -> Found | None:
     """Return the rank that Gloo sent too much, and in an allreduce the next one, who sent it."""
-    signs = list(_lines(_LARGER, said))
+    signs = [(rank, match) for rank, words in lines if (match := _LARGER.search(words))]
     if not signs:
         return None
     rank, match = signs[0]
-    aborted = re.search(r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal 6", said.text)
+    aborted = re.search(r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal 6", said)
     rank = int(aborted[1]) if rank is None and aborted else rank
     sizes = f"{match[1]} bytes where it expected {match[2]} (Gloo sends a tensor in parts)"
-    if rank is None or not size or not _RING.search(said.text):
+    if rank is None or not size or not _RING.search(said):
         return "differ", [] if rank is None else [rank], f"a rank was sent {sizes}"
     following = (rank + 1) % size
     return "differ", sorted({rank, following}), f"rank {following} sent rank {rank} {sizes}"
 
 
-def _two(said: LogText, size: int) -> Found | None:
+def _two(said: str, size: int) -> Found | None:
     """Return both ranks of two that Horovod compared; of more, it does not say which."""
-    match = _TWO.search(said.text)
+    match = _TWO.search(said)
     if not match:
         return None
     ranks = [0, 1] if size == 2 else []  # noqa: PLR2004 - there is no other

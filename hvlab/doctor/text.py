@@ -233,6 +233,13 @@ def _missing(header: re.Match[str]) -> str:
     return f"{header[header.lastindex or 0]}: No such file or directory"
 
 
+def written(raw: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield who wrote a line, and its words: of every line, however many are alike."""
+    for line in raw:
+        writer, _, rest = _parted(clean(line))
+        yield writer, rest
+
+
 def _parted(text: str) -> tuple[str, str, str]:
     """Return the marks of the rank, the last time or program before the line, and the line."""
     writer = stamp = ""

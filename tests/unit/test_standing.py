@@ -229,6 +229,13 @@ def lines(*words):
         (lines(PARAMS.format(1), "[rank0]: x", "[rank2]: x"), 3, ("shapes", (1,), ("n2",)), "[9, 4]"),
         (lines(PARAMS.format(1), PARAMS.format(2), "[rank0]: x"), 3, ("shapes", (0,), ("n1",)), "[9, 4]"),
         (lines(PARAMS.format(1), "[rank0]: x"), 2, ("differ", (0, 1), ("n1", "n2")), "[9, 4]"),
+        # More lines are alike than a log keeps.
+        (
+            lines("[rank0]: x", *(PARAMS.format(at) for at in range(1, 16))),
+            2,
+            ("shapes", (0,), ("n1",)),
+            "[9, 4]",
+        ),
         # Four ranks on two hosts.
         (lines(PARAMS.format(2), *(f"[rank{at}]: x" for at in range(4))), 2, ("shapes", (2,), ("n2",)), ""),
         # Not all ranks are in the log: where rank 2 ran is not known.
