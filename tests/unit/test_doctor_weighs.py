@@ -57,6 +57,47 @@ def test_what_is_contradicted_sinks_or_goes(log, causes):
 
 
 @pytest.mark.parametrize(
+    ("line", "contradiction", "cause"),
+    [
+        ("Domain socket directory /run: No such file or directory", "slurmd started on Wed", "slurm-folders"),
+        ("could not insert 'nvidia': Key was rejected by service", "SecureBoot disabled", "secure-boot"),
+        ("Nouveau kernel driver is currently in use", "\tKernel driver in use: nvidia", "nouveau"),
+        (
+            "Your kernel headers for kernel 6.1.0-1 cannot be found",
+            "linux-headers-6.1.0-1 is already the newest version",
+            "kernel-headers",
+        ),
+        (
+            "sinfo: error: Unable to contact slurm controller",
+            "Slurmctld(primary) at n1 is UP",
+            "slurm-controller",
+        ),
+        ("modprobe: FATAL: Module nvidia-peermem not found", "nvidia_peermem 16384 0", "peermem"),
+        ("        Physical state: Polling", "State: Active\nPhysical state: LinkUp", "ib-port-down"),
+        ("E: Release file for http://a is not valid yet", "System clock synchronized: yes", "clock"),
+        ('"ExitCode": 137,', '"OOMKilled": false,', "killed-137"),
+        ("CUDA out of memory.", "Tried to allocate more than 1EB memory.", "cuda-oom"),
+        ("E: are you root?", "uid=0(root) gid=0(root)", "root-needed"),
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+            "nvidia 14409728 9",
+            "driver-not-loaded",
+        ),
+        (
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.",
+            "docker.service\n Active: active (running)",
+            "docker-daemon",
+        ),
+    ],
+)
+def test_what_speaks_against_a_cause_is_shown_with_it(line, contradiction, cause):
+    alone = diagnose([line]).causes[0]
+    assert (alone.cause.id, alone.against) == (cause, ())
+    both = diagnose([line, *contradiction.splitlines()]).causes[0]
+    assert (both.cause.id, bool(both.against), both.certainty == "certain") == (cause, True, False)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "[2024-05-23T12:49:52.123] preempted JobId=77 has been requeued to reclaim resources for JobId=78",
