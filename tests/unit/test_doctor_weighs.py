@@ -77,6 +77,7 @@ def test_what_is_contradicted_sinks_or_goes(log, causes):
         ("E: Release file for http://a is not valid yet", "System clock synchronized: yes", "clock"),
         ('"ExitCode": 137,', '"OOMKilled": false,', "killed-137"),
         ("CUDA out of memory.", "Tried to allocate more than 1EB memory.", "cuda-oom"),
+        ("pull access denied for a", "Status: Downloaded newer image for b", "image-pull"),
         ("E: are you root?", "uid=0(root) gid=0(root)", "root-needed"),
         (
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
