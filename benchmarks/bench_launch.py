@@ -98,7 +98,7 @@ def _bare(asked: Sequence[str], repeats: int) -> dict[str, list[float]]:
     shell = Shell(Login(lab, trust, lab.text("lab_user_name", "hvlab")), lab.hosts[0])
     cases = {side: _dry(asked, side) for side in SIDES}
     hosts = [host.name for host in lab.hosts][: int(asked[asked.index("--hosts") + 1])]
-    job = slurm.granted(shell.run(slurm.request(lab, hosts, RUN), seconds=60).stderr)
+    job = slurm.read_granted_job(shell.run(slurm.request(lab, hosts, RUN), seconds=60).stderr)
     own: dict[str, list[float]] = {side: [] for side in SIDES}
     try:
         for repeat in range(repeats):

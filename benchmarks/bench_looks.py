@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.bench_verdicts import DIFFERING, SCENARIOS, Floats, Launch, Names, of_scenarios, upper
 from hvlab.statistics.looks import LOOKS, Look
-from hvlab.statistics.sequential import answered, at_look
+from hvlab.statistics.sequential import at_look, is_answered
 from hvlab.statistics.verdict import Pair, Verdict
 
 
@@ -37,7 +37,7 @@ def looked_at(a: Floats, b: Floats, launches: Sequence[Names | None]) -> tuple[l
             open_ = {
                 name
                 for names, one in zip(sides, verdicts, strict=True)
-                if not answered(one)
+                if not is_answered(one)
                 for name in names
             }
             if not open_:

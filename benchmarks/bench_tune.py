@@ -31,7 +31,7 @@ from hvlab.bench.matrix import Block
 from hvlab.bench.settings import SettingsFile, save
 from hvlab.lab.inventory import load
 from hvlab.searches.tune import space as spaces
-from hvlab.searches.tune.autotune import best_of
+from hvlab.searches.tune.autotune import read_best
 from hvlab.searches.tune.search import search
 from hvlab.searches.tune.space import Candidate, Space
 from hvlab.searches.tune.space_file import of_block
@@ -156,7 +156,7 @@ def beside_autotune(
     seconds = round(time.monotonic() - begun)
     head = min(load(inventory).hosts, key=lambda host: host.name).name
     text = _hvlab("lab", "ssh", *lab, head, "--", "cat", log)
-    settings = best_of(text)
+    settings = read_best(text)
     if settings is None:
         raise click.ClickException(f"autotune chose nothing; its log: {text}")
     theirs = save(settings, folder / "autotuned.yml")

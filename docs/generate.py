@@ -134,7 +134,7 @@ def reliability_page() -> str:
         "records of the store must be there and nothing may be left on hosts or controller: no process, "
         "temporary folder or mount. `make test-all MARK=faults` measures them again. Clocks are shifted by "
         "libfaketime, for hvlab and its children on the controller.",
-        "Exit code 0: the fault is mended or harmless. -9: the command itself was killed.",
+        "Exit code 0: the fault is fixed or harmless. -9: the command itself was killed.",
     ]
     for family, title in FAMILIES.items():
         rows = [_fault(row) for row in faults if row["family"] == family]

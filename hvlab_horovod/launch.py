@@ -13,7 +13,7 @@ from pathlib import Path
 from hvlab_horovod import ALIAS
 
 LOCAL = ("localhost", "127.0.0.1")
-# Horovod's options whose work torch.distributed does by itself or not at all, and their numbers of values.
+# Horovod's options whose work torch.distributed does itself or not at all, and their numbers of values.
 IGNORED = {
     **dict.fromkeys(("--disable-cache", "--no-stall-check", "--tcp", "--hierarchical-allreduce"), 0),
     **dict.fromkeys(

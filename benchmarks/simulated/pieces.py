@@ -14,7 +14,7 @@ from benchmarks.records import BACKENDS, COLLECTIVE, SIZES, STACK
 from hvlab.lab import inventory
 from hvlab.lab.inventory import Host
 from hvlab.remote import host_keys
-from hvlab.remote.known_hosts import entry_name, known_keys
+from hvlab.remote.known_hosts import entry_name, read_known_keys
 from hvlab.remote.trust import ensure_lab_trust
 from hvlab.results.store import Record, Store
 from hvlab.searches.slow import search as slow
@@ -77,7 +77,7 @@ def look_up(folder: Path, _: int, *, hashed: bool = False) -> None:
         lines.append(f"{paramiko.HostKeys.hash_host(address) if hashed else address} {key}")
     file.write_text("".join(lines), "utf-8")
     for host in lab.hosts:
-        assert known_keys([host.name, entry_name(host)], [file]).keys  # noqa: S101 - what is timed is right
+        assert read_known_keys([host.name, entry_name(host)], [file]).keys  # noqa: S101 - what is timed is right
 
 
 def look_up_hashed(folder: Path, hosts: int) -> None:
@@ -92,7 +92,7 @@ def look_up_authority(folder: Path, _: int) -> None:
     file = folder / "known-hosts-authority"
     file.write_text(trust.known_hosts_text({host.name: [host.address] for host in lab.hosts}), "utf-8")
     for host in lab.hosts:
-        assert known_keys([host.name, entry_name(host)], [file]).by_authority  # noqa: S101
+        assert read_known_keys([host.name, entry_name(host)], [file]).by_authority  # noqa: S101
 
 
 def make_trust(folder: Path, _: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from hvlab.base import answers
 from hvlab.base.yaml_files import read_shipped
-from hvlab.lab.environment import speed
+from hvlab.lab.environment import format_speed
 from hvlab.lab.facts_shape import Facts
 from hvlab.results.configurations import Configuration, Repeats, configuration_of
 from hvlab.results.store import Record
@@ -188,7 +188,6 @@ def _verdict(sizes: Sequence[tuple[int, float, Configuration]], busbw: float, li
 
 
 def _links(one: Configuration, facts: Mapping[str, Any], carriers: str) -> Iterator[LinkCapacity]:
-    """Yield the links that the ranks use. Raises LookupError with the unknown."""
     network, device, to_network = {}, {}, {}
     for host in one.hosts:
         of_host = facts.get(host)
@@ -240,7 +239,7 @@ def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> 
     speeds = [float(rates.get(name) or cards.get(name) or 0) for name in used]
     if not speeds or not all(speeds):
         raise LookupError(f"{host}: the rate of {carriers or 'its network'} is not known")
-    each = ", ".join(sorted({speed(int(one)) for one in speeds}))
+    each = ", ".join(sorted({format_speed(int(one)) for one in speeds}))
     text = f"{len(speeds)} x {each}" if len(speeds) > 1 else each
     kind = "rdma" if rates.keys() & set(used) else "network"
     return LinkCapacity(kind, text, sum(speeds) / 1000 / _BITS, slots)

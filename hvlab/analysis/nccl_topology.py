@@ -52,7 +52,7 @@ def facts(text: str) -> dict[str, Any]:
 
 
 def _topology(gpus: Sequence[_Gpu]) -> dict[str, Any]:
-    """Return how many NVLinks each GPU has, if they join all GPUs."""
+    """Return the number of NVLinks per GPU if they join all GPUs."""
     counts = {sum(int(link.get("count") or 0) for link in gpu.iter("nvlink")) for _, gpu, _ in gpus}
     if counts == {0}:
         return {"link": "PCIe"}
@@ -69,7 +69,6 @@ def _topology(gpus: Sequence[_Gpu]) -> dict[str, Any]:
 
 
 def _gpus(element: ElementTree.Element, link: str) -> Iterator[_Gpu]:
-    """Yield the GPUs inside an element, which has this PCIe link."""
     for child in element:
         if child.tag == "gpu":
             yield str(element.get("busid")), child, link

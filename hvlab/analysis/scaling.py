@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from hvlab.analysis.compare.comparison import primary, whole
+from hvlab.analysis.compare.comparison import primary, without_size
 from hvlab.lab.backends import SERIAL
 from hvlab.results.configurations import Configuration, Param, Repeats
 from hvlab.statistics import interval, straggler
@@ -218,7 +218,7 @@ def _check(source: Source, groups: list[list[dict[str, float]]], alpha: float) -
         raise ValueError("launches of single hosts compare nothing")
     launches = max(sum(host in launch for group in groups for launch in group) for host in hosts)
     slow = straggler.stragglers(groups, alpha=alpha)
-    needed = straggler.launches_needed(len(hosts), alpha=alpha)
+    needed = straggler.count_launches(len(hosts), alpha=alpha)
     return HostCheck(source, tuple(hosts), tuple(slow), slowest, launches, needed)
 
 
@@ -252,7 +252,7 @@ def _alike_but_last(configurations: Mapping[Configuration, Repeats], count: int)
         if len(configuration.hosts) != count:
             continue
         *others, last = configuration.hosts
-        key = dataclasses.replace(whole(configuration), hosts=tuple(others))
+        key = dataclasses.replace(without_size(configuration), hosts=tuple(others))
         for repeat, time in repeats.values.get(primary(configuration), {}).items():
             _add(launches, (key,), repeat, last, time)
     return launches

@@ -15,7 +15,7 @@ from hvlab.workloads.command import PARTS
 
 # A smaller share of a step is not worth a word.
 _SHOWN = 0.005
-# Others wait for a host whose own time is so many times theirs.
+# Others wait for a host whose own time is this multiple of theirs.
 _SLOWER = 1.1
 _WORDS = {
     "compute": "compute",
@@ -82,10 +82,10 @@ def explain(gathered: Mapping[Configuration, Repeats]) -> Iterator[ExplainedStep
         }
         if hosts:
             overhead = median(repeats.of("recorded_step") or (1.0,))
-            yield _explained(configuration, hosts, overhead)
+            yield _explain(configuration, hosts, overhead)
 
 
-def _explained(
+def _explain(
     configuration: Configuration, hosts: Mapping[str, Mapping[str, float]], overhead: float
 ) -> ExplainedStep:
     last = min(hosts, key=lambda host: hosts[host]["exposed"])

@@ -43,7 +43,6 @@ class HvlabAction(ActionBase):  # type: ignore[misc]
         return done
 
     def _failure(self, problem: object, remedy: str = "", **more: Any) -> AnsibleActionFail:
-        """Return the error that names the host, the problem and what to do."""
         advice = f".\nWhat to do: {remedy}." if remedy else ""
         return AnsibleActionFail(f"{self.host}: {problem}{advice}", **more)
 

@@ -1,6 +1,6 @@
 """Reproducible files that hvlab keeps on this machine: their kind, size and last use.
 
-Whoever uses a file of the cache calls ``use``. Nothing that was used within the last day is removed, so a
+Code that uses a cached file calls ``use``. Nothing that was used within the last day is removed, so a
 playbook that runs keeps what it has looked at.
 """
 
@@ -118,10 +118,10 @@ def _entries(folder: Path) -> list[Path]:
 def _entry(kind: str, path: Path, *, busy: bool = False) -> Kept:
     beside = (path.with_name(f"{path.name}.sha256"), _stamp(path))
     paths = tuple(each for each in (path, *beside) if os.path.lexists(each))
-    return Kept(kind, path.name, paths, sum(map(_size, paths)), _last_used(paths), busy)
+    return Kept(kind, path.name, paths, sum(map(_size, paths)), _read_last_used(paths), busy)
 
 
-def _last_used(paths: Iterable[Path]) -> float:
+def _read_last_used(paths: Iterable[Path]) -> float:
     return max((path.lstat().st_mtime for path in paths if os.path.lexists(path)), default=0.0)
 
 
@@ -156,10 +156,10 @@ def run_files(results: Path) -> Iterator[Kept]:
             path for case in _entries(run) for name in _RUN_FILES if (path := case / name).is_file()
         )
         if paths:
-            yield Kept("run files", run.name, paths, sum(map(_size, paths)), _last_used(paths))
+            yield Kept("run files", run.name, paths, sum(map(_size, paths)), _read_last_used(paths))
 
 
-def chosen(each: Sequence[Kept], *, seconds: float, size: int | None, now: float) -> list[Kept]:
+def choose(each: Sequence[Kept], *, seconds: float, size: int | None, now: float) -> list[Kept]:
     """Return each host's items unused for that long, then those that exceed ``size`` bytes. Pure."""
     old = older(each, seconds, now=now)
     if size is None:
@@ -193,7 +193,7 @@ def beyond(each: Sequence[Kept], size: int, *, now: float) -> list[Kept]:
 
 def remove(one: Kept) -> bool:
     """Remove it, unless it was used meanwhile; return whether it is gone. Raises OSError."""
-    if _last_used(one.paths) != one.used_at:
+    if _read_last_used(one.paths) != one.used_at:
         return False
     # First the file that marks it as whole.
     for path in reversed(one.paths):

@@ -94,6 +94,6 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the question for the nearest known name, to begin a remedy with; empty where none is near."""
+    """Return the question for the nearest known name, to begin a remedy with; empty if none is near."""
     near = difflib.get_close_matches(name.lower(), list(known), n=1)
     return f"did you mean {near[0]}? " if near else ""

@@ -55,7 +55,7 @@ def write_file(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
 
 @contextmanager
 def writing(path: Path, *, remedy: str = "choose another --output") -> Iterator[None]:
-    """Raise UsageError where a path of the user's choice cannot be written."""
+    """Raise UsageError if a path of the user's choice cannot be written."""
     try:
         yield
     except OSError as error:
@@ -108,7 +108,7 @@ def file_sha256(path: Path) -> str:
 
 
 @contextmanager
-def locked(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+def lock(directory: Path, *, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Lock a directory, making it if missing; ``waiting`` is called when another process has it.
 
     If it is empty in the end, it goes. The holder may remove it, too: who waits for it then makes a new one.
@@ -153,8 +153,8 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def key_whole(private: Path) -> bool:
-    """Whether a private key of SSH is there, and no half of one; it asks no program."""
+def is_key_whole(private: Path) -> bool:
+    """Whether a private key of SSH exists and is complete; runs no program."""
     try:
         lines = private.read_text("ascii").split()
         if lines[:4] != ["-----BEGIN", "OPENSSH", "PRIVATE", "KEY-----"]:
@@ -166,7 +166,7 @@ def key_whole(private: Path) -> bool:
         return False
 
 
-def public_whole(private: Path, public: Path) -> bool:
+def is_public_whole(private: Path, public: Path) -> bool:
     """Whether ``public`` is the public half of a whole private key."""
     try:
         blob = base64.b64decode(public.read_text("ascii").split()[1], validate=True)

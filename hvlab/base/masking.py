@@ -38,28 +38,28 @@ def hides(name: str) -> bool:
     return bool(re.fullmatch(_NAME, name))
 
 
-def masked_argv(argv: Sequence[str]) -> tuple[str, ...]:
+def mask_argv(argv: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of a program, masked; one that begins with such a variable is all of it."""
     shown = []
     for word in argv:
         start = _ARGUMENT.match(word)
-        shown.append(f"{start[0]}{HIDDEN}" if start and start.end() < len(word) else masked(word))
+        shown.append(f"{start[0]}{HIDDEN}" if start and start.end() < len(word) else mask(word))
     return tuple(shown)
 
 
-def masked(value: Any) -> Any:
+def mask(value: Any) -> Any:
     """Return a text, or what JSON holds, masked: assignments to such variables, and environments."""
     if isinstance(value, str):
-        return _masked(value) if _MAY_BE.search(value) else value
+        return _mask_line(value) if _MAY_BE.search(value) else value
     if isinstance(value, Mapping):
-        return {name: HIDDEN if hides(str(name)) else masked(inner) for name, inner in value.items()}
-    return type(value)(map(masked, value)) if isinstance(value, list | tuple) else value
+        return {name: HIDDEN if hides(str(name)) else mask(inner) for name, inner in value.items()}
+    return type(value)(map(mask, value)) if isinstance(value, list | tuple) else value
 
 
-def masked_json(text: str) -> Any:
+def mask_json(text: str) -> Any:
     """Parse JSON and mask it; a text without such a name is not traversed."""
     value = json.loads(text)
-    return masked(value) if _MAY_BE.search(text) else value
+    return mask(value) if _MAY_BE.search(text) else value
 
 
 def is_masked(value: Any) -> bool:
@@ -71,7 +71,7 @@ def is_masked(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(is_masked, value))
 
 
-def _masked(text: str) -> str:
+def _mask_line(text: str) -> str:
     """Return a line of a shell, masked: a value ends where the word does, or the quotes around it."""
     parts: list[str] = []
     place = 0

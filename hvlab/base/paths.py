@@ -21,7 +21,7 @@ def project_dir() -> Path:
         if (root / "site.yml").is_file():
             return root
     raise UsageError(
-        f"hvlab is installed in {package}, but its playbooks are not there",
+        f"hvlab is installed in {package}, but its playbooks are missing",
         remedy="install it again: `pip install .` in a clone of the repository",
     )
 
@@ -32,7 +32,7 @@ def default_inventory() -> Path:
     return Path(chosen) if chosen else _of_the_caller(Path("inventory/lab"), "-i or ANSIBLE_INVENTORY")
 
 
-def _chosen(variable: str) -> Path | None:
+def _read_variable(variable: str) -> Path | None:
     chosen = os.environ.get(variable)
     return Path(chosen).expanduser().resolve() if chosen else None
 
@@ -43,12 +43,12 @@ def _below(xdg: str, default: str) -> Path:
 
 def cache_dir() -> Path:
     """Return the folder of reproducible files: sources, wheels, packs, data sets (``HVLAB_CACHE``)."""
-    return _chosen("HVLAB_CACHE") or _below("XDG_CACHE_HOME", ".cache")
+    return _read_variable("HVLAB_CACHE") or _below("XDG_CACHE_HOME", ".cache")
 
 
 def own_catalogue() -> Path:
     """Return the file of releases that the user adds to the catalogue (``HVLAB_CATALOGUE``)."""
-    return _chosen(OWN_CATALOGUE) or _below("XDG_CONFIG_HOME", ".config") / "catalogue.yml"
+    return _read_variable(OWN_CATALOGUE) or _below("XDG_CONFIG_HOME", ".config") / "catalogue.yml"
 
 
 def images_dir() -> Path:
@@ -61,14 +61,14 @@ def images_dir() -> Path:
 
 def image_dirs() -> list[Path]:
     """Return the folders that may have base images: the current one first, then sudo's."""
-    if chosen := _chosen("HVLAB_IMAGES"):
+    if chosen := _read_variable("HVLAB_IMAGES"):
         return [chosen]
     own, under_sudo = cache_dir() / "images", Path("/var/cache/hvlab/images")
     return [under_sudo, own] if sudo.caller() else [own, under_sudo]
 
 
 def _data_dir() -> Path:
-    return _chosen("HVLAB_DATA") or _below("XDG_DATA_HOME", ".local/share")
+    return _read_variable("HVLAB_DATA") or _below("XDG_DATA_HOME", ".local/share")
 
 
 def trust_dir(lab: str) -> Path:

@@ -71,7 +71,9 @@ def finish(
     except subprocess.TimeoutExpired as expired:
         abandon(process)
         printed = (expired.output or b"").decode(errors="replace")
-        raise TimeLimitError(f"`{shlex.join(words)}` {late(seconds)}", remedy=hung, printed=printed) from None
+        raise TimeLimitError(
+            f"`{shlex.join(words)}` {explain_timeout(seconds)}", remedy=hung, printed=printed
+        ) from None
     except BaseException:
         abandon(process)
         raise
@@ -86,7 +88,7 @@ def bound(argv: Sequence[str]) -> list[str]:
     return [*(["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []), *argv]
 
 
-def late(seconds: float) -> str:
+def explain_timeout(seconds: float) -> str:
     """Return the message for a program that did not end in time."""
     return f"did not end within {seconds:g} s and was killed"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def caller() -> tuple[int, int] | None:
-    """Return the user and the group that called sudo; None where root was not reached through it."""
+    """Return the user and the group that called sudo; None if root was not reached through it."""
     user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     return (int(user), int(group)) if user and group and os.geteuid() == 0 else None
 

@@ -20,7 +20,7 @@ def temporary_folder() -> Iterator[Path]:
     Its owner holds a lock on it: what is not locked is left over from a process that is gone.
     """
     _remove_abandoned(Path(tempfile.gettempdir()))
-    folder, lock = _locked_folder()
+    folder, lock = _make_locked_folder()
     try:
         yield folder
     finally:
@@ -28,7 +28,7 @@ def temporary_folder() -> Iterator[Path]:
         os.close(lock)
 
 
-def _locked_folder() -> tuple[Path, int]:
+def _make_locked_folder() -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -64,18 +64,18 @@ def read_yaml(path: Path) -> Any:
     if len(content) > _BYTES:
         raise ValueError("it is larger than 1 MiB")
     try:
-        return written_out(lambda: yaml.load(content.decode("utf-8"), _OnceLoader))  # noqa: S506 - it is a safe one
+        return expand(lambda: yaml.load(content.decode("utf-8"), _OnceLoader))  # noqa: S506 - it is a safe one
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
 
 
-def written_out(load: Callable[[], Any]) -> Any:
+def expand(load: Callable[[], Any]) -> Any:
     """Return the result of ``load``. Raises ValueError if aliases or depth have no end."""
     try:
         value = load()
         size = _values(value, {})
     except RecursionError as error:
-        raise ValueError("it is nested too deeply, or an alias stands in what it names") from error
+        raise ValueError("it is nested too deeply, or an alias contains itself") from error
     if size > _VALUES:
         raise ValueError(f"its aliases stand for more than {_VALUES} values")
     return value

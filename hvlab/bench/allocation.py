@@ -63,10 +63,10 @@ class Allocation:
 
 
 @contextmanager
-def granted(
+def allocate(
     schedule: Schedule, cases: Sequence[Case], folder: Path, login: Login, show: Display, *, seconds: float
 ) -> Iterator[Allocation | None]:
-    """Have the hosts of those ``cases`` that Slurm starts while the block runs; None where it starts none.
+    """Have the hosts of those ``cases`` that Slurm starts while the block runs; None if it starts none.
 
     ``folder`` is the run's, and named after it; ``seconds`` is how long the cases are estimated to take.
     Raises UsageError, CheckError or UnreachableError where Slurm does not grant them.
@@ -84,7 +84,7 @@ def granted(
     asked = _Request(shell, hosts, run_id, show, schedule.spec.queue_limit)
     try:
         # The most minutes that the partition gives, where somebody needs to know.
-        limited = slurm.limited(schedule.lab)
+        limited = slurm.has_time_limit(schedule.lab)
         longest = None if limited else slurm.longest(_answer(shell, slurm.partition(schedule.lab)))
         yield asked.wait(schedule.allocation(cases, run_id, seconds=seconds, longest=longest))
     finally:
@@ -172,7 +172,7 @@ class _Request:
         except OSError as error:
             self.refused = True
             said = f"cannot run {argv[0]}: {error.strerror}"
-            raise slurm.refused(self.shell.host.name, said, 1, {}) from error
+            raise slurm.explain_refusal(self.shell.host.name, said, 1, {}) from error
         try:
             looked = time.monotonic()
             while process.poll() is None:
@@ -190,9 +190,11 @@ class _Request:
                 process.stderr.close()
         waited = time.monotonic() - self.started
         if process.returncode:
-            self.refused = process.returncode != SSH_FAILED and slurm.not_taken(said)
-            raise slurm.refused(self.shell.host.name, said, process.returncode, self._unfit())
-        job = slurm.granted(said)
+            self.refused = process.returncode != SSH_FAILED and slurm.is_not_taken(said)
+            raise slurm.explain_refusal(
+                self.shell.host.name, said, process.returncode, self._find_unfit_hosts()
+            )
+        job = slurm.read_granted_job(said)
         after = f" after {waited:.0f} s in the queue" if self.reason else ""
         self.show.note(f"Slurm grants {','.join(self.hosts)} as job {job}{after}")
         return Allocation(job, self.shell, waited)
@@ -217,7 +219,7 @@ class _Request:
         self.absent_since = (self.absent_since or time.monotonic()) if absent else None
         if job is None:
             self.show.step(f"Slurm has no job for the request, {seconds:.0f} s after it")
-            error = self._vanished()
+            error = self._explain_vanished()
         elif job.state != "PENDING":
             return
         else:
@@ -225,22 +227,21 @@ class _Request:
                 self.reason = job.reason
                 self.show.note(f"job {job.job} waits in the queue: {job.reason}{job.hint}")
             self.show.step(f"in the queue since {seconds:.0f} s: {job.reason}")
-            error = slurm_queue.hopeless(job, self._unfit() if job.about_nodes else {})
+            error = slurm_queue.hopeless(job, self._find_unfit_hosts() if job.about_nodes else {})
         if error is None and self.limit and seconds > self.limit:
             error = slurm_queue.too_long(job, seconds, self.limit)
         if error:
             raise error
 
-    def _vanished(self) -> HvlabError | None:
+    def _explain_vanished(self) -> HvlabError | None:
         """Return the error of a job that is not in the queue, though salloc still waits for it."""
         if self.absent_since is None or time.monotonic() - self.absent_since < _ABSENT_S:
             return None
-        unfit = self._unfit()
-        return slurm_queue.unusable(unfit) if unfit else slurm.vanished(self.shell.host.name)
+        unfit = self._find_unfit_hosts()
+        return slurm_queue.unusable(unfit) if unfit else slurm.explain_vanished(self.shell.host.name)
 
-    def _unfit(self) -> dict[str, slurm_queue.Unfit]:
-        """Return those of its hosts that take no jobs now."""
-        return slurm_queue.unfit(_answer(self.shell, slurm_queue.nodes(self.hosts)))
+    def _find_unfit_hosts(self) -> dict[str, slurm_queue.Unfit]:
+        return slurm_queue.read_unfit(_answer(self.shell, slurm_queue.nodes(self.hosts)))
 
 
 def _answer(shell: Shell, words: Sequence[str]) -> str:
@@ -249,7 +250,7 @@ def _answer(shell: Shell, words: Sequence[str]) -> str:
 
 
 def _run(shell: Shell, words: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
-    """Run a command; None where the host does not answer."""
+    """Run a command; None if the host does not answer."""
     try:
         return shell.run(words, seconds=ANSWER_S)
     except HvlabError:
@@ -286,7 +287,7 @@ class Losses:
             return False
         lost = json.loads(file.read_text("utf-8"))
         if lost.get("hosts"):
-            return self._without(lost["hosts"], lost["case"])
+            return self._drop_hosts(lost["hosts"], lost["case"])
         if allocation is None:
             return False
         state = str(lost["state"])
@@ -297,13 +298,13 @@ class Losses:
         # A person cancels a job: hvlab asks for no other one.
         final = (slurm.UNKNOWN, slurm.CANCELLED)
         if self.fruitless > allowed or not allocation.own or state in final:
-            raise slurm.ended(allocation.job, state)
+            raise slurm.explain_end(allocation.job, state)
         self.lost = True
         why = "did not answer" if state == slurm.RUNNING else f"has ended job {allocation.job}, {state}"
         self.show.note(f"Slurm {why}: another allocation for the {left} cases left")
         return True
 
-    def _without(self, gone: Mapping[str, str], case: str) -> bool:
+    def _drop_hosts(self, gone: Mapping[str, str], case: str) -> bool:
         self.gone |= gone
         self.lost = True
         for host, observed in gone.items():
@@ -322,7 +323,9 @@ class Losses:
         gone = {name: f"{name} was lost ({observed})" for name, observed in self.gone.items()}
         used = replace(self.schedule, cases=tuple(cases))
         if self.schedule.allocated(cases):
-            gone |= {name: node.observed for name, node in _unfit(used.lab, self.login, used.hosts).items()}
+            gone |= {
+                name: node.observed for name, node in _find_unfit(used.lab, self.login, used.hosts).items()
+            }
         fit = [case for case in cases if not gone.keys() & set(case.hosts)]
         if not fit:
             left = "1 case is" if len(cases) == 1 else f"{len(cases)} cases are"
@@ -330,11 +333,11 @@ class Losses:
         return fit
 
 
-def _unfit(lab: Lab, login: Login, hosts: Sequence[str]) -> dict[str, slurm_queue.Unfit]:
+def _find_unfit(lab: Lab, login: Login, hosts: Sequence[str]) -> dict[str, slurm_queue.Unfit]:
     """Return those of the hosts that take no jobs now; a host that answers is asked."""
     for name in hosts:
         with suppress(HvlabError):
             done = Shell(login, lab.host(name)).run(slurm_queue.nodes(hosts), seconds=ANSWER_S)
             if done.returncode == 0:
-                return slurm_queue.unfit(done.stdout)
+                return slurm_queue.read_unfit(done.stdout)
     return {}

@@ -80,7 +80,7 @@ def _host_keys(schedule: Schedule, run_id: str, trust: Trust) -> Iterator[Path]:
 def host_files(trust: Trust, host: Host, run_id: str) -> dict[str, str]:
     """Return the private key and the certificate of the sshd in a host's container, by their paths there.
 
-    Whoever made the image can take them, so they are of no other host, and good for a week.
+    The image's maker can take them, so they belong to no other host, and are valid for a week.
     """
     signed = trust.signed / f"{host.name}-cert.pub"
     held = read_certificate(signed.read_text("utf-8")) if signed.is_file() else None
@@ -111,7 +111,7 @@ def remove(lab: Lab, run_id: str, folder: Path) -> list[HostFailure]:
 
 
 def images(folder: Path) -> dict[str, str]:
-    """Return the id of the image on each host of a run; empty where it had no containers."""
+    """Return the id of the image on each host of a run; empty if it had no containers."""
     file = folder / _FILE
     return dict(json.loads(file.read_text("utf-8"))["images"]) if file.is_file() else {}
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.base.answers import AnswerError
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.results.store import Store
 from hvlab.workloads import WORKLOADS
 from hvlab.workloads.case import Case
-from hvlab.workloads.outcome import ending, started
+from hvlab.workloads.outcome import ending, start_outcome
 
 # What hvlab itself costs, once and for each case (benchmarks/README.md).
 _FIRST_S, _EACH_S = 2.0, 0.1
@@ -51,7 +51,7 @@ def estimate(cases: Sequence[Case], store: Store) -> Estimate:
 
 def estimates(groups: Sequence[Sequence[Case]], store: Store) -> list[Estimate]:
     """Estimate the time to measure each group of cases."""
-    measured = _measured((case for cases in groups for case in cases), store)
+    measured = _find_measured((case for cases in groups for case in cases), store)
     estimated = []
     for cases in groups:
         seconds = [(measured.get(_key(case)) or rough(case)) + _EACH_S for case in cases]
@@ -60,8 +60,7 @@ def estimates(groups: Sequence[Sequence[Case]], store: Store) -> list[Estimate]:
     return estimated
 
 
-def _measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
-    """Return the time of each of these configurations at its last success, in seconds."""
+def _find_measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
     keys = {_key(case) for case in cases}
     seconds_of: dict[str, float] = {}
     for record, sizes in store.latest():
@@ -69,10 +68,10 @@ def _measured(cases: Iterable[Case], store: Store) -> dict[str, float]:
             name: value for name, value in record.params.items() if name not in ("size_bytes", "host", "side")
         }
         own = (record.workload, record.backend, record.launcher, record.hosts, record.slots_per_host)
-        key = _named(own, params, sizes)
+        key = _format_key(own, params, sizes)
         if key in keys:
             try:
-                seconds = started(ending(record.hosts, store.folder / record.raw_path)).seconds
+                seconds = start_outcome(ending(record.hosts, store.folder / record.raw_path)).seconds
             except (FileNotFoundError, AnswerError):
                 continue
             if seconds > 0:
@@ -85,10 +84,10 @@ def _key(case: Case) -> str:
     if case.container:
         params["container"] = case.container
     own = (case.workload, case.backend, case.launcher, case.hosts, case.slots)
-    return _named(own, masked(params), sorted(set(case.params.get("sizes", ()))))
+    return _format_key(own, mask(params), sorted(set(case.params.get("sizes", ()))))
 
 
-def _named(own: tuple[Any, ...], params: Mapping[str, Any], sizes: Sequence[int]) -> str:
+def _format_key(own: tuple[Any, ...], params: Mapping[str, Any], sizes: Sequence[int]) -> str:
     return json.dumps([own, params, sizes], sort_keys=True)
 
 

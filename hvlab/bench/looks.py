@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
-from hvlab.analysis.compare.comparison import Measurements, folded, primary, whole
+from hvlab.analysis.compare.comparison import Measurements, add_failures, primary, without_size
 from hvlab.analysis.compare.decisions import decide
 from hvlab.bench.matrix import Spec
 from hvlab.results.configurations import Configuration, gather
 from hvlab.results.store import Record
 from hvlab.statistics.interval import Interval, median
 from hvlab.statistics.looks import LOOKS
-from hvlab.statistics.sequential import narrow
+from hvlab.statistics.sequential import is_narrow
 from hvlab.workloads.case import Case
 
 
@@ -46,34 +46,32 @@ def due(cases: Sequence[Case], spec: Spec, records: Sequence[Record]) -> list[Ca
 
 
 def _open(records: Sequence[Record], spec: Spec) -> Collection[str]:
-    """Return the names of the cases that are worth more repeats."""
     names = _names(records)
-    run = Measurements("", "", "", {}, folded(gather(records)))
+    run = Measurements("", "", "", {}, add_failures(gather(records)))
     decisions = decide(run, {"auto": spec.auto, "sides": spec.sides})
-    asked = {whole(side) for each in decisions.rows for side in (each.a, each.b)}
-    open_ = {whole(side) for each in decisions.rows if not each.answered for side in (each.a, each.b)}
+    asked = {without_size(side) for each in decisions.rows for side in (each.a, each.b)}
+    open_ = {without_size(side) for each in decisions.rows if not each.answered for side in (each.a, each.b)}
     for configuration, repeats in run.configurations.items():
         values = repeats.of(primary(configuration, repeats))
-        if values and whole(configuration) not in asked and not _known(values):
-            open_.add(whole(configuration))
+        if values and without_size(configuration) not in asked and not _is_known(values):
+            open_.add(without_size(configuration))
     return {names[configuration] for configuration in open_}
 
 
-def _known(values: Sequence[float]) -> bool:
+def _is_known(values: Sequence[float]) -> bool:
     """Whether a median is known to 5 %; the interval of a few values is as narrow by chance."""
     figure = median(values)
     return (
         len(values) >= LOOKS[0].repeats
         and figure.mid > 0
-        and narrow(Interval(figure.low / figure.mid, 1.0, figure.high / figure.mid))
+        and is_narrow(Interval(figure.low / figure.mid, 1.0, figure.high / figure.mid))
     )
 
 
 def _names(records: Sequence[Record]) -> Mapping[Configuration, str]:
-    """Return the name of each configuration's case, which all its repeats share."""
     firsts = {record.case_id: record for record in records}
     return {
-        whole(configuration): _name(case, record.repeat)
+        without_size(configuration): _name(case, record.repeat)
         for case, record in firsts.items()
         for configuration in gather([record])
     }

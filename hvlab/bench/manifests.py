@@ -25,7 +25,7 @@ _MEMORY_GIB = 4
 def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
     """Return the schedule of the cases that a launcher starts, and the names of the others.
 
-    Raises UsageError where the cases need an image, or files that pods do not have.
+    Raises UsageError if the cases need an image, or files that pods do not have.
     """
     if schedule.spec.auto or schedule.spec.sides:
         raise UsageError(
@@ -43,7 +43,7 @@ def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
         raise UsageError(
             f"pods do not have {', '.join(sorted(needed))}",
             remedy="measure mnist with --data synthetic; for a training of your own, put its files into the "
-            "image and name them as they are there",
+            "image under the same names",
         )
     if any(RULES.name in case.params for case in schedule.cases):
         raise UsageError(
@@ -54,7 +54,7 @@ def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
     fit = tuple(
         case
         for case in schedule.cases
-        # The image's own Horovod is what pods have.
+        # Pods have the image's own Horovod.
         if case.launcher in mpijob.LAUNCHERS and BACKENDS[case.backend].framework != SHIM
     )
     others = [case.id for case in schedule.cases if case not in fit]

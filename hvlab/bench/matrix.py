@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hvlab.base.errors import unknown
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.bench.placement import HostSet, host_sets
 from hvlab.lab import variants
 from hvlab.lab.backends import BACKENDS
@@ -22,7 +22,16 @@ from hvlab.workloads import WORKLOADS, limits, parameters, sizes
 from hvlab.workloads.case import Case, InfeasibleCase
 from hvlab.workloads.command import EXPLAIN
 from hvlab.workloads.launchers import mpirun, srun
-from hvlab.workloads.parameters import DEVICE, MPIRUN, OPTIONAL, RULES, STACK, Parameter, Value, inherited
+from hvlab.workloads.parameters import (
+    DEVICE,
+    MPIRUN,
+    OPTIONAL,
+    RULES,
+    STACK,
+    Parameter,
+    Value,
+    read_inherited,
+)
 
 _ALONE = "its counterpart on the other side is infeasible"
 _TOO_SMALL = "one of the sizes is too small for whole elements of both A and B"
@@ -106,7 +115,7 @@ def expand(spec: Spec, lab: Lab) -> tuple[list[Case], list[InfeasibleCase]]:
     configuration follow one another, and take turns in being first; one without the other is infeasible.
     """
     cases, infeasible = _feasible(spec, lab)
-    cases = _sized_alike(cases, spec) if spec.sides else cases
+    cases = _round_sizes(cases, spec) if spec.sides else cases
     common = {case.id: _hash(_common(case, spec)) for case in cases} if spec.sides else {}
     sides = Counter(common.values())
     alone = [case for case in cases if spec.sides and sides[common[case.id]] < len(spec.sides)]
@@ -143,7 +152,7 @@ def _common(case: Case, spec: Spec) -> dict[str, Any]:
     return own
 
 
-def _sized_alike(cases: Sequence[Case], spec: Spec) -> list[Case]:
+def _round_sizes(cases: Sequence[Case], spec: Spec) -> list[Case]:
     """Return the cases; where elements of A and of B have unlike sizes, buffers are whole in both."""
     sized = [case for case in cases if "sizes" in case.params]
     asked = {case.id: _hash(_common(_with_sizes(case, ()), spec)) for case in sized}
@@ -152,7 +161,7 @@ def _sized_alike(cases: Sequence[Case], spec: Spec) -> list[Case]:
         step = limits.step(case, WORKLOADS[case.workload].collective)
         steps[asked[case.id]] = math.lcm(steps.get(asked[case.id], 1), step)
     return [
-        _with_sizes(case, sizes.whole(tuple(case.params["sizes"]), steps[asked[case.id]]))
+        _with_sizes(case, sizes.round_down(tuple(case.params["sizes"]), steps[asked[case.id]]))
         if case.id in asked
         else case
         for case in cases
@@ -214,7 +223,7 @@ def _case(
         chosen = None
     launcher = chosen if chosen and (not alone or chosen in own) else own[0]
     known = parameters(block.workload)
-    everywhere = inherited(lab.vars.get("lab_rank_env", {}), backend)
+    everywhere = read_inherited(lab.vars.get("lab_rank_env", {}), backend)
     params: dict[str, Any] = {
         item.name: values.get(item.name, everywhere.get(item.name, item.read(item.default))) for item in known
     }
@@ -243,7 +252,7 @@ def _case(
         ssh_port=spec.ssh_port if spec.container and launcher != srun.NAME else 0,
     )
     if "sizes" in params:
-        params["sizes"] = list(sizes.whole(params["sizes"], limits.step(case, collective)))
+        params["sizes"] = list(sizes.round_down(params["sizes"], limits.step(case, collective)))
     settings = [*_non_defaults(known, values), *([block.side] if block.side else [])]
     return replace(case, id=_id(case, hosts, lab, settings, chosen=chosen))
 
@@ -252,7 +261,7 @@ def _non_defaults(known: Sequence[Parameter], values: Mapping[str, Value]) -> li
     """Return the parameters that a case's id names: those not at their default, except long ones."""
     named = [item for item in known if item.kind not in ("sizes", "files", "note") and item.name in values]
     changed = [item for item in named if values[item.name] != item.default]
-    return [masked(f"{item.name}={item.format_value(values[item.name])}") for item in changed]
+    return [mask(f"{item.name}={item.format_value(values[item.name])}") for item in changed]
 
 
 def _id(case: Case, hosts: HostSet, lab: Lab, settings: Sequence[str], *, chosen: str | None) -> str:
@@ -276,10 +285,10 @@ def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
         return f"{case.launcher} cannot start {case.backend} ranks"
     if variants.unavailable(case.backend, machines, case.framework):
         return variants.unavailable(case.backend, lab.hosts, case.framework)
-    return _unused(case) or limits.reason(case, WORKLOADS[case.workload].collective, machines)
+    return _find_unused(case) or limits.reason(case, WORKLOADS[case.workload].collective, machines)
 
 
-def _unused(case: Case) -> str | None:
+def _find_unused(case: Case) -> str | None:
     if MPIRUN.name in case.params and case.launcher != mpirun.NAME:
         return f"{case.launcher} takes no options of mpirun (--set mpirun=)"
     if STACK.name in case.params and case.container:
@@ -294,7 +303,6 @@ def _hash(value: object, length: int = 8) -> str:
 
 
 def _tuples(value: Any) -> Any:
-    """Return a copy with tuples in place of JSON's lists."""
     if isinstance(value, dict):
         return {name: _tuples(inner) for name, inner in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -24,7 +24,7 @@ from hvlab.remote import probe
 from hvlab.remote.playbook import HostFailure, Login, Play, login_of, reap
 from hvlab.results import outcomes
 from hvlab.results.lock import measuring
-from hvlab.results.store import Run, Store, new_run_id
+from hvlab.results.store import Run, Store, make_run_id
 from hvlab.workloads.case import Case
 from hvlab.workloads.datasets import Dataset, own_files, prepare, rules
 from hvlab.workloads.launchers import slurm
@@ -64,14 +64,14 @@ def measure(
         if resumed:
             progress.note(f"resuming run {resumed.run_id}: {progress.done} of {len(due)} cases are done")
         if pending:
-            progress.expect(expected(schedule, pending, store))
+            progress.expect(estimate_time(schedule, pending, store))
         known_hosts = login.trust.known_hosts if login.trust else None
         probe.probe([schedule.lab.host(name) for name in schedule.hosts], known_hosts=known_hosts)
-        data = _prepared(schedule.cases)
+        data = _prepare_data(schedule.cases)
         if data:
             cache.keep_limit(progress.note)
         schedule = replace(schedule, keys={name: dataset.key for name, dataset in data.items()})
-        run_id = resumed.run_id if resumed else new_run_id()
+        run_id = resumed.run_id if resumed else make_run_id()
         run = _Run(*(run_id, schedule, store, login, progress, pending), data=tuple(data.values()))
         run.end_earlier()
         progress.keep(run.folder)
@@ -80,7 +80,7 @@ def measure(
     return run.run_id
 
 
-def expected(schedule: Schedule, cases: Sequence[Case], store: Store) -> str:
+def estimate_time(schedule: Schedule, cases: Sequence[Case], store: Store) -> str:
     """Estimate the time of a run: ``cases`` first, then the repeats that its questions need."""
     text = estimate(cases, store).text
     if not schedule.spec.auto:
@@ -91,15 +91,14 @@ def expected(schedule: Schedule, cases: Sequence[Case], store: Store) -> str:
     return text + most + (f"; time limit {format_duration(limit)}" if limit else "")
 
 
-def _prepared(cases: Iterable[Case]) -> dict[str, Dataset]:
-    """Return the data sets and the user's own files that the cases need, prepared on this machine."""
+def _prepare_data(cases: Iterable[Case]) -> dict[str, Dataset]:
     cases = list(cases)
     names = dict.fromkeys(name for case in cases for name in workloads.data(case))
     lines = dict.fromkeys(line for case in cases for line in workloads.files(case))
     tables = dict.fromkeys(case.params[RULES.name] for case in cases if RULES.name in case.params)
     return {
         **{name: prepare(name) for name in names},
-        **{text: Dataset(text, folder, key) for text in tables for key, folder in [rules.placed(text)]},
+        **{text: Dataset(text, folder, key) for text in tables for key, folder in [rules.place(text)]},
         **{line: Dataset(line, folder, key) for line in lines for key, folder in [own_files.pack(line)]},
     }
 
@@ -227,7 +226,7 @@ class _Run:
     def _out_of_time(self) -> None:
         self.progress.note(
             f"no time for another repeat: {len(self.pending)} cases are left before the next look. "
-            f"`hvlab bench --resume {self.run_id}` goes on for as long again"
+            f"`hvlab bench --resume {self.run_id}` continues for as long again"
         )
 
     def _mark(self, run_id: str) -> Path:
@@ -244,7 +243,7 @@ class _Run:
         hosts = [name for name in self.schedule.hosts if name not in without]
         try:
             left = reap(self.login, run_id, hosts) if hosts else []
-            failures = [failure for failure in left if not slurm.job_is_over(failure.message)]
+            failures = [failure for failure in left if not slurm.is_job_over(failure.message)]
         except HvlabError as error:
             failures = [HostFailure(", ".join(hosts), str(error), unreachable=True)]
         failures += containers.remove(self.schedule.lab, run_id, self.store.run_folder(run_id))
@@ -265,7 +264,7 @@ class _Run:
         (self.folder / "refused.json").unlink(missing_ok=True)
         schedule = self.losses.remaining(self.queue)
         seconds = estimate(self.queue, self.store).seconds
-        granting = allocation.granted(
+        granting = allocation.allocate(
             schedule, self.queue, self.folder, self.login, self.progress, seconds=seconds
         )
         with self.progress, granting as allocated:

@@ -1,6 +1,6 @@
 """The progress of long work, on standard error: a live line on a terminal, elsewhere a line for each case.
 
-It also stands in a file of the run, for `hvlab watch` in another terminal.
+It is also written to a file of the run, for `hvlab watch` in another terminal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RunProgress(BaseModel):
 
 
 def read(folder: Path) -> RunProgress | None:
-    """Return the last state that the bench in ``folder`` wrote; None where nothing can be read."""
+    """Return the last state that the bench in ``folder`` wrote; None if nothing can be read."""
     try:
         return RunProgress.model_validate_json((folder / NAME).read_bytes())
     except (OSError, ValidationError):
@@ -111,7 +111,7 @@ class Display:
 
     def step(self, text: str, *, running: bool = False) -> None:
         """Set the current activity, and whether it is a running case."""
-        left = self._left()
+        left = self._estimate_left()
         remaining = f"about {timedelta(seconds=round(left))} left" if left is not None else ""
         self._progress.update(self._task, description=text, left=remaining)
         self._doing, self._running = text, running
@@ -133,13 +133,13 @@ class Display:
         self.done += 1
         self._last = time.monotonic()
         self._progress.update(self._task, completed=self.done)
-        left = self._left()
+        left = self._estimate_left()
         remaining = f", about {left:.0f} s left" if left else ""
         self.note(
             f"[{self.done}/{self.total}] {case} on {','.join(hosts)}: {status} ({seconds:.1f} s{remaining})"
         )
 
-    def _left(self) -> float | None:
+    def _estimate_left(self) -> float | None:
         """Return the seconds left, estimated from the cases done in this call; None before the first."""
         measured = self.done - self.before
         if not measured:
@@ -163,7 +163,7 @@ class Display:
             before=self.before,
             doing=self._doing,
             running=self._running,
-            left=self._left(),
+            left=self._estimate_left(),
             expected=self._expected,
         )
         with suppress(OSError):

@@ -84,7 +84,7 @@ def specify(request: BenchRequest, lab: Lab, store: Store) -> Spec:
     if request.ab:
         texts = dict(zip((sides.A, sides.B), map(sides.read, request.ab), strict=True))
         asked = spec.asked or any("backend" in settings for settings in texts.values())
-        blocks = sides.sided(spec.blocks, texts, lab)
+        blocks = sides.with_sides(spec.blocks, texts, lab)
         spec = replace(spec, blocks=blocks, sides=sides.values(texts, spec.blocks), asked=asked)
     _check_launchers(spec, lab)
     _check_text(spec)
@@ -145,7 +145,7 @@ def _spec(request: BenchRequest, lab: Lab) -> Spec:
         slots=request.slots,
         sets=_sets(request) | ours,
     )
-    chosen = suite.load(request.suite) if request.suite else suite.plain(overrides, lab)
+    chosen = suite.load(request.suite) if request.suite else suite.build_plain(overrides, lab)
     launcher = request.launcher
     if lab.step or (lab.slurm and not request.container):
         launcher = launcher or srun.NAME
@@ -167,7 +167,6 @@ def _spec(request: BenchRequest, lab: Lab) -> Spec:
 
 
 def _repeats(number: int) -> dict[str, Any]:
-    """Return the fields for a number of repeats; with ``AUTO``, as many as the questions need."""
     return {"auto": number == AUTO, "repeats": number or LOOKS[-1].repeats}
 
 
@@ -225,7 +224,6 @@ def _backends(
 
 
 def _command(request: BenchRequest, workloads: tuple[str, ...] | None) -> dict[str, object]:
-    """Return the parameters of the user's own command. Raises UsageError."""
     words, copy = request.words, request.copy
     named = {"pattern": request.pattern, "unit": request.unit, "explain": request.explain}
     given = {name: value for name, value in named.items() if value}
@@ -240,5 +238,5 @@ def _command(request: BenchRequest, workloads: tuple[str, ...] | None) -> dict[s
     from hvlab.workloads.datasets import own_files  # noqa: PLC0415
 
     check_pattern(request.pattern)
-    copied = own_files.chosen(words, copy, Path.cwd())
+    copied = own_files.format_chosen(words, copy, Path.cwd())
     return {"command": shlex.join(words), "copy": copied, **given}

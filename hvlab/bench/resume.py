@@ -12,12 +12,12 @@ from hvlab.base.errors import UsageError
 from hvlab.base.masking import is_masked
 from hvlab.bench.matrix import Spec
 from hvlab.bench.schedule import Schedule
-from hvlab.bench.sides import A, B, sided, values
+from hvlab.bench.sides import A, B, values, with_sides
 from hvlab.lab.inventory import Lab
 from hvlab.results.store import Run, Store
 
 
-def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
+def load_resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
     """Return a run and its schedule, as they were requested.
 
     Raises UsageError if there is no such run, it is finished, or its schedule cannot be restored.
@@ -28,7 +28,7 @@ def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
             f"run {run.run_id} is finished: all of its {len(run.planned)} cases are done",
             remedy=f"see it with `hvlab results show {run.run_id}`",
         )
-    spec = restored(store, run, lab)
+    spec = restore(store, run, lab)
     schedule = Schedule.of(spec, lab)
     from hvlab.bench import looks  # noqa: PLC0415 - it takes long, and `hvlab bench --help` imports this module
 
@@ -40,7 +40,7 @@ def resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
     return run, schedule
 
 
-def restored(store: Store, run: Run, lab: Lab) -> Spec:
+def restore(store: Store, run: Run, lab: Lab) -> Spec:
     """Return the request of a run. Raises UsageError if that cannot be measured on ``lab``."""
     key, stored = store.spec(run.run_id)
     try:
@@ -53,7 +53,7 @@ def restored(store: Store, run: Run, lab: Lab) -> Spec:
     if is_masked(stored):
         raise UsageError(
             f"run {run.run_id} set a variable whose value is a secret, and that was not stored",
-            remedy="an unfinished run goes on with its own command; otherwise put the variable into the "
+            remedy="an unfinished run is continued by its own command; otherwise put the variable into the "
             "inventory (lab_rank_env) and measure again",
         )
     if spec.key(lab) != key:
@@ -69,14 +69,14 @@ def restored(store: Store, run: Run, lab: Lab) -> Spec:
 _ONLY_SETTINGS = (
     "give what B changes, as in --set fusion_threshold=64M, --backend gloo or --set env=NCCL_ALGO=Ring; "
     "what was installed or reconfigured since cannot be switched back for A: `hvlab compare` shows whether "
-    "figures of two runs differ, `hvlab baseline check` whether that is more than runs differ by themselves"
+    "figures of two runs differ, `hvlab baseline check` whether that is more than run-to-run variation"
 )
 
 
 def against(store: Store, run_id: str, changes: Mapping[str, str], lab: Lab) -> Spec:
     """Return a request that measures a run's configurations again (A), and each with ``changes`` in turn (B).
 
-    Raises UsageError where nothing is changed, or where the run cannot be measured again here: it was
+    Raises UsageError if nothing is changed, or where the run cannot be measured again here: it was
     imported, on other hosts, or by an hvlab that described it otherwise.
     """
     run = store.run(run_id)
@@ -85,7 +85,7 @@ def against(store: Store, run_id: str, changes: Mapping[str, str], lab: Lab) -> 
         raise UsageError(
             f"run {run_id} was imported: how it was started is not known", remedy="measure a run first"
         )
-    spec = restored(store, run, lab)
+    spec = restore(store, run, lab)
     if spec.sides:
         raise UsageError(
             f"run {run_id} has two sides itself", remedy="name a run of one setting, or repeat its --ab"
@@ -95,7 +95,7 @@ def against(store: Store, run_id: str, changes: Mapping[str, str], lab: Lab) -> 
     sides: dict[str, Mapping[str, str]] = {A: {}, B: dict(changes)}
     return dataclasses.replace(
         spec,
-        blocks=sided(spec.blocks, sides, lab),
+        blocks=with_sides(spec.blocks, sides, lab),
         sides=values(sides, spec.blocks),
         against=run_id,
         asked=spec.asked or "backend" in changes,

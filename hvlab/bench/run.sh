@@ -17,7 +17,7 @@ for file in [0-9]*.yml; do
     if [ -n "$state" ]; then silent=0; else silent=$((silent + 1)); fi
     # Five minutes: a job that was just made has no state, and an API server may be away.
     if [ "$silent" -ge 150 ]; then
-      echo "$job: Kubernetes says nothing of its state; is the MPI operator there (kubectl get pods -A)?" >&2
+      echo "$job: Kubernetes reports no state; does the MPI operator run (kubectl get pods -A)?" >&2
       kubectl "$@" delete --ignore-not-found --filename="$file"
       exit 1
     fi

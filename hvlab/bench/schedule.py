@@ -90,7 +90,7 @@ class Schedule:
         return launchers.command(case, self.lab, run_id, argv, container_options=options)
 
     def containers(self, run_id: str = DRY_RUN_ID) -> dict[str, tuple[str, ...]]:
-        """Return the command that starts the run's container on each host; empty where docker starts none."""
+        """Return the command that starts the run's container on each host; empty if docker starts none."""
         image = self.spec.container
         if image is None or not self.port:
             return {}

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hvlab.base.errors import UsageError, unknown
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.bench.matrix import Block
 from hvlab.bench.settings import load
 from hvlab.lab.backends import LAUNCHERS
 from hvlab.lab.inventory import Lab
 from hvlab.lab.variants import choose
 from hvlab.workloads import parameters
-from hvlab.workloads.parameters import ENV, SAMPLES, WORK, Value, find, inherited
+from hvlab.workloads.parameters import ENV, SAMPLES, WORK, Value, find, read_inherited
 
 A, B = "A", "B"
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -38,7 +38,7 @@ def read(text: str) -> dict[str, str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"{masked(text)!r} cannot be read: {error}", remedy=_REMEDY) from error
+        raise UsageError(f"{mask(text)!r} cannot be read: {error}", remedy=_REMEDY) from error
     for item in words:
         name, equals, value = item.partition("=")
         if not equals or not value:
@@ -55,10 +55,10 @@ def read(text: str) -> dict[str, str]:
     return settings | ({ENV.name: shlex.join(variables)} if variables else {})
 
 
-def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> tuple[Block, ...]:
+def with_sides(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> tuple[Block, ...]:
     """Return the blocks twice, once with what each side sets.
 
-    A block without any of the parameters that are switched is left out. Raises SameSidesError where both
+    A block without any of the parameters that are switched is left out. Raises SameSidesError if both
     sides are the same, UsageError for an unknown name or value, where the work is not the same, and where no
     block has what is switched.
     """
@@ -81,7 +81,7 @@ def sided(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab) -> t
     if not able:
         raise UsageError(f"no workload of this run has all of {', '.join(names)}", remedy=_REMEDY)
     one, other = ([_with(block, side, sides[side], names, lab) for block in able] for side in (A, B))
-    if all(_same(*pair, names, lab) for pair in zip(one, other, strict=True)):
+    if all(_are_same(*pair, names, lab) for pair in zip(one, other, strict=True)):
         raise SameSidesError("A and B are the same: what one sets, the other has anyway", remedy=_REMEDY)
     return (*one, *other)
 
@@ -124,9 +124,9 @@ def _with(block: Block, side: str, settings: Settings, switched: Iterable[str], 
     return dataclasses.replace(block, backends=backends, launcher=launcher, axes=axes, side=side)
 
 
-def _same(one: Block, other: Block, names: Iterable[str], lab: Lab) -> bool:
+def _are_same(one: Block, other: Block, names: Iterable[str], lab: Lab) -> bool:
     known = {item.name: item for item in parameters(one.workload)}
-    everywhere = inherited(lab.vars.get("lab_rank_env", {}), one.backends[0])
+    everywhere = read_inherited(lab.vars.get("lab_rank_env", {}), one.backends[0])
     defaults = {
         name: (everywhere.get(name, known[name].read(known[name].default)),)
         for name in names

@@ -98,7 +98,7 @@ def load(name: str) -> Suite:
     )
 
 
-def plain(overrides: Overrides, lab: Lab) -> Suite:
+def build_plain(overrides: Overrides, lab: Lab) -> Suite:
     """Return the suite of a command line that names none: its own options, on every backend that can run."""
     backends = overrides.backends or tuple(choose([], lab))
     return Suite("", ({"workload": list(overrides.workloads or ["allreduce"]), "backends": list(backends)},))
@@ -122,10 +122,10 @@ def blocks(suite: Suite, lab: Lab, overrides: Overrides) -> tuple[Block, ...]:
             remedy=f"it has {', '.join(there)}",
         )
     names = list(dict.fromkeys(name for _, name in chosen))
-    _known(overrides.sets, names, "--set")
+    _check_known(overrides.sets, names, "--set")
     for entry in suite.blocks:
-        _known(entry.get("set") or {}, _workloads(entry), "set")
-    mixed = any(_parallel(_backends(entry, lab, overrides)) for entry, _ in chosen)
+        _check_known(entry.get("set") or {}, _workloads(entry), "set")
+    mixed = any(_is_parallel(_backends(entry, lab, overrides)) for entry, _ in chosen)
     return tuple(
         block for entry, name in chosen for block in _blocks(entry, name, lab, overrides, mixed=mixed)
     )
@@ -183,12 +183,12 @@ def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple
             if name not in BACKENDS:
                 raise unknown("backend", name, BACKENDS)
         own = tuple(given)
-    if overrides.backends and _parallel(own):
+    if overrides.backends and _is_parallel(own):
         return overrides.backends
     return tuple(in_place(name, lab.hosts) for name in own)
 
 
-def _parallel(backends: Sequence[str]) -> bool:
+def _is_parallel(backends: Sequence[str]) -> bool:
     return any(BACKENDS[name].parallel for name in backends)
 
 
@@ -220,8 +220,7 @@ def _axes(given: Mapping[str, object], known: Sequence[Parameter]) -> dict[str, 
     return {name: item.several(given[name]) for name, item in items.items() if item is not None}
 
 
-def _known(given: Mapping[str, object], workloads: Sequence[str], where: str) -> None:
-    """Refuse a name that is a parameter of none of the workloads."""
+def _check_known(given: Mapping[str, object], workloads: Sequence[str], where: str) -> None:
     known = dict.fromkeys(item.name for name in workloads for item in parameters(name))
     for name in given:
         if name not in known:

@@ -37,7 +37,7 @@ class View:
 
     ``state`` is that of the store; a run that is running there may be killed instead, or "elsewhere": on
     another machine, where it cannot be seen whether it still runs. ``judged`` are the records of the last
-    look at all its comparisons, none before the first; None where it compares nothing. ``search`` is the
+    look at all its comparisons, none before the first; None if it compares nothing. ``search`` is the
     folder of the search that the run belongs to, and ``searching`` says that this continues.
     """
 
@@ -136,7 +136,7 @@ class Watch:
     _spec: Mapping[str, Any] = field(default_factory=dict)
 
     def look(self) -> View:
-        """Return the run as it is now. Raises UsageError where there is none, HvlabError if it is damaged."""
+        """Return the run as it is now. Raises UsageError if there is none, HvlabError if it is damaged."""
         searching = self.search is not None and self.search.going()
         state, run, progress = _state(self.store, self.run_id)
         if self.search and state not in _GOING and (following := self.search.run()):
@@ -147,21 +147,21 @@ class Watch:
             records = self.store.records(self.run_id)
             self._spec = self.store.spec(self.run_id)[1]
             self._cases = _ends(records)
-            self._judged = _judged(records, self._spec, ended=state == "finished")
+            self._judged = _up_to_look(records, self._spec, ended=state == "finished")
             self._written = written
         folder = self.search.folder if self.search else None
         return View(run, state, progress, self._cases, self._judged, self._spec, folder, searching)
 
 
 def current(results: Store) -> Watch:
-    """Return a watch of the newest running run. Raises UsageError where there is none."""
+    """Return a watch of the newest running run. Raises UsageError if there is none."""
     runs = results.runs()
     going = [
         (run.started_at, Watch(results, run.run_id))
         for run in runs
         if run.state == "running" and _state(results, run.run_id)[0] in _GOING
     ]
-    open_searches = [folder for folder in searches.folders(results.folder) if not searches.ended(folder)]
+    open_searches = [folder for folder in searches.folders(results.folder) if not searches.has_ended(folder)]
     going += [each for folder in open_searches for each in _searching(folder, results)]
     if going:
         return max(going, key=lambda each: each[0])[1]
@@ -175,13 +175,13 @@ def current(results: Store) -> Watch:
     if not runs:
         raise UsageError(f"there are no results in {results.folder}", remedy="run `hvlab bench` first")
     raise UsageError(
-        f"no run goes on in {results.folder}",
+        f"no run is in progress in {results.folder}",
         remedy=f"`hvlab watch {runs[-1].run_id}` shows the last one; --results names other results",
     )
 
 
 def open_watch(results: Store, run_id: str) -> Watch:
-    """Return a watch of one run, of the results or of a search. Raises UsageError where there is none."""
+    """Return a watch of one run, of the results or of a search. Raises UsageError if there is none."""
     for store in (results, *map(Store, searches.folders(results.folder))):
         with suppress(UsageError):
             return Watch(store, store.run(run_id).run_id)
@@ -229,7 +229,9 @@ def _ends(records: Sequence[Record]) -> tuple[CaseEnd, ...]:
     return tuple(ends)
 
 
-def _judged(records: Sequence[Record], spec: Mapping[str, Any], *, ended: bool) -> tuple[Record, ...] | None:
+def _up_to_look(
+    records: Sequence[Record], spec: Mapping[str, Any], *, ended: bool
+) -> tuple[Record, ...] | None:
     """Return the records up to the last complete look: verdicts in between would be one look too many."""
     if not (spec.get("auto") or spec.get("sides")):
         return None

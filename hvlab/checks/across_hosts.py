@@ -27,10 +27,10 @@ def faults(site: Site, answered: Mapping[str, Mapping[str, Any]]) -> list[HostFa
     """Return the faults that the answers show, root causes first."""
     replies = {host.name: HostReplies(answered[host.name]) for host in site.hosts if host.name in answered}
     every = [fault for subject in _SUBJECTS for fault in subject.faults(site, replies)]
-    return ranked(every)
+    return rank(every)
 
 
-def ranked(every: Sequence[HostFault]) -> list[HostFault]:
+def rank(every: Sequence[HostFault]) -> list[HostFault]:
     """Return each fault once, root causes first."""
     return sorted(dict.fromkeys(every), key=lambda fault: ENTRIES[fault.id].weight)
 

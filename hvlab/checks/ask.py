@@ -43,14 +43,14 @@ class Answered:
 def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
     """Ask all hosts about the subjects at the same time, and read their answers.
 
-    Raises CheckError where Ansible itself fails.
+    Raises CheckError if Ansible itself fails.
     """
-    answered = put(lab, subjects.questions(chosen))
+    answered = ask_hosts(lab, subjects.questions(chosen))
     readings = {host: subjects.readings(chosen, each) for host, each in answered.readings.items()}
     return replace(answered, readings=readings)
 
 
-def put(
+def ask_hosts(
     lab: Lab,
     questions: Mapping[str, Mapping[str, Any]],
     *,
@@ -60,11 +60,11 @@ def put(
     """Put questions to all hosts; ``readings`` are the probe's answers, by question.
 
     A silent host does not hold up the others; at least ``at_once`` are asked at the same time. ``carried``
-    are variables of ask.yml that bring a program along. Raises CheckError where Ansible itself fails.
+    are variables of ask.yml that bring a program along. Raises CheckError if Ansible itself fails.
     """
     seconds = _ROUND_TRIP_S + _longest(questions)
     if lab.listed:
-        return _put_directly(lab, questions, seconds)
+        return _ask_directly(lab, questions, seconds)
     variables = {
         "hvlab_probe": probe.__file__,
         "hvlab_questions": base64.b64encode(json.dumps(questions).encode()).decode(),
@@ -78,10 +78,10 @@ def put(
     gathered, failures = (
         collect(there, "ask.yml", variables, at_once=at_once, shape=str) if there.hosts else ({}, [])
     )
-    return _answered(gathered, failures, silent, began)
+    return _sort_answers(gathered, failures, silent, began)
 
 
-def _put_directly(lab: Lab, questions: Mapping[str, Mapping[str, Any]], seconds: int) -> Answered:
+def _ask_directly(lab: Lab, questions: Mapping[str, Mapping[str, Any]], seconds: int) -> Answered:
     """Put questions without an inventory: each host answers as the user who asks."""
     own = json.dumps({name: {**question, "user": None} for name, question in questions.items()})
     silent = direct.silent_hosts(lab)
@@ -92,10 +92,10 @@ def _put_directly(lab: Lab, questions: Mapping[str, Mapping[str, Any]], seconds:
         arguments=lambda host: [own.replace("@HOST@", host)],
         seconds=seconds,
     )
-    return _answered(gathered, failures, silent, began)
+    return _sort_answers(gathered, failures, silent, began)
 
 
-def _answered(
+def _sort_answers(
     gathered: Mapping[str, str], failures: Sequence[HostFailure], silent: Mapping[str, str], began: float
 ) -> Answered:
     asked = (began, time.time())

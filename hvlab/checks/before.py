@@ -16,7 +16,7 @@ from hvlab.base import answers
 from hvlab.base.answers.shapes import HostAnswer, NotNegative
 from hvlab.base.errors import Problem
 from hvlab.checks.node.limits import CLOCK_OFFSET_S
-from hvlab.lab.inventory_rules import valid_name
+from hvlab.lab.inventory_rules import is_valid_name
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ def lab_hosts(hosts: list[PreflightHost], reached: Mapping[str, str | None]) -> 
         if place and place not in owned | claims.keys() and not inside(address, network):
             address = place
         shared = set.intersection(*({*record.get("aliases", [])} for record in records)) if records else set()
-        aliases = sorted(a for a in shared if a.lower() not in owned | claims.keys() and _alias(name, a))
+        aliases = sorted(a for a in shared if a.lower() not in owned | claims.keys() and _is_alias(name, a))
         entries[name] = {"address": address, "aliases": aliases, "port": last.get("port", 22)}
     for host in hosts:
-        own = {claim for claim in host.claims if claims[claim.lower()] == 1 and _alias(host.name, claim)}
+        own = {claim for claim in host.claims if claims[claim.lower()] == 1 and _is_alias(host.name, claim)}
         aliases = sorted((own | {host.address or host.name}) - {host.name, host.lab_address})
         entries[host.name] = {"address": host.lab_address, "aliases": aliases, "port": host.port}
     return {name: entries[name] for name in reached if entries[name]["address"]}
@@ -129,13 +129,15 @@ def address_of(target: str | None) -> str | None:
         return None
 
 
-def _alias(name: str, claim: str) -> bool:
+def _is_alias(name: str, claim: str) -> bool:
     """Whether a claim may be a host's alias: a name with a domain must begin like the inventory's.
 
     Otherwise a host could go by the name of a mirror, or of any other machine outside the lab.
     """
     first, dot, _ = claim.lower().partition(".")
-    return bool(address_of(claim)) or (valid_name(claim) and (not dot or first == name.lower().split(".")[0]))
+    return bool(address_of(claim)) or (
+        is_valid_name(claim) and (not dot or first == name.lower().split(".")[0])
+    )
 
 
 def inside(address: str | None, network: str) -> bool:
@@ -151,9 +153,9 @@ class _Holder(HostAnswer):
     seconds: NotNegative = 0
 
 
-def held(host: str, answer: object) -> Problem:
+def explain_lock(host: str, answer: object) -> Problem:
     """Return the problem of a host that another run holds, from its answer."""
-    holder = _Holder(**answers.checked(answer, host, _Holder))
+    holder = _Holder(**answers.check(answer, host, _Holder))
     since = time.strftime("%H:%M:%S", time.localtime(time.time() - min(holder.seconds, 1e9)))
     command = f", who runs `{holder.command}`" if holder.command else ""
     return Problem(

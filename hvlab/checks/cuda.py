@@ -31,7 +31,7 @@ class GpuRank(HostAnswer):
     job: str
 
 
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {
     "nccl-newer-than-driver": "",
     "nccl-headers": "nccl",
@@ -98,7 +98,6 @@ def _compiler(name: str, replies: HostReplies) -> Iterator[HostFault]:
 
 
 def _ranks(name: str, replies: HostReplies) -> Iterator[HostFault]:
-    """Ranks of one run on one GPU, while others of its GPUs have none of them."""
     ranks: list[GpuRank] = replies.shown(_RANKS, list[GpuRank]) or []
     gpus = len(re.findall(r"^\d{1,3}, ", replies.output(_CAPABILITIES), re.MULTILINE))
     for job in dict.fromkeys(rank.job for rank in ranks):

@@ -12,7 +12,7 @@ from hvlab.checks.programs import source
 from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, run
 from hvlab.checks.site import HostFault, HostReplies, Site
 from hvlab.doctor import knowledge, reading
-from hvlab.stack.provision.python_env import locked, requirements
+from hvlab.stack.provision.python_env import read_locked, requirements
 
 _ENVIRONMENTS = "environments"
 _RECORDS = {name: f"/etc/ansible/facts.d/hvlab_{name}.fact" for name in ("python_env", "horovod")}
@@ -54,7 +54,7 @@ class Environment(HostAnswer):
     imports: dict[str, Printed]
 
 
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {
     "environment-broken": "python_env",
     "horovod-not-built": "horovod",
@@ -127,7 +127,7 @@ print(json.dumps({"python": platform.python_version(), "machine": platform.machi
 """
 
 
-def asked_for(node: RoleHost) -> dict[str, dict[str, Any]]:
+def read_requested(node: RoleHost) -> dict[str, dict[str, Any]]:
     """The environments that the inventory requests."""
     return dict(node.variables["python_env_environments"])
 
@@ -144,7 +144,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
             user=node.user,
             timeout=120,
         )
-        for name, environment in asked_for(node).items()
+        for name, environment in read_requested(node).items()
     }
 
 
@@ -158,7 +158,7 @@ ROLE = Role("python_env", asks)
 
 @ROLE.check
 def packages_are_those_of_the_lock_file(node: RoleHost) -> None:
-    for name, environment in asked_for(node).items():
+    for name, environment in read_requested(node).items():
         python = json.loads(node.output(f"environment {name}"))
         installed = {normal(package): version for package, version in python["packages"].items()}
         minor = ".".join(python["python"].split(".")[:2])
@@ -172,7 +172,7 @@ def packages_are_those_of_the_lock_file(node: RoleHost) -> None:
                 wrong.append(f"{package} {installed.get(normal(package), 'missing')}, locked {version}")
         node.expect(not wrong, f"environment {name}: {'; '.join(wrong)}")
         node.expect(
-            locked(text),
+            read_locked(text),
             f"environment {name} does not pin {environment['framework']}",
             "correct its lock file",
         )
@@ -181,7 +181,7 @@ def packages_are_those_of_the_lock_file(node: RoleHost) -> None:
 @ROLE.check
 def framework_is_the_recorded_one(node: RoleHost) -> None:
     recorded = node.fact("python_env")["environments"]
-    for name, environment in asked_for(node).items():
+    for name, environment in read_requested(node).items():
         version = json.loads(node.output(f"environment {name}"))["version"] or "missing"
         version = version.split("+")[0]
         expected = recorded[name]["version"].split("+")[0]

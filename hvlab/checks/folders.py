@@ -23,7 +23,7 @@ _COLUMNS = 2
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {
     "session-dir": "",
     "tmp-not-sticky": "",

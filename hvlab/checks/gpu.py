@@ -22,7 +22,7 @@ _STORAGE = "/var/lib/dkms/nvidia-fs"
 _RELEASE = re.compile(r"[0-9]{1,3}\.[0-9]{1,4}[\w.+~-]{0,80}")
 
 
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {"kernel-headers": "", "invalid-ordinal": "", "libcuda-missing": "", "gpu-busy": ""}
 
 
@@ -67,7 +67,7 @@ def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
         others = (
             ", ".join(path.split("/")[-3] for path in headers if path.startswith("/lib/modules/")) or "none"
         )
-        observed = f"the kernel is {kernel}, headers are there of {others}, and DKMS builds the driver"
+        observed = f"the kernel is {kernel}, there are headers of {others}, and DKMS builds the driver"
         yield HostFault("kernel-headers", name, observed)
     gpus = re.findall(r"^GPU \d+:", replies.output(_GPUS), re.M)
     if not gpus:
@@ -78,12 +78,12 @@ def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
         )
     if replies.output(_LOADER) and "libcuda.so.1 " not in replies.output(_LOADER):
         yield HostFault("libcuda-missing", name, "nvidia-smi works, but ldconfig -p has no libcuda.so.1")
-    taken = list(_taken(replies))
+    taken = list(_find_taken(replies))
     if taken:
         yield HostFault("gpu-busy", name, "; ".join(taken))
 
 
-def _taken(replies: HostReplies) -> Iterator[str]:
+def _find_taken(replies: HostReplies) -> Iterator[str]:
     """Yield the GPUs that accept no further process. An exclusive one without a process accepts its rank."""
     processes = dict(re.findall(r"^(\S+), (\d+)$", replies.output(_PROCESSES), re.M))
     for bus, gpu, mode in re.findall(r"^(\S+), (\d+), (\w+)$", replies.output(_MODES), re.M):

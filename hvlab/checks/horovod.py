@@ -84,7 +84,7 @@ def launches(node: RoleHost, nodes: Mapping[str, RoleHost]) -> tuple[dict[str, Q
         start = partial(ranks.allreduce, node, variant, backend, timeout=timeout)
         name = partial(ranks.name, variant, backend)
         for group in ranks.groups_of(node, nodes, variant, backend):
-            failed = ranks.failed(nodes, variant, backend, group)
+            failed = ranks.has_failed(nodes, variant, backend, group)
             ended &= failed is not None
             if failed is None and node.name == group[0]:
                 questions[name("together", group)] = start(hosts=group, slots=slots)
@@ -100,7 +100,7 @@ def mute_of(pair: Iterable[str], nodes: Mapping[str, RoleHost]) -> list[str]:
     return [name for name in pair if name in nodes and nodes[name].mute]
 
 
-def built(output: str) -> dict[str, set[str]]:
+def parse_built(output: str) -> dict[str, set[str]]:
     """The items ticked by `horovodrun --check-build`, by section."""
     sections: dict[str, set[str]] = {}
     section = ""
@@ -130,7 +130,7 @@ def build(node: RoleHost, nodes: Mapping[str, RoleHost], variant: str) -> tuple[
         return report["version"], sections | {"Tensor Operations": set(report["built"])}
     output = node.output(f"{variant} build")
     match = re.search(r"Horovod v(\S+?):", output)
-    return match[1] if match else "unknown", built(output)
+    return match[1] if match else "unknown", parse_built(output)
 
 
 ROLE = Role("horovod", asks, asks_after=asks_after)
@@ -238,7 +238,7 @@ def expect_launches(
         raise NotApplicable(f"no variant on {node.name} is to have {backend}")
     for variant in having(node, backend):
         groups = ranks.groups_of(node, nodes, variant, backend)
-        if any(ranks.failed(nodes, variant, backend, group) for group in groups):
+        if any(ranks.has_failed(nodes, variant, backend, group) for group in groups):
             expect_sum(node, ranks.name(variant, backend, where), hosts=hosts)
 
 

@@ -168,7 +168,9 @@ def name(variant: str, backend: str, where: str, group: Sequence[str] = ()) -> s
     return " ".join([variant, backend, where, *group[-1:]])
 
 
-def failed(nodes: Mapping[str, RoleHost], variant: str, backend: str, group: tuple[str, ...]) -> bool | None:
+def has_failed(
+    nodes: Mapping[str, RoleHost], variant: str, backend: str, group: tuple[str, ...]
+) -> bool | None:
     """Whether the launch over a group failed; None while it is running. A host alone has none."""
     first = nodes[group[0]]
     answer = first.answers.get(name(variant, backend, "together", group))

@@ -9,7 +9,7 @@ from hvlab.base.yaml_files import read_shipped
 from hvlab.checks.provisioned import FACTS, ROOT, Role, RoleHost, UnreachableHostError, is_virtual
 from hvlab.doctor import reading
 
-# Causes that `hvlab lab up` mends on a virtual host.
+# Causes that `hvlab lab up` fixes on a virtual host.
 _VIRTUAL = ("host-key", "host-key-changed", "host-unreachable", "ssh-denied", "ssh-refused")
 HOST = Role("host")
 COMMON = Role("common")

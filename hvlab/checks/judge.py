@@ -54,18 +54,18 @@ def judge(
     shared = outliers(answered.readings)
     for host in lab.hosts:
         if host.name not in answered.readings:
-            checks.append(_unanswered(host.name, answered))
+            checks.append(_explain_silence(host.name, answered))
             continue
         readings = answered.readings[host.name]
         should = expectations(host, lab, answered) | shared.get(host.name, {}) | links.capacity(readings)
         if types is not None:
-            should |= machine.expected(types, readings, host.text("lab_machine_type"))
+            should |= machine.find_expected(types, readings, host.text("lab_machine_type"))
         findings = subjects.findings(chosen, readings, should)
         checks += [HealthCheck(host=host.name, **finding._asdict()) for finding in findings]
     return checks
 
 
-def _unanswered(host: str, answered: Answered) -> HealthCheck:
+def _explain_silence(host: str, answered: Answered) -> HealthCheck:
     if host in answered.broken:
         outcome, observed, remedy = "error", answered.broken[host], _BECOME
     else:
@@ -92,7 +92,9 @@ def verdict(checks: Sequence[HealthCheck]) -> HvlabError | None:
     return CheckError(named, remedy="see above; take them out of work until it is done") if unfit else None
 
 
-def unmeasured(checks: Sequence[HealthCheck], requested: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def find_unmeasured(
+    checks: Sequence[HealthCheck], requested: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
     """Yield (name, host, reason) for each requested subject of which a host shows nothing."""
     for name in requested:
         words = subjects.names(subjects.ON_REQUEST[name])

@@ -13,10 +13,10 @@ _RATES = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
 
 
 def capacity(readings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``allreduce_ceiling``, in GB/s of an allreduce over all GPUs of a host; empty where not known.
+    """Return ``allreduce_ceiling``, in GB/s of an allreduce over all GPUs of a host; empty if not known.
 
-    ``most`` is what no figure exceeds, ``usual`` the least that large messages usually reach, ``text`` the
-    ring's and the link.
+    ``most`` is the upper bound of figures, ``usual`` the least that large messages usually reach,
+    ``text`` the ring's and the link.
     """
     gpus = readings.get("gpus") or []
     links = readings.get("nvlink_count")

@@ -13,7 +13,7 @@ from hvlab.checks.node import limits
 from hvlab.checks.programs import source
 from hvlab.checks.site import HostFault, HostReplies, Site
 from hvlab.stack.resolver import catalogue
-from hvlab.stack.resolver.facts import HostFacts, supported_systems, system_of
+from hvlab.stack.resolver.facts import HostFacts, list_supported_systems, system_of
 
 _NOW = "now"
 _RDMA = "rdma"
@@ -25,7 +25,7 @@ _REFUSED = {"1": "Operation not permitted", "38": "Function not implemented"}
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {
     "clock": "",
     "user-id-differs": "",
@@ -61,7 +61,7 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     yield from _clocks(every)
     yield from _numbers(site, every)
     yield from _siblings(site, every)
-    for name, (_, observed) in ssh.reached(every).items():
+    for name, (_, observed) in ssh.find_reached(every).items():
         limit = observed.get("memlock", "")
         small = _NUMBER.fullmatch(limit) and int(limit) < limits.MEMLOCK_KIB
         if small and name in every and every[name].paths(_RDMA):
@@ -130,7 +130,7 @@ def check_system(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Pro
             known = "; ".join(f"{name} {', '.join(versions)}" for name, versions in limits.supported.items())
         else:
             supported = system_of(HostFacts(host.name, name, str(version)), catalogue.load()) is not None
-            known = supported_systems(catalogue.load())
+            known = list_supported_systems(catalogue.load())
         if not supported:
             yield Problem(host.name, f"{name} {version}: unsupported OS", f"use one of: {known}")
         python = str(host.facts.get("python_version", "0"))

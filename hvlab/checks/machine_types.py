@@ -49,7 +49,6 @@ def load(inventory: Path | None) -> list[dict[str, Any]]:
 
 
 def _read(folder: Path, wrong: list[Problem]) -> dict[str, Any]:
-    """Return the data of every file by its name; mistakes are added to ``wrong``."""
     types = {}
     for path in sorted(folder.glob("*.yml")):
         try:
@@ -70,7 +69,7 @@ def problems(path: Path, data: Any) -> list[Problem]:
         *_unknown(path, "key", data, _KEYS),
         *_unknown(path, "criterion", data["match"], machine.CRITERIA),
     ]
-    wrong += _unknown(path, "value", data["expect"], subjects.known())
+    wrong += _unknown(path, "value", data["expect"], subjects.list_known())
     for name, pattern in data["match"].items():
         right = isinstance(pattern, str) or (
             isinstance(pattern, list) and all(isinstance(one, str) for one in pattern)
@@ -139,7 +138,7 @@ def text(host: str, readings: Mapping[str, Any], day: str) -> str:
     lines = [_HEAD.format(host=host, day=day, name=name)]
     lines.append("match:\n" + _mapping(match) if match else _NO_MATCH + "match: {}\n")
     lines.append("expect:\n")
-    for subject in subjects.every():
+    for subject in subjects.list_all():
         learned = {
             reading: readings[reading] for reading in subject.LEARNED if readings.get(reading) is not None
         }

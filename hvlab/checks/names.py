@@ -14,7 +14,7 @@ from hvlab.checks.before import PreflightHost
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, run
 from hvlab.checks.site import TRIED, HostFault, HostReplies, Site
-from hvlab.lab.inventory_rules import valid_name
+from hvlab.lab.inventory_rules import is_valid_name
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.I)
 _MEETING = "meeting"
@@ -54,7 +54,7 @@ class Meeting(HostAnswer):
     listening: Listening
 
 
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {
     "name-not-resolved": "common",
     "name-wrong-address": "",
@@ -90,7 +90,7 @@ def meeting(replies: HostReplies) -> Meeting | None:
 def faults(site: Site, replies: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     """Judge each host's own name, then its resolution of the others' names."""
     meetings = {name: each for name, own in replies.items() if (each := meeting(own))}
-    yield from _own(site, meetings)
+    yield from _check_own(site, meetings)
     pattern = re.compile(r"\binet6? ([0-9a-f.:]+)[/ ]")
     addresses = {name: set(pattern.findall(own.output(_ADDRESSES))) for name, own in replies.items()}
     for host in site.hosts:
@@ -110,21 +110,21 @@ def faults(site: Site, replies: Mapping[str, HostReplies]) -> Iterator[HostFault
                     yield HostFault(
                         "name-not-resolved", name, f"{host.name} does not resolve: {there.error}", "common"
                     )
-            elif _loopback(there.addresses[0]) or (
+            elif _is_loopback(there.addresses[0]) or (
                 known and there.addresses[0].partition("%")[0] not in right
             ):
                 observed = f"{host.name} resolves to {', '.join(there.addresses)}, not to {host.addresses[0]}"
                 yield HostFault("name-wrong-address", name, observed)
 
 
-def _own(site: Site, meetings: Mapping[str, Meeting]) -> Iterator[HostFault]:
+def _check_own(site: Site, meetings: Mapping[str, Meeting]) -> Iterator[HostFault]:
     alike: dict[str, list[str]] = {}
     for name, each in meetings.items():
         alike.setdefault(each.hostname, []).append(name)
         if not _NAME.fullmatch(each.hostname):
             yield HostFault("hostname-invalid", name, f"its hostname is {each.hostname[:80]!r}")
         own = each.names.get(each.hostname)
-        if len(site.hosts) > 1 and own and own.addresses and _loopback(own.addresses[0]):
+        if len(site.hosts) > 1 and own and own.addresses and _is_loopback(own.addresses[0]):
             observed = f"its own name {each.hostname} resolves to {own.addresses[0]}"
             yield HostFault("gloo-loopback", name, observed)
     for hostname, names in alike.items():
@@ -133,7 +133,7 @@ def _own(site: Site, meetings: Mapping[str, Meeting]) -> Iterator[HostFault]:
             yield from (HostFault("hostname-twice", name, observed) for name in names)
 
 
-def _loopback(address: str) -> bool:
+def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -177,11 +177,11 @@ def asks_of_itself(node: RoleHost) -> dict[str, Question]:
     return {"hostname": run(["hostname"]), "own address": run(["getent", "ahostsv4", own])}
 
 
-def _unnamed(node: RoleHost) -> str:
+def _explain_unnamed(node: RoleHost) -> str:
     return "no other host asks for its name" if node.alone else ""
 
 
-PREFLIGHT = Role("preflight", asks_of_itself, skip=_unnamed)
+PREFLIGHT = Role("preflight", asks_of_itself, skip=_explain_unnamed)
 
 
 @PREFLIGHT.check
@@ -218,7 +218,7 @@ def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
         name, short = str(host.facts.get("nodename", "")), str(host.facts.get("hostname", "")).lower()
         others = [other for other in names[short] if other != host.name]
         remedy = _RENAME.format(host.name)
-        if not valid_name(name) or short == "localhost":
+        if not is_valid_name(name) or short == "localhost":
             yield Problem(host.name, f"its own host name is {name!r}", remedy)
         elif short != name.split(".", maxsplit=1)[0].lower():
             yield Problem(host.name, f"its own host name is {name!r}, and {short!r} for short", remedy)
@@ -266,7 +266,7 @@ def check_recorded(hosts: list[PreflightHost], names: Collection[str]) -> Iterat
 def check_resolution(
     hosts: list[PreflightHost], inventory: Mapping[str, Mapping[str, Any]], managed: bool
 ) -> Iterator[tuple[Problem, bool]]:
-    """Yield names that resolve to an address other than the lab's, and whether the role common mends that.
+    """Yield names that resolve to an address other than the lab's, and whether the role common fixes that.
 
     Where names are ``managed``, it writes them on a host that is new, writes its own lines of /etc/hosts
     again, and drops what Debian's installer and cloud-init write of a host's own name.
@@ -278,7 +278,7 @@ def check_resolution(
             expected = inventory.get(peer, inventory.get(host.name, {})).get("address")
             local = [a for a in addresses or [] if ipaddress.ip_address(a).is_loopback]
             if addresses and expected and (local or expected not in addresses):
-                written_again = {_OWN_NAME, expected, *_own_lines(host, peer)}
+                written_again = {_OWN_NAME, expected, *_read_own_lines(host, peer)}
                 mends = managed and (not host.recorded or set(addresses) <= written_again)
                 observed = f"{peer} resolves to {', '.join(addresses)}, not to {expected}"
                 remedy = "remove that line from /etc/hosts there, or correct its name server"
@@ -286,8 +286,7 @@ def check_resolution(
                 yield Problem(host.name, observed, written if mends else remedy), mends
 
 
-def _own_lines(host: PreflightHost, name: str) -> set[str]:
-    """Return the addresses of a name in hvlab's own lines of a host's /etc/hosts."""
+def _read_own_lines(host: PreflightHost, name: str) -> set[str]:
     files = (host.facts.get("hvlab_managed") or {}).get("files") or {}
     text = str((files.get("/etc/hosts") or {}).get("text") or "")
     lines = [

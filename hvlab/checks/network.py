@@ -19,7 +19,7 @@ _LOOPBACK = "network loopback"
 _TOGETHER_S = 3.0
 
 
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {
     "interface-missing": "",
     "loopback-down": "",
@@ -70,7 +70,7 @@ def _ways(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     address = {host.name: host.addresses[0] for host in site.hosts}
     for name, each in meetings.items():
         for other, attempt in each.met.items():
-            if other not in meetings or not _listened(attempt, meetings[other].listening):
+            if other not in meetings or not _has_listened(attempt, meetings[other].listening):
                 continue
             way = f"from {name} to {other} ({address[other]})"
             back = meetings[other].met.get(name)
@@ -83,7 +83,7 @@ def _ways(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
                 yield HostFault("tcp-firewall", name, f"{way} TCP port {site.port}: {how}{returning}")
 
 
-def _listened(attempt: Attempt, listening: Listening) -> bool:
+def _has_listened(attempt: Attempt, listening: Listening) -> bool:
     together = min(attempt.ended, listening.ended) - max(attempt.began, listening.began)
     return not listening.error and together >= _TOGETHER_S
 

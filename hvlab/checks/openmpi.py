@@ -11,11 +11,11 @@ from hvlab.checks import environments, ssh
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, read, run, stat, unfound, without_mpi
 from hvlab.checks.site import HostFault, HostReplies, Site
-from hvlab.stack.provision.openmpi import refused
+from hvlab.stack.provision.openmpi import read_refused
 
 _MPI = "open mpi"
 _RECORD = "open mpi record"
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {
     "mpirun-not-found": "openmpi",
     "different-mpi": "openmpi",
@@ -42,13 +42,12 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     some_have_it = any("path" in table for table in tables.values())
     for name, replies in every.items():
         yield from _one(name, tables[name], _prefix(replies), others=some_have_it)
-        yield from _linked(name, tables[name], replies)
+        yield from _check_linked(name, tables[name], replies)
     yield from _versions(tables)
     yield from _daemons(tables, every)
 
 
 def _prefix(replies: HostReplies) -> str:
-    """Return the folder of the role's Open MPI; empty without one."""
     for text in replies.files(_RECORD).values():
         try:
             recorded = json.loads(text)
@@ -82,12 +81,12 @@ def _one(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> I
         yield HostFault("unknown-mpi", name, observed, role)
     if version.startswith("1."):
         yield HostFault("old-mpi-const", name, f"{table['path']} is Open MPI {version}", role)
-    avoid = refused()
+    avoid = read_refused()
     if version in avoid:
         yield HostFault("open-mpi-avoid", name, f"{table['path']} is Open MPI {version}: {avoid[version]}")
 
 
-def _linked(name: str, table: Mapping[str, str], replies: HostReplies) -> Iterator[HostFault]:
+def _check_linked(name: str, table: Mapping[str, str], replies: HostReplies) -> Iterator[HostFault]:
     """With hvlab's own mpirun, Horovod has to be linked with the library beside it."""
     prefix, own = _prefix(replies), table.get("libmpi", "")
     if not prefix or not own.startswith(f"{prefix}/"):
@@ -124,7 +123,7 @@ def _daemons(
     tables: Mapping[str, Mapping[str, str]], every: Mapping[str, HostReplies]
 ) -> Iterator[HostFault]:
     """A launcher starts the daemon beside its own mpirun, or the one in the PATH of ssh."""
-    for name, (caller, observed) in ssh.reached(every).items():
+    for name, (caller, observed) in ssh.find_reached(every).items():
         mine, own = tables.get(caller, {}), tables.get(name, {})
         if "path" not in mine or "asked" not in own or observed.get("orted"):
             continue
@@ -133,7 +132,7 @@ def _daemons(
         recorded = bool(_prefix(every[name]) and _prefix(every[caller]))
         if beside and ("daemon" not in own if recorded else own.get("daemon") != beside):
             role = "openmpi" if _prefix(every[name]) else ""
-            what = f"{caller} starts {beside}, which is not there, and ssh's PATH has none"
+            what = f"{caller} starts {beside}, which does not exist, and ssh's PATH has none"
             yield HostFault("orted-not-found", name, what, role)
 
 

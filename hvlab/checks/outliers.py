@@ -18,7 +18,7 @@ def outliers(readings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
     """Return for each burned host what its checks expect of the lab, from the readings by host.
 
     ``burn_slow`` lists (device, kind, times as slow, number of others), ``burn_differs`` (device, kind,
-    number of others); ``burn_compared`` is present if an equal device exists. Of labs in which all devices
+    number of others); ``burn_compared`` is present if an equal device exists. In labs in which all devices
     are equal, at most 1 % get a slow one.
     """
     groups: dict[str, dict[_Device, Mapping[str, Any]]] = defaultdict(dict)
@@ -40,7 +40,6 @@ def outliers(readings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
 
 
 def _slow(devices: Mapping[_Device, Mapping[str, Any]], kind: str, alpha: float) -> dict[_Device, float]:
-    """Compare the devices round by round."""
     times = {
         "\0".join(device): [1 / rate for rate in own["rates"][kind]]
         for device, own in devices.items()
@@ -54,7 +53,6 @@ def _slow(devices: Mapping[_Device, Mapping[str, Any]], kind: str, alpha: float)
 
 
 def _different(devices: Mapping[_Device, Mapping[str, Any]], kind: str) -> list[_Device]:
-    """Return the devices whose first product is not that of the majority."""
     bits = {device: own["bits"][kind] for device, own in devices.items() if kind in own["bits"]}
     if len(bits) < _MAJORITY:
         return []

@@ -29,7 +29,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
     return {"packs": question(node, *(["--others-read", shared_folder(node)] if shared_folder(node) else []))}
 
 
-def left_to_others(node: RoleHost) -> set[str]:
+def find_left_to_others(node: RoleHost) -> set[str]:
     """The packs that this host saw, and left to another host to read."""
     with contextlib.suppress(ValueError, AttributeError):
         wrong = json.loads(node.answers.get("packs", {}).get("out", "{}"))
@@ -40,8 +40,8 @@ def left_to_others(node: RoleHost) -> set[str]:
 def reads(node: RoleHost, nodes: Mapping[str, RoleHost]) -> list[str]:
     """The shared packs that this host, the first to see them, reads for all."""
     firsts = {
-        folder: next(other.name for other in nodes.values() if folder in left_to_others(other))
-        for folder in left_to_others(node)
+        folder: next(other.name for other in nodes.values() if folder in find_left_to_others(other))
+        for folder in find_left_to_others(node)
     }
     return sorted(folder for folder, first in firsts.items() if first == node.name)
 

@@ -25,7 +25,7 @@ def check(
 ) -> tuple[list[Problem], list[Problem]]:
     """Return the problems that stop a run, and those that are only warnings.
 
-    ``inventory`` is what :func:`lab_hosts` returns, ``reached`` where the inventory says that hosts are.
+    ``inventory`` is the result of :func:`lab_hosts`, ``reached`` where the inventory says that hosts are.
     """
     names = list(check_resolution(hosts, inventory, limits.names_managed))
     errors = [

@@ -136,13 +136,13 @@ class RoleHost:
         return path.startswith(places)
 
     def expect(self, condition: object, observed: str, remedy: str = "") -> None:
-        """Fail unless ``condition`` holds; without a ``remedy``, the role that is checked mends it."""
+        """Fail unless ``condition`` holds; without a ``remedy``, the role that is checked fixes it."""
         __tracebackhide__ = True
         if not condition:
             raise WrongNodeError(self.name, observed, remedy or f"run role {self.role}")
 
     def output(self, question: str, remedy: str = "") -> str:
-        """Return the output of a command that has to succeed; without a ``remedy`` as in ``expect``."""
+        """Return the output of a command that must succeed; without a ``remedy`` as in ``expect``."""
         __tracebackhide__ = True
         answer = self.answers[question]
         if answer["rc"] != 0:
@@ -160,7 +160,7 @@ def is_virtual(node: RoleHost) -> bool:
     return "virtual" in node.variables.get("group_names", [])
 
 
-def logs_in(answer: Mapping[str, Any], user: str) -> bool:
+def is_logged_in(answer: Mapping[str, Any], user: str) -> bool:
     """Whether a login ran ``id -un``; output of ~/.bashrc may precede the answer."""
     return bool(answer["rc"] == 0 and answer["out"].split()[-1:] == [user])
 
@@ -182,7 +182,7 @@ class RoleCheck:
     def run(self, node: RoleHost, nodes: Mapping[str, RoleHost]) -> str:
         """Judge a host; return a remark if it is right.
 
-        Raises WrongNodeError where it is not, and NotApplicable where it is not asked for.
+        Raises WrongNodeError if it is not, and NotApplicable where it is not asked for.
         """
         if reason := self.role.skip(node):
             raise NotApplicable(reason)

@@ -16,7 +16,7 @@ _GCC = "gcc"
 _SYSTEM = "system"
 
 
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {"nccl-mixed": "", "gcc-differs": ""}
 
 

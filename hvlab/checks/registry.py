@@ -48,7 +48,7 @@ ROLES = tuple(value for subject in SUBJECTS for value in vars(subject).values() 
 class ListedCheck:
     """One check as ``hvlab health --list`` shows it.
 
-    ``severity`` is that of the worst fault, ``hard`` or ``soft``; ``role`` mends it, if any does.
+    ``severity`` is that of the worst fault, ``hard`` or ``soft``; ``role`` fixes it, if any does.
     """
 
     id: str
@@ -63,7 +63,7 @@ def after_roles() -> list[RoleCheck]:
     return [check for role in ROLES for check in role.checks]
 
 
-def every() -> Iterator[ListedCheck]:
+def list_all() -> Iterator[ListedCheck]:
     """Yield all checks, by stage and subject."""
     named = [(subject, subject.__name__.rpartition(".")[2]) for subject in SUBJECTS]
     for subject, name in named:
@@ -76,7 +76,7 @@ def every() -> Iterator[ListedCheck]:
         place = check.role.name if several else check.judge.__module__.rpartition(".")[2]
         role = "" if check.role.name in ("host", "preflight") else check.role.name
         yield ListedCheck(f"{check.role.name}: {check.name}", "after a role", place, "hard", role)
-    for subject in subjects.every():
+    for subject in subjects.list_all():
         for id_, severity in getattr(subject, "CHECKS", {}).items():
             yield ListedCheck(id_, "any time", subject.__name__.rpartition(".")[2], severity, "")
     for subject, name in named:

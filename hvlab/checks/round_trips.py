@@ -18,8 +18,8 @@ from hvlab.checks.provisioned import (
     Role,
     RoleHost,
     WrongNodeError,
+    is_logged_in,
     is_virtual,
-    logs_in,
     read,
 )
 from hvlab.lab.inventory_reader import Inventory
@@ -109,7 +109,7 @@ def with_mute(nodes: Mapping[str, RoleHost]) -> dict[str, RoleHost]:
         for question, answer in node.answers.items()
         if question.startswith("ssh ")
         and answer.get("rc") in (0, TIMED_OUT)
-        and not logs_in(answer, node.user)
+        and not is_logged_in(answer, node.user)
     }
     return {name: replace(node, mute=name in mute) for name, node in nodes.items()}
 

@@ -52,7 +52,7 @@ TRIED = 3
 class HostFault:
     """A known cause by its id, the host that shows it, and the observation.
 
-    ``role`` is the tag of the role whose run on this host mends it; empty where none does so safely.
+    ``role`` is the tag of the role whose run on this host fixes it; empty if none does so safely.
     """
 
     id: str

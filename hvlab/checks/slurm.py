@@ -42,7 +42,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
 
 
 def _accounting(node: RoleHost) -> dict[str, Question]:
-    if not _here(node, "slurm_accounting_enabled"):
+    if not _is_here(node, "slurm_accounting_enabled"):
         return {}
     words = ["--noheader", "--parsable2", "show", "associations", "format=Cluster,Account,User"]
     return {
@@ -54,7 +54,7 @@ def _accounting(node: RoleHost) -> dict[str, Question]:
 
 
 def _rest(node: RoleHost) -> dict[str, Question]:
-    if not _here(node, "slurm_rest_enabled"):
+    if not _is_here(node, "slurm_rest_enabled"):
         return {}
     return {
         "slurmrestd active": run(["systemctl", "is-active", "slurmrestd"]),
@@ -63,7 +63,7 @@ def _rest(node: RoleHost) -> dict[str, Question]:
     }
 
 
-def _here(node: RoleHost, option: str) -> bool:
+def _is_here(node: RoleHost, option: str) -> bool:
     return bool(node.variables[option]) and node.name == node.variables["slurm_controller"]
 
 
@@ -73,20 +73,20 @@ def _meeting(fact: Mapping[str, Any]) -> str:
     return f"see that slurmctld runs on {fact['controller']}, and that {same}; {AGAIN}"
 
 
-def _left_out(node: RoleHost) -> str:
+def _explain_left_out(node: RoleHost) -> str:
     chosen = node.variables["slurm_enabled"] and node.name in node.variables["slurm_hosts"]
     return "" if chosen else "the inventory does not ask for it"
 
 
-ROLE = Role("slurm", asks, skip=_left_out)
+ROLE = Role("slurm", asks, skip=_explain_left_out)
 
 
 @ROLE.check
 def daemons_run(node: RoleHost, fact: Mapping[str, Any]) -> None:
     asked = {
         "slurmctld": node.name == fact["controller"],
-        "slurmdbd": _here(node, "slurm_accounting_enabled"),
-        "slurmrestd": _here(node, "slurm_rest_enabled"),
+        "slurmdbd": _is_here(node, "slurm_accounting_enabled"),
+        "slurmrestd": _is_here(node, "slurm_rest_enabled"),
     }
     units = ["munge", "slurmd", *(unit for unit, here in asked.items() if here)]
     for unit in units:
@@ -121,7 +121,7 @@ def slurmctld_has_the_node(node: RoleHost, fact: Mapping[str, Any]) -> None:
     node.expect(
         re.fullmatch(r"(?:idle|mixed|allocated|completing|reserved|planned|blocked)[-+]?", state),
         f"Slurm says it is {state}: {reason}",
-        f"mend what the reason says, then `scontrol update NodeName={node.name} State=RESUME`",
+        f"fix what the reason says, then `scontrol update NodeName={node.name} State=RESUME`",
     )
 
 
@@ -150,7 +150,7 @@ def the_lab_user_has_the_uid_that_all_hosts_had(node: RoleHost, fact: Mapping[st
 def accounting_knows_the_lab_and_nobody_else_reaches_its_database(
     node: RoleHost, fact: Mapping[str, Any]
 ) -> None:
-    if not _here(node, "slurm_accounting_enabled"):
+    if not _is_here(node, "slurm_accounting_enabled"):
         raise NotApplicable("the inventory does not ask for it")
     remedy = f"see /var/log/slurm/slurmdbd.log there, and {AGAIN}"
     cluster, user = str(node.variables["slurm_cluster"]).lower(), node.user
@@ -173,7 +173,7 @@ def accounting_knows_the_lab_and_nobody_else_reaches_its_database(
 
 @ROLE.check
 def slurmrestd_answers_its_own_user(node: RoleHost, fact: Mapping[str, Any]) -> None:
-    if not _here(node, "slurm_rest_enabled"):
+    if not _is_here(node, "slurm_rest_enabled"):
         raise NotApplicable("the inventory does not ask for it")
     remedy = f"see `journalctl -u slurmrestd` there, and {AGAIN}"
     user = node.output("slurmrestd's user", remedy).strip()

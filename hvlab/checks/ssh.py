@@ -13,7 +13,7 @@ from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.errors import Problem
 from hvlab.checks.before import PreflightHost
 from hvlab.checks.programs import source
-from hvlab.checks.provisioned import Question, Role, RoleHost, is_virtual, logs_in, run, stat
+from hvlab.checks.provisioned import Question, Role, RoleHost, is_logged_in, is_virtual, run, stat
 from hvlab.checks.site import TRIED, HostFault, HostReplies, Site
 from hvlab.doctor import reading
 from hvlab.lab.inventory import Host
@@ -45,7 +45,7 @@ class PeerLogin(HostAnswer):
     err: str
 
 
-# Faults that a comparison of hosts shows, and the role that mends each.
+# Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {
     "user-missing": "lab_user",
     "silent-login": "",
@@ -59,7 +59,7 @@ FAULTS = {
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
-    """Ask whether the user is there and gets to the next hosts."""
+    """Ask whether the user exists and reaches the next hosts."""
     asked: dict[str, dict[str, Any]] = {_USER: {"run": ["id", "-u", site.user], "timeout": 5}}
     if len(site.hosts) > 1 and not any(host.local for host in site.hosts):
         given = {
@@ -79,7 +79,7 @@ def logins(replies: HostReplies) -> dict[str, PeerLogin]:
     return replies.shown(_LOGINS, dict[str, PeerLogin]) or {}
 
 
-def reached(every: Mapping[str, HostReplies]) -> dict[str, tuple[str, dict[str, str]]]:
+def find_reached(every: Mapping[str, HostReplies]) -> dict[str, tuple[str, dict[str, str]]]:
     """Return host -> the host that logged in to it, and the words that the login found there."""
     observed: dict[str, tuple[str, dict[str, str]]] = {}
     for name, replies in every.items():
@@ -115,7 +115,7 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
             role = "ssh_trust" if id_ in _MENDED else ""
             yield from (HostFault(id_, end, observed, role) for end in both)
     yield from refusing.values()
-    for host, (origin, words_there) in reached(every).items():
+    for host, (origin, words_there) in find_reached(every).items():
         if home := words_there.get("python_home"):
             yield HostFault("python-home", host, f"PYTHONHOME is {home[:200]} after a login from {origin}")
 
@@ -163,12 +163,12 @@ def asks(node: RoleHost) -> dict[str, Question]:
     return questions
 
 
-def _alone(node: RoleHost) -> str:
+def _explain_alone(node: RoleHost) -> str:
     """A lab of this machine only needs no trust, and the role skips it."""
     return "it is reached without ssh, and there is no other host" if node.alone else ""
 
 
-ROLE = Role("ssh_trust", asks, skip=_alone)
+ROLE = Role("ssh_trust", asks, skip=_explain_alone)
 
 
 @ROLE.check_each("name", "address")
@@ -183,7 +183,7 @@ def reaches_other_hosts(node: RoleHost, case: str) -> str:
     for peer, address in tried.items():
         target = peer if case == "name" else address
         answer = node[f"ssh {target}"]
-        if not logs_in(answer, node.user):
+        if not is_logged_in(answer, node.user):
             lines = (answer["err"] or answer["out"]).strip().splitlines()
             unreachable.append(f"{target} ({lines[-1] if lines else NO_OUTPUT})")
     node.expect(
@@ -245,7 +245,7 @@ def sshd_trusts_the_authority(node: RoleHost) -> None:
         node.expect(
             config.get(option, "none") != "none",
             f"sshd has no {option}",
-            "run role ssh_trust; /etc/ssh/sshd_config has to include /etc/ssh/sshd_config.d/*.conf",
+            "run role ssh_trust; /etc/ssh/sshd_config must include /etc/ssh/sshd_config.d/*.conf",
         )
 
 

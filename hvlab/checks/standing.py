@@ -10,7 +10,7 @@ from typing import Any
 
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
-from hvlab.checks.ask import put
+from hvlab.checks.ask import ask_hosts
 from hvlab.doctor.places import HostStanding
 from hvlab.lab.inventory import ROOT, Lab
 from hvlab.workloads import PROGRAMS
@@ -24,14 +24,16 @@ def ask(lab: Lab, *, seconds: int) -> tuple[dict[str, dict[str, Any]], dict[str,
     """Return the answers of hosts that look for ``seconds``, and the silent hosts with the reason.
 
     py-spy, which reads stacks, is brought to hosts of an inventory.
-    Raises CheckError where Ansible itself fails.
+    Raises CheckError if Ansible itself fails.
     """
     spy = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or ""
     carried = {"hvlab_carried": spy, "hvlab_carried_to": f"{ROOT}/bin", "hvlab_machine": platform.machine()}
     program = (PROGRAMS / "standing.py").read_text("utf-8")
     argv = ["python3", "-c", program, str(seconds), str(_LOOKS), *([spy] if lab.listed else [])]
     question = {"run": argv, "timeout": seconds + _MORE_S}
-    answered = put(lab, {"standing": question}, at_once=len(lab.hosts), carried=carried if spy else None)
+    answered = ask_hosts(
+        lab, {"standing": question}, at_once=len(lab.hosts), carried=carried if spy else None
+    )
     seen, silent = {}, {**answered.silent, **answered.broken}
     for host, reading in answered.readings.items():
         said = reading["standing"]

@@ -118,13 +118,13 @@ def asks_of_container_runtime(node: RoleHost) -> dict[str, Question]:
     }
 
 
-def missing_settings(expected: Any, actual: Any, place: str = "") -> list[str]:
+def find_missing_settings(expected: Any, actual: Any, place: str = "") -> list[str]:
     """Return the settings of ``expected`` that ``actual`` lacks; extra ones are allowed."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         return [
             item
             for key in expected
-            for item in missing_settings(expected[key], actual.get(key), f"{place}.{key}".strip("."))
+            for item in find_missing_settings(expected[key], actual.get(key), f"{place}.{key}".strip("."))
         ]
     if isinstance(expected, list) and isinstance(actual, list):
         return [] if all(item in actual for item in expected) else [place]
@@ -150,7 +150,7 @@ def docker_runs(node: RoleHost) -> None:
 @CONTAINER_RUNTIME.check
 def settings_are_in_the_file_and_in_force(node: RoleHost) -> None:
     text = node["docker settings"].get(SETTINGS, "{}")
-    missing = missing_settings(dict(node.variables["container_runtime_daemon"]), json.loads(text))
+    missing = find_missing_settings(dict(node.variables["container_runtime_daemon"]), json.loads(text))
     node.expect(not missing, f"{SETTINGS} does not match the inventory in {', '.join(missing)}")
     info = json.loads(node.output("docker info", ALONE))
     recorded = node.fact("container_runtime")

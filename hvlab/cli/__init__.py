@@ -100,7 +100,7 @@ def _begin_inventory(context: click.Context, words: list[str]) -> None:
     if {"--here", "-h", "--help", "--help-all"}.isdisjoint(words):
         with suppress(click.ClickException, HvlabError):
             place = _PLACE.make_context("place", words).params
-            context.with_resource(inventory.begun(place["inventory"], limit=place["limit"]))
+            context.with_resource(inventory.start_loading(place["inventory"], limit=place["limit"]))
 
 
 # Only the options that name hosts, as cli.options has them: that module loads slowly.
@@ -181,7 +181,7 @@ def _of_system(error: OSError) -> tuple[str, str]:
     if error.errno in _MANY:
         return words, "end other programs of this user, or raise the limit (`ulimit -a`)"
     if error.filename:
-        return f"{error.filename}: {words}", "see that it is there, and that you may use it"
+        return f"{error.filename}: {words}", "check that it exists, and that you have access"
     try:
         Path.cwd()
     except OSError:

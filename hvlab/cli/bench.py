@@ -18,7 +18,7 @@ from hvlab.bench import manifests, suite
 from hvlab.bench.estimate import estimate
 from hvlab.bench.placement import most_slots
 from hvlab.bench.request import BenchRequest, specify
-from hvlab.bench.resume import resumed
+from hvlab.bench.resume import load_resumed
 from hvlab.bench.schedule import Schedule
 from hvlab.cli import bench_output, candidates, options, textfile
 from hvlab.cli.options import GroupedCommand
@@ -110,10 +110,10 @@ def command(
     if resume is None:
         run, schedule = None, Schedule.of(specify(request, lab, store), lab)
     else:
-        run, schedule = resumed(store, resume, lab)
+        run, schedule = load_resumed(store, resume, lab)
     held = limits.host_cores(lab.name) if any(host.virtual for host in lab.hosts) else {}
-    bench_output.infeasible(schedule.infeasible, whole=verbose)
-    bench_output.oversubscribed(schedule, held)
+    bench_output.print_infeasible(schedule.infeasible, whole=verbose)
+    bench_output.print_oversubscribed(schedule, held)
     bench_output.tag(schedule)
     if not schedule.cases:
         most = f"--hosts up to {len(lab.hosts)} and --slots up to {most_slots(lab)}"
@@ -130,7 +130,6 @@ def command(
 
 
 def _check_options(context: click.Context, given: set[str], resume: str | None, against: str | None) -> None:
-    """Raise UsageError for options that do not go together."""
     for run, allowed, problem, remedy in (
         (resume, _WITH_RESUME, f"--resume {resume} uses the options of that run", "start a new run"),
         (
@@ -163,7 +162,7 @@ def _job(
             remedy="leave that out; ask Slurm for other hosts, or choose with --hosts",
         )
     if "dry_run" in given and not earlier and not os.environ.get("SLURM_JOB_ID"):
-        return nullcontext(_planned(request, python))
+        return nullcontext(_assume_lab(request, python))
     image, own = request.container, request.container_options
     if earlier:
         asked = store.spec(store.run(earlier).run_id)[1]
@@ -171,8 +170,7 @@ def _job(
     return here.lab(python, image=image, options=own)
 
 
-def _planned(request: BenchRequest, python: str | None) -> Lab:
-    """Return assumed hosts of a Slurm job, for a dry run outside one."""
+def _assume_lab(request: BenchRequest, python: str | None) -> Lab:
     counts = [re.findall(r"\d+", text or "") for text in (request.hosts, request.slots)]
     if not all(counts):
         raise UsageError(
@@ -199,7 +197,7 @@ def _dry_run(schedule: Schedule, store: Store, output_format: str, *, verbose: b
         from hvlab.bench import looks, measure  # noqa: PLC0415 - they load slowly
 
         cases = looks.first(schedule.cases, schedule.spec)
-        text = measure.expected(schedule, cases, store)
+        text = measure.estimate_time(schedule, cases, store)
         schedule = replace(schedule, cases=cases)
     click.echo(text, err=True)
     if output_format == "table":
@@ -221,9 +219,9 @@ def _measure(
     from hvlab.bench.measure import measure  # noqa: PLC0415
     from hvlab.cli import compare  # noqa: PLC0415
     from hvlab.report.write import write_page  # noqa: PLC0415
-    from hvlab.searches.tune.host_state import left_behind  # noqa: PLC0415
+    from hvlab.searches.tune.host_state import find_leftovers  # noqa: PLC0415
 
-    if left := left_behind(store.folder, schedule.lab.name):
+    if left := find_leftovers(store.folder, schedule.lab.name):
         raise CheckError(
             f"the hosts have settings of a search that was killed ({left[0].parent})",
             remedy="`hvlab tune --restore` restores the former ones",
@@ -243,5 +241,5 @@ def _measure(
         metrics, "bench", schedule.lab.name, plain.run_gauges(MeasuredRun(store.run(run_id), records))
     )
     bench_output.ending(schedule, records, run_id, write_page(store, run_id))
-    impossible = bench_output.impossible(store, run_id, records)
+    impossible = bench_output.print_impossible(store, run_id, records)
     return 1 if failures(records) or slower or impossible else 0

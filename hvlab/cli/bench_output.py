@@ -16,7 +16,7 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import UsageError
 from hvlab.base.files import write_file, writing
-from hvlab.base.masking import masked, masked_argv
+from hvlab.base.masking import mask, mask_argv
 from hvlab.bench import manifests
 from hvlab.bench.estimate import estimates, format_duration
 from hvlab.bench.schedule import Schedule
@@ -26,11 +26,11 @@ from hvlab.lab.cores import HostCores
 from hvlab.lab.facts_shape import Facts
 from hvlab.results import tables
 from hvlab.results.configurations import Configuration, gather
-from hvlab.results.store import FIELDS, Record, Store, new_run_id
+from hvlab.results.store import FIELDS, Record, Store, make_run_id
 from hvlab.results.summary import failures, sections
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.case import Case, InfeasibleCase
-from hvlab.workloads.command import COMMAND, removed
+from hvlab.workloads.command import COMMAND, read_removed
 from hvlab.workloads.parameters import COMMON, DEVICE, Parameter
 
 _MANY = 2
@@ -40,7 +40,7 @@ _SHOWN = 3
 _FIXED_IMAGE = re.compile(r"(^|[@:])[0-9a-f]{64}$|^[/.~]|\.sqsh$")
 
 
-def infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
+def print_infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
     """Print the infeasible cases: one by one in a dry run, else grouped by reason."""
     list_cases("infeasible", {case.case: case.reason for case in cases}, whole=whole, err=True)
 
@@ -58,7 +58,7 @@ def list_cases(word: str, reasons: Mapping[str, str | None], *, whole: bool = Fa
             click.echo(f"{word}: {len(names)} cases, {names[0]} to {names[-1]}: {reason}", err=err)
 
 
-def oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
+def print_oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
     """Print how many cases have more ranks than the virtual hosts' cores; ``held`` is by host."""
     cases_of: dict[str, list[str]] = {}
     for case in schedule.cases:
@@ -115,14 +115,14 @@ def _settings(cases: Sequence[Case]) -> Iterator[str]:
             values = {case.params.get(item.name, item.default) for case in cases}
             if values != {item.default}:
                 order = sorted(values, key=item.choices.index if item.choices else None)
-                yield masked(f"{item.name}={','.join(map(item.format_value, order))}")
+                yield mask(f"{item.name}={','.join(map(item.format_value, order))}")
 
 
 def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
     """Print every command line of a schedule; its estimated time is in seconds."""
     starts = list(schedule.containers().items())
     commands = [
-        (case, replace(one, argv=masked_argv(one.argv), env=masked(one.env)))
+        (case, replace(one, argv=mask_argv(one.argv), env=mask(one.env)))
         for case in schedule.cases
         for one in [schedule.command(case)]
     ]
@@ -130,7 +130,7 @@ def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
         if request := schedule.allocation(schedule.cases, seconds=seconds):
             starts.append((schedule.allocated(schedule.cases)[0], request))
         for host, argv in starts:
-            click.echo(f"# {host}, before the first case\n{shlex.join(masked_argv(argv))}")
+            click.echo(f"# {host}, before the first case\n{shlex.join(mask_argv(argv))}")
         for case, command in commands:
             click.echo(f"# {case.id}\n{command.line()}")
         return
@@ -155,8 +155,8 @@ def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Pat
     list_cases("failed", failed, err=True)
     skipped = {record.case_id: record.error for record in records if record.status == "skipped"}
     list_cases("skipped", skipped, err=True)
-    infeasible(schedule.infeasible, whole=False)
-    lost_files(records, page.parent)
+    print_infeasible(schedule.infeasible, whole=False)
+    print_lost_files(records, page.parent)
     succeeded = {record.case_id for record in records if record.status == "ok"} - failed.keys()
     tried = {record.case_id for record in records} if schedule.spec.auto else schedule.cases
     click.echo(f"run {run_id}: {len(succeeded)} of {len(tried)} cases succeeded", err=True)
@@ -164,10 +164,10 @@ def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Pat
     click.echo(f"next: `hvlab report {run_id}` for tables, curves and what they mean", err=True)
 
 
-def lost_files(records: Sequence[Record], folder: Path) -> None:
+def print_lost_files(records: Sequence[Record], folder: Path) -> None:
     """Print the files that users' trainings lost with their working folders; ``folder`` is the run's."""
     cases = dict.fromkeys(record.case_id for record in records if record.workload == COMMAND.name)
-    names = [*dict.fromkeys(name for case in cases for name in removed(folder / case))]
+    names = [*dict.fromkeys(name for case in cases for name in read_removed(folder / case))]
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         click.echo(
@@ -211,7 +211,7 @@ def export(schedule: Schedule, folder: Path) -> None:
         )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in manifests.files(schedule, new_run_id()):
+        for name, text in manifests.files(schedule, make_run_id()):
             # They hold the ranks' environment as it is.
             write_file(folder / name, text, mode=0o600)
     click.echo(f"{len(schedule.cases)} jobs in {folder}")
@@ -239,7 +239,7 @@ def _ceilings(store: Store, run_id: str, records: Sequence[Record]) -> Mapping[C
     return ceiling.ceilings(records, facts)
 
 
-def impossible(store: Store, run_id: str, records: Sequence[Record]) -> bool:
+def print_impossible(store: Store, run_id: str, records: Sequence[Record]) -> bool:
     """Print the collectives that were faster than their links; return whether there is one."""
     judgements = ceiling.judge(gather(records), _ceilings(store, run_id, records))
     wrong = [each for each in judgements if each.verdict == "impossible"]

@@ -23,7 +23,7 @@ Complete = Callable[[click.Context, click.Parameter, str], Items]
 _WORD = re.compile(r"[\w@%+=:,./~-]+")
 
 
-def _offered(names: Callable[[click.Context, str], Iterable[CompletionItem[str]]]) -> Complete:
+def _offer(names: Callable[[click.Context, str], Iterable[CompletionItem[str]]]) -> Complete:
     """Turn a function that lists all names into a completion; an error offers none."""
 
     @functools.wraps(names)
@@ -41,24 +41,23 @@ def _offered(names: Callable[[click.Context, str], Iterable[CompletionItem[str]]
     return complete
 
 
-def _plain(names: Iterable[str]) -> Iterator[CompletionItem[str]]:
+def _complete_name(names: Iterable[str]) -> Iterator[CompletionItem[str]]:
     return (CompletionItem(name) for name in names)
 
 
-def _listed(names: Iterable[str], incomplete: str) -> Iterator[CompletionItem[str]]:
-    """Yield the names for the last word of a list with commas."""
+def _complete_list(names: Iterable[str], incomplete: str) -> Iterator[CompletionItem[str]]:
     before, comma, _ = incomplete.rpartition(",")
     used = before.split(",")
-    return _plain(f"{before}{comma}{name}" for name in names if name not in used)
+    return _complete_name(f"{before}{comma}{name}" for name in names if name not in used)
 
 
 def words(names: Iterable[str]) -> Complete:
     """Return the completion of a list with commas of these names."""
     known = tuple(names)
-    return _offered(lambda _, incomplete: _listed(known, incomplete))
+    return _offer(lambda _, incomplete: _complete_list(known, incomplete))
 
 
-@_offered
+@_offer
 def files(_context: click.Context, incomplete: str) -> Items:
     """Let the shell offer files."""
     return [CompletionItem(incomplete, type="file")]
@@ -74,14 +73,14 @@ def _runs(context: click.Context, _incomplete: str = "") -> Iterator[CompletionI
 def _baselines(context: click.Context, _incomplete: str = "") -> Iterator[CompletionItem[str]]:
     from hvlab.analysis.baseline import names  # noqa: PLC0415 - as above
 
-    return _plain(names(_results(context)))
+    return _complete_name(names(_results(context)))
 
 
 # The runs of the store, the newest first, and the baselines of all labs.
-runs, baselines = _offered(_runs), _offered(_baselines)
+runs, baselines = _offer(_runs), _offer(_baselines)
 
 
-@_offered
+@_offer
 def stacks(context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
     """Yield names of stacks: the one in use, baselines, runs, and any file."""
     yield CompletionItem(incomplete, type="file")
@@ -90,7 +89,7 @@ def stacks(context: click.Context, incomplete: str) -> Iterator[CompletionItem[s
     yield from _runs(context)
 
 
-@_offered
+@_offer
 def cases(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
     """Yield the cases of the run named earlier on the command line, else of the last run."""
     from hvlab.results.store import Store  # noqa: PLC0415 - as above
@@ -98,10 +97,10 @@ def cases(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[s
     store = Store(_results(context))
     # While an option lacks its value, click has the arguments unparsed.
     named = next(iter(context.args), None)
-    return _plain(sorted(store.finished_cases(store.run(named).run_id)))
+    return _complete_name(sorted(store.finished_cases(store.run(named).run_id)))
 
 
-@_offered
+@_offer
 def inventories(_context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
     """Yield the inventories in ./inventory and in the current clone, besides any file."""
     yield CompletionItem(incomplete, type="file")
@@ -113,34 +112,34 @@ def inventories(_context: click.Context, incomplete: str) -> Iterator[Completion
                 yield CompletionItem(os.path.relpath(path, here))
 
 
-@_offered
+@_offer
 def hosts(context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
     """Yield the hosts of the inventory."""
-    return _plain(_hosts_and_groups(context)[0])
+    return _complete_name(_hosts_and_groups(context)[0])
 
 
-@_offered
+@_offer
 def patterns(context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
     """Yield the hosts and groups of the inventory, for a pattern."""
     of_inventory, groups = _hosts_and_groups(context)
-    return _listed([*of_inventory, *groups], incomplete)
+    return _complete_list([*of_inventory, *groups], incomplete)
 
 
-@_offered
+@_offer
 def suites(_context: click.Context, incomplete: str) -> Iterator[CompletionItem[str]]:
     """Yield the suites, besides any file."""
     from hvlab.bench import suite  # noqa: PLC0415 - as above
 
     yield CompletionItem(incomplete, type="file")
-    yield from _plain(suite.NAMES)
+    yield from _complete_name(suite.NAMES)
 
 
-@_offered
+@_offer
 def causes(_context: click.Context, _incomplete: str) -> Iterator[CompletionItem[str]]:
     """Yield the causes that doctor knows."""
     from hvlab.doctor import knowledge  # noqa: PLC0415 - as above
 
-    return _plain(cause.id for cause in knowledge.CAUSES)
+    return _complete_name(cause.id for cause in knowledge.CAUSES)
 
 
 def _results(context: click.Context) -> Path:

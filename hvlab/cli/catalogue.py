@@ -68,7 +68,7 @@ def _differences(*, with_own: bool) -> list[Difference]:
     known = files()
     path = own_catalogue()
     if with_own and path.is_file():
-        known = own.merged(known, own.read(path), path)
+        known = own.merge(known, own.read(path), path)
     return differences(known, Pip(), lambda name: click.echo(f"asking for {name}", err=True))
 
 
@@ -77,7 +77,7 @@ def _write(changes: Sequence[Difference]) -> list[Path]:
     for file, group in groupby(changes, key=lambda change: change.file):
         path = FOLDER / f"{file}.yml"
         text = path.read_text(encoding="utf-8")
-        texts[path] = update.updated(text, update.entries_of(text), group)
+        texts[path] = update.update(text, update.entries_of(text), group)
         known[file] = load_shipped(texts[path])
     build(known)
     for path, text in texts.items():
@@ -89,7 +89,7 @@ def _write(changes: Sequence[Difference]) -> list[Path]:
 def _write_own(changes: Sequence[Difference]) -> Path:
     path = own_catalogue()
     text = update.apply_changes(path.read_text(encoding="utf-8") if path.is_file() else "", changes)
-    build(own.merged(files(), yaml.safe_load(text), path))
+    build(own.merge(files(), yaml.safe_load(text), path))
     with writing(path, remedy="correct the permissions of its folder"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, text)

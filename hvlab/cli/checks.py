@@ -28,7 +28,7 @@ def counts(checks: Sequence[C], columns: Mapping[str, Callable[[list[C]], str]])
     Console().print(table)
 
 
-def failed(checks: Sequence[CheckOutcome]) -> None:
+def print_failed(checks: Sequence[CheckOutcome]) -> None:
     """Print every check that failed: on which hosts, what was seen and what to do."""
     hosts: dict[tuple[str, str, str], list[str]] = {}
     for check in checks:

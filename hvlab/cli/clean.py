@@ -48,7 +48,7 @@ def command(
     hvlab clean --older-than 7d --yes
     hvlab clean --on-hosts
 
-    Show what hvlab keeps on this machine, with sizes, and remove what is old.
+    Show the files that hvlab keeps on this machine, and remove old ones.
 
     This covers the cache (packs, packages, sources, data sets), the images of virtual hosts, partial
     ones left by killed commands, and the output of programs in old runs, including the runs of finished
@@ -56,11 +56,11 @@ def command(
     and keys always stay, and so does what was used within a day or belongs to a lab that is up.
 
     With --on-hosts it covers files on the hosts: build folders, packs of versions no longer in use, stacks
-    of bisect, what killed commands left, and files of runs that hvlab has fetched. A file stays if a link
+    of bisect, leftovers of killed commands, and files of runs that hvlab has fetched. A file stays if a link
     points to it, another pack was built on it or a process uses it.
 
     Without --yes it asks first; without a terminal, it only shows. Whenever something is added to the
-    cache, the longest unused is removed until the rest fits $HVLAB_CACHE_LIMIT (20G).
+    cache, the least recently used is removed until the rest fits $HVLAB_CACHE_LIMIT (20G).
     """
     results = store.folder.resolve()
     most = None if size is None else cache.parse_size(size)
@@ -71,7 +71,7 @@ def command(
         _OnHosts(load(inventory, limit=limit), results) if hosts else _ThisMachine(results)
     )
     each = place.listed()
-    chosen = cache.chosen(each, seconds=older_than, size=most, now=time.time())
+    chosen = cache.choose(each, seconds=older_than, size=most, now=time.time())
     if output_format == "json":
         click.echo(json.dumps([_document(one, one in chosen) for one in each], indent=1))
     else:
@@ -99,12 +99,12 @@ class _ThisMachine:
 
     def listed(self) -> list[Kept]:
         """Return all of it, without the runs of open searches, which are resumed from their files."""
-        ended = [search for search in searches.folders(self._results) if searches.ended(search)]
+        ended = [search for search in searches.folders(self._results) if searches.has_ended(search)]
         run_files = (one for folder in [self._results, *ended] for one in cache.run_files(folder))
         return [*cache.entries(), *run_files]
 
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
-        """Remove what is chosen; return what was removed."""
+        """Remove the chosen items; return those removed."""
         problems, gone = [], []
         for one in chosen:
             try:
@@ -162,16 +162,16 @@ class _OnHosts:
         """Ask the hosts; those that do not answer are the ``problem``."""
         from hvlab.remote import gather  # noqa: PLC0415 - it loads slowly, and only --on-hosts needs it
 
-        return self._answered(gather.list_unused(self._lab))
+        return self._keep_answers(gather.list_unused(self._lab))
 
     def remove(self, chosen: Sequence[Kept]) -> list[Kept]:
-        """Remove what is chosen while nothing else measures the lab; return what was removed."""
+        """Remove the chosen items while nothing else measures the lab; return those removed."""
         from hvlab.remote import gather  # noqa: PLC0415 - as above
         from hvlab.searches.bisect import session  # noqa: PLC0415 - as above
 
         with measuring(self._results, self._lab.name):
             stacks = [one for one in chosen if one.kind == "stacks"]
-            gone = self._answered(gather.remove(self._lab, [one for one in chosen if one not in stacks]))
+            gone = self._keep_answers(gather.remove(self._lab, [one for one in chosen if one not in stacks]))
             having = {one.host for one in stacks}
             if hosts := tuple(host for host in self._lab.hosts if host.name in having):
                 session.remove(replace(self._lab, hosts=hosts))
@@ -193,7 +193,7 @@ class _OnHosts:
         ]
         return tables.render(rows, _HOST_COLUMNS, "table")
 
-    def _answered(self, answer: HostsAnswer) -> list[Kept]:
+    def _keep_answers(self, answer: HostsAnswer) -> list[Kept]:
         from hvlab.remote.playbook import explain  # noqa: PLC0415 - as above
 
         if answer.failures:

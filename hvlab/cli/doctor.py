@@ -1,4 +1,4 @@
-"""``hvlab doctor``: what is wrong, why, and what helps."""
+"""``hvlab doctor``: diagnoses hosts and logs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hvlab.cli import candidates, doctor_knowledge, doctor_log, options
 from hvlab.doctor import reading
 from hvlab.doctor.reading import Diagnosis, Recognised
 
-_ALL_OUTPUT = "give doctor what every rank printed, standard error too (`2>&1`)"
-# Causes that are shown in full, and what stands before their titles.
+_ALL_OUTPUT = "give doctor the output of every rank, standard error too (`2>&1`)"
+# Causes that are shown in full, and the words before their titles.
 _MOST = 3
 _CERTAINTIES = {"certain": "", "possible": "possibly: ", "failure": "no cause found; the failure is: "}
 _MORE_WORDS = "NCCL_DEBUG=INFO or HOROVOD_LOG_LEVEL=debug"
@@ -49,18 +49,18 @@ def command(
     kubectl logs my-job | hvlab doctor -
     hvlab doctor --job                          # which rank holds a job up?
     hvlab doctor job.log --job                  # or ended it?
-    hvlab doctor --fix                          # have roles mend what they can
+    hvlab doctor --fix                          # have roles fix what they can
     hvlab doctor --list munge
 
-    Find out what is wrong with the hosts, or what went wrong in a log.
+    Diagnose the hosts, or a log.
 
     Asks each host once, and lets hosts reach one another as ranks do. Each finding names the hosts, what
-    was seen, why it breaks and what to do. Nothing is changed without --fix, which runs the roles that mend
+    was seen, why it breaks and what to do. Nothing is changed without --fix, which runs the roles that fix
     it and checks again. The exit code is 1 if something is wrong, and 3 if a host is unreachable.
 
     LOG is the output of launchers, NCCL, Gloo, torch, builds, Ansible, package managers, Slurm, pods and
     kernels, unedited. Root causes are listed first, at most three, with what speaks for and against them;
-    what only looks like a fault is listed as harmless. The exit code is 1 if a cause is recognised.
+    lines that only look like faults are listed as harmless. The exit code is 1 if a cause is recognised.
 
     --prove needs root; its exit code is 0 if the remedy helped.
     """
@@ -71,24 +71,24 @@ def command(
         _refuse_others(fix or prove or cause_id is not None or word is not None)
         from hvlab.cli import doctor_job  # noqa: PLC0415 - see below
 
-        lab = options.asked_lab(inventory, limit, here=here, named=named)
+        lab = options.load_requested_lab(inventory, limit, here=here, named=named)
         said = doctor_log.lines(path) if path else []
         doctor_job.examine(lab, job, said, seconds=seconds, output_format=output_format)
         return
     if cause_id is not None or word is not None:
         if path or limit or fix or prove or (cause_id is not None and word is not None):
-            raise UsageError("--explain and --list print what is known", remedy="use one of them alone")
+            raise UsageError("--explain and --list print knowledge", remedy="use one of them alone")
         if cause_id is None:
             doctor_knowledge.list_causes(word or "", output_format=output_format)
         else:
             doctor_knowledge.explain(cause_id, output_format=output_format)
         return
     if prove and (fix or output_format == "json"):
-        raise UsageError("--prove shows what it does as text", remedy="leave out --fix and --format json")
+        raise UsageError("--prove prints text", remedy="leave out --fix and --format json")
     if path is None:
         from hvlab.cli import doctor_live  # noqa: PLC0415 - it takes long, and a log needs no ssh and no Ansible
 
-        lab = options.asked_lab(inventory, limit, here=here, named=named)
+        lab = options.load_requested_lab(inventory, limit, here=here, named=named)
         doctor_live.examine(lab, output_format=output_format, fix=fix, yes=yes, prove=prove)
         return
     if fix or limit or here or named:
@@ -137,12 +137,13 @@ def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:
 
 
 def _nothing(lines: Sequence[str], diagnosis: Diagnosis) -> str:
-    """Say how much was read, which lines look like errors, and what to try."""
     suspects = reading.suspects(lines, diagnosis)
     rows = [f"  line {at}: {words}" for at, words in suspects]
     number = _number(lines)
     errors = ["the last lines that look like errors:", *rows] if rows else ["no line looks like an error"]
-    look = "look the first of them up where the program that wrote it is documented" if rows else _ALL_OUTPUT
+    look = (
+        "look up the first of them in the documentation of the program that wrote it" if rows else _ALL_OUTPUT
+    )
     return "\n".join(
         [
             f"nothing known in {number:,} line{'s' * (number != 1)}; {errors[0]}",
@@ -154,7 +155,6 @@ def _nothing(lines: Sequence[str], diagnosis: Diagnosis) -> str:
 
 
 def _number(lines: Sequence[str]) -> int:
-    """Return the number of lines that are not blank."""
     return sum(not line.isspace() and bool(line) for line in lines)
 
 

@@ -16,7 +16,7 @@ from hvlab.lab.inventory import Lab
 
 
 def examine(lab: Lab, which: str, log: Sequence[str], *, seconds: int, output_format: str) -> None:
-    """Look at the ranks of a lab, and print what holds a job up. Raises HvlabError where something does.
+    """Look at the ranks of a lab, and print what holds a job up. Raises HvlabError if something does.
 
     ``log`` are the lines of the job's output, for a job that has ended.
     """

@@ -1,4 +1,4 @@
-"""``hvlab doctor`` without a log: asks the hosts, prints what is wrong, and has roles mend it."""
+"""``hvlab doctor`` without a log: asks the hosts, prints faults, and has roles fix them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError, some, unusable
 from hvlab.checks import across_hosts
-from hvlab.checks.ask import put
+from hvlab.checks.ask import ask_hosts
 from hvlab.checks.site import HostFault, Member, Site
 from hvlab.cli import doctor_prove, provision
 from hvlab.lab.inventory import Host, Lab, folders
@@ -32,12 +32,12 @@ _REFUSED = (
 
 
 def examine(lab: Lab, *, output_format: str, fix: bool, yes: bool, prove: bool) -> None:
-    """Ask the hosts and print what is wrong. Raises HvlabError for faults and for silent hosts.
+    """Ask the hosts and print their faults. Raises HvlabError for faults and for silent hosts.
 
     With ``prove``, the first fault that virtual hosts can show is reproduced on some; root causes come first.
     """
     if fix and output_format == "json":
-        raise UsageError("--fix shows what it does as text", remedy="leave out --format json or --fix")
+        raise UsageError("--fix prints text", remedy="leave out --format json or --fix")
     if fix and not yes and not sys.stdin.isatty():
         raise UsageError(
             "--fix asks before it changes anything, and there is no terminal", remedy="add --yes"
@@ -77,13 +77,12 @@ def _member(lab: Lab, host: Host) -> Member:
 
 
 def _ask(lab: Lab) -> tuple[list[HostFault], dict[str, str]]:
-    """Return the faults, and the hosts that could not be asked, with the reason."""
     asked = site(lab)
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
-        answered = put(lab, across_hosts.questions(asked), at_once=len(lab.hosts))
+        answered = ask_hosts(lab, across_hosts.questions(asked), at_once=len(lab.hosts))
     silent = {**answered.silent, **answered.broken}
     messages = [fault for host, words in silent.items() if (fault := across_hosts.of_message(host, words))]
-    return across_hosts.ranked([*messages, *across_hosts.faults(asked, answered.readings)]), silent
+    return across_hosts.rank([*messages, *across_hosts.faults(asked, answered.readings)]), silent
 
 
 def _groups(faults: Sequence[HostFault]) -> list[tuple[HostFault, list[str]]]:
@@ -98,10 +97,10 @@ def _document(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) 
     for fault, hosts in _groups(faults):
         seen = {"hosts": hosts, "observed": fault.observed, "role": fault.role or None}
         findings.append({**across_hosts.ENTRIES[fault.id].as_json(), **seen})
-    return {"lab": lab.name, "findings": findings, "silent": dict(silent), "skipped": _skipped(lab)}
+    return {"lab": lab.name, "findings": findings, "silent": dict(silent), "skipped": _name_skipped(lab)}
 
 
-def _skipped(lab: Lab) -> list[str]:
+def _name_skipped(lab: Lab) -> list[str]:
     """Name the questions that are not put without an inventory, with the reason."""
     if not lab.listed:
         return []
@@ -121,7 +120,7 @@ def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> st
     answered = [host.name for host in lab.hosts if host.name not in silent]
     if answered and not parts:
         parts = [f"nothing known is wrong on {some(answered)}"]
-    return "\n\n".join([*parts, *(f"skipped: {text}" for text in _skipped(lab))])
+    return "\n\n".join([*parts, *(f"skipped: {text}" for text in _name_skipped(lab))])
 
 
 def _fix(
@@ -129,12 +128,12 @@ def _fix(
 ) -> tuple[list[HostFault], dict[str, str], HvlabError | None]:
     """Show which roles would run where, run them, and ask again; returns the error of a failed role."""
     for fault, hosts in _groups([fault for fault in faults if not fault.role]):
-        click.echo(f"\nno role mends: {', '.join(hosts)}: {across_hosts.ENTRIES[fault.id].title}")
+        click.echo(f"\nno role fixes: {', '.join(hosts)}: {across_hosts.ENTRIES[fault.id].title}")
     refused = list(dict.fromkeys(fault.host for fault in faults if fault.id in _REFUSED))
     mended = [fault for fault in faults if fault.role and fault.host not in refused]
     if any(fault.role and fault.host in refused for fault in faults):
         click.echo(
-            f"\nnot changed: {', '.join(refused)}: mend by hand what no role does, then run this again"
+            f"\nnot changed: {', '.join(refused)}: fix by hand what no role fixes, then run this again"
         )
     if not mended:
         return faults, {}, None

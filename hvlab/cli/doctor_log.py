@@ -29,12 +29,12 @@ _GIVE = "give the path of a log, or - for standard input; -l HOST asks one host"
 
 
 def lines(path: str) -> list[str]:
-    """Return the lines of a log; ``-`` is standard input. Notes on standard error what is left out.
+    """Return the lines of a log; ``-`` is standard input. Notes omissions on standard error.
 
     Raises UsageError if there is nothing to read.
     """
     try:
-        with _opened(path) as file, _unpacked(path, file) as log:
+        with _open(path) as file, _unpack(path, file) as log:
             data = _ends(path, log)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", remedy=_GIVE) from None
@@ -42,7 +42,7 @@ def lines(path: str) -> list[str]:
     return data.decode(encoding, "replace").split("\n")
 
 
-def _opened(path: str) -> BufferedReader:
+def _open(path: str) -> BufferedReader:
     if path != "-":
         return Path(path).open("rb")
     if sys.stdin is None or sys.stdin.closed:
@@ -50,7 +50,7 @@ def _opened(path: str) -> BufferedReader:
     return open(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def _unpacked(path: str, file: BufferedReader) -> IO[bytes]:
+def _unpack(path: str, file: BufferedReader) -> IO[bytes]:
     start = file.peek(len(_XZ))
     if start.startswith(_ZSTD):
         raise UsageError(

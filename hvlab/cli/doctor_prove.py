@@ -1,4 +1,4 @@
-"""``hvlab doctor --prove``: reproduces a cause in a fresh lab, mends it, and shows that it is gone."""
+"""``hvlab doctor --prove``: reproduces a cause in a fresh lab, fixes it, and shows that it is gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 
 from hvlab.base import process
 from hvlab.base.errors import CheckError, HvlabError, UsageError
-from hvlab.base.files import locked
+from hvlab.base.files import lock
 from hvlab.base.temporary import temporary_folder
 from hvlab.doctor import reading
 from hvlab.doctor.proofs import OF_CAUSE, CauseProof
@@ -48,12 +48,12 @@ def prove(causes: Sequence[str]) -> None:
         )
     check_machine()
     click.echo(f"\nprove {proof.cause} on two fresh virtual hosts:")
-    with fresh_lab() as lab:
+    with boot_fresh_lab() as lab:
         show(lab, proof)
 
 
 def show(lab: FreshLab, proof: CauseProof) -> None:
-    """Put a cause in, see it, mend it, see it gone. Raises CheckError if any step fails."""
+    """Put a cause in, see it, fix it, see it gone. Raises CheckError if any step fails."""
     words = " ".join(["hvlab", *proof.command])
     for cause, line in lab.causes(proof).items():
         raise CheckError(f"`{words}` fails before anything was put in: {cause}: {line}")
@@ -118,10 +118,10 @@ class FreshLab:
 
 
 @contextmanager
-def fresh_lab() -> Iterator[FreshLab]:
+def boot_fresh_lab() -> Iterator[FreshLab]:
     """Boot and provision a lab; it is removed after the block."""
     waiting = "another proof is running; waiting for it"
-    with locked(_LOCK, waiting=lambda: click.echo(waiting, err=True)), temporary_folder() as folder:
+    with lock(_LOCK, waiting=lambda: click.echo(waiting, err=True)), temporary_folder() as folder:
         lab = FreshLab(folder)
         try:
             # The remains of a killed proof are no fresh lab.

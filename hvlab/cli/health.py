@@ -50,7 +50,7 @@ def command(
     hvlab health --bandwidth                    # GPUs, a minute
     hvlab health --burn                         # weak GPUs or hosts, two minutes
     hvlab health --learn n1                     # take n1 as the model
-    hvlab health --list                         # every check there is
+    hvlab health --list                         # every check
 
     Find out whether every host is fit for work.
 
@@ -58,16 +58,16 @@ def command(
     Nothing is changed on the hosts. The exit code is 1 if a host has hard faults, 3 if one is unreachable.
     """
     if listed:
-        click.echo(render([asdict(check) for check in registry.every()], _LISTED, output_format))
+        click.echo(render([asdict(check) for check in registry.list_all()], _LISTED, output_format))
         return
-    lab = options.asked_lab(inventory, limit, here=here, named=named)
+    lab = options.load_requested_lab(inventory, limit, here=here, named=named)
     if teacher and lab.listed:
         raise UsageError(
             "--learn writes beside an inventory", remedy="name one with -i: `hvlab init` writes it"
         )
     requested = [f"diagnostics {diagnostics}"] if diagnostics else []
     requested += [name for name, is_asked in (("bandwidth", bandwidth), ("burn", burn)) if is_asked]
-    chosen = subjects.chosen(requested)
+    chosen = subjects.choose(requested)
     if teacher:
         click.echo(f"written: {_learn(inventory, lab, teacher, chosen, force=force)}")
         return
@@ -77,7 +77,7 @@ def command(
         outcomes = judge.judge(lab, ask(lab, chosen), chosen, types)
     if output_format == "table":
         _table(outcomes)
-        for name, host, reason in judge.unmeasured(outcomes, requested):
+        for name, host, reason in judge.find_unmeasured(outcomes, requested):
             click.echo(f"\n{host}: no {name}: {reason}")
     else:
         checks.rows(outcomes, _COLUMNS, output_format)
@@ -99,7 +99,7 @@ def _learn(inventory: Path, lab: Lab, teacher: str, chosen: Sequence[ModuleType]
         answered = ask(alone, chosen)
     outcomes = judge.judge(alone, answered, chosen, None)
     if error := judge.verdict(outcomes):
-        checks.failed(outcomes)
+        checks.print_failed(outcomes)
         raise error
     day = time.strftime("%Y-%m-%d", time.gmtime())
     return machine_types.write(inventory, teacher, answered.readings[teacher], day=day, force=force)
@@ -118,7 +118,7 @@ def _table(outcomes: list[HealthCheck]) -> None:
     }
     checks.counts(outcomes, columns)
     checks.needing_root(outcomes)
-    checks.failed(outcomes)
+    checks.print_failed(outcomes)
 
 
 def _word(own: list[HealthCheck]) -> str:

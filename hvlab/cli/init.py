@@ -105,7 +105,7 @@ def command(
 
 
 def _ask_for_hosts(user: str | None) -> tuple[tuple[str, ...], str | None]:
-    if not _at_terminal():
+    if not _is_at_terminal():
         raise UsageError(
             "no hosts are given, and there is no terminal to ask at",
             remedy=f"name them after the folder: {host_patterns.EXAMPLE}",
@@ -118,7 +118,6 @@ def _ask_for_hosts(user: str | None) -> tuple[tuple[str, ...], str | None]:
 
 
 def _check_hosts(hosts: Sequence[Host]) -> None:
-    """Refuse invalid hosts before any is contacted."""
     twice = sorted({host.name for host in hosts if [other.name for other in hosts].count(host.name) > 1})
     problems = [Problem(name, "it is listed twice", "list it once") for name in twice]
     problems += [
@@ -132,11 +131,10 @@ def _check_hosts(hosts: Sequence[Host]) -> None:
     }
     problems += inventory_rules.problems(variables, {}, project_dir() / "roles")
     if problems:
-        raise UsageError(f"these hosts cannot stand in an inventory:\n{report(problems, indent='  ')}")
+        raise UsageError(f"these hosts do not fit into an inventory:\n{report(problems, indent='  ')}")
 
 
 def _ask_for_keys(hosts: Sequence[Host], trusted: TrustedFingerprints | None) -> list[ShownKeys]:
-    """Return the hosts' keys; stop if one has changed or is unexpected."""
     _say(f"asking {_number(hosts)} for SSH host keys")
     shown = host_keys.ask(hosts)
     if trusted:
@@ -170,7 +168,7 @@ def _record(new: Sequence[ShownKeys], target: Path, *, sure: bool, silent: Seque
 
 
 def _confirm(target: Path) -> None:
-    if not _at_terminal():
+    if not _is_at_terminal():
         raise UsageError(
             "these host keys are new, and there is no terminal to ask at; nothing was recorded or written",
             remedy=f"compare each with `{_ON_THE_HOST}` on the host's console, and give them in a file with "
@@ -185,7 +183,6 @@ def _confirm(target: Path) -> None:
 
 
 def _log_in(hosts: Sequence[Host]) -> tuple[list[FirstLogin], list[tuple[Host, Problem]]]:
-    """Return the logins of usable hosts, and why the others cannot be used."""
     from hvlab.checks.preflight import without_python  # noqa: PLC0415 - it loads slowly
 
     if hosts:
@@ -259,7 +256,6 @@ def _print(lab: Lab, logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[s
 
 
 def _end(folder: Path, left_out: Sequence[tuple[Host, Problem]], problems: Sequence[Problem]) -> None:
-    """Raise one error that names every host with a problem."""
     if left_out:
         names = ", ".join(host.name for host, _ in left_out)
         raise UnreachableError(
@@ -285,5 +281,5 @@ def _number(hosts: Sequence[Host]) -> str:
     return "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
 
 
-def _at_terminal() -> bool:
+def _is_at_terminal() -> bool:
     return sys.stdin.isatty()

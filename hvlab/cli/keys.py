@@ -21,8 +21,8 @@ from hvlab.remote.ssh_keys import fingerprint, public, read_certificate
 from hvlab.remote.trust import (
     Trust,
     check_keys,
-    damaged,
     ensure_lab_trust,
+    find_damaged,
     lab_trust,
     replacing_keys,
     revoke,
@@ -49,8 +49,8 @@ def command() -> None:
 
     Issue, replace and revoke the keys by which hosts trust one another.
 
-    Two certificate authorities of the lab, one for hosts and one for its user, lie on this machine.
-    `hvlab provision` makes them and signs every host; these commands are for everything after that.
+    Two certificate authorities of the lab, one for hosts and one for its user, are kept on this
+    machine. `hvlab provision` makes them and signs every host; these commands are for everything after that.
     """
 
 
@@ -60,8 +60,8 @@ def init(inventory: Path, authority: str | None) -> None:
     """Make the lab's authorities and its user's key, where they are missing or damaged."""
     lab = load(inventory)
     before = lab_trust(lab.name)
-    kept = before is not None and not damaged(before)
-    trust = ensure_lab_trust(lab.name, user=_user(lab), anew=True)
+    kept = before is not None and not find_damaged(before)
+    trust = ensure_lab_trust(lab.name, user=_user(lab), fresh=True)
     if authority:
         take_over(trust, authority)
     click.echo(f"{'kept' if kept else 'made'} in {trust.folder}; next: `hvlab keys issue`")
@@ -215,7 +215,6 @@ def _trust(lab: Lab) -> Trust:
 
 
 def _check(lab: Lab, limit: str | None = None) -> None:
-    """Raise CheckError if preflight refuses hosts, such as another owner's, before keys change here."""
     try:
         provision.run_playbook(lab, ["--tags", "preflight"], limit=limit, playbook=_PLAYBOOK)
     except CheckError as error:

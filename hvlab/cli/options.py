@@ -109,7 +109,7 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _NAMES = {"--suite": suite.NAMES, "--workload": WORKLOADS, "--backend": BACKENDS, "--library": LIBRARIES}
 
 
-def asked_lab(inventory: Path, limit: str | None, *, here: bool, named: str | None) -> Lab:
+def load_requested_lab(inventory: Path, limit: str | None, *, here: bool, named: str | None) -> Lab:
     """Return the hosts that those options name. Raises UsageError."""
     # They load slowly, and --help needs none of them.
     from hvlab.lab import inventory as inventories  # noqa: PLC0415
@@ -166,7 +166,7 @@ own_command = click.argument(
 )
 
 
-def _opened(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> Store:
+def _open_store(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> Store:
     from hvlab.results.store import Store  # noqa: PLC0415 - it loads slowly, and --help needs none of it
 
     return Store(results_dir(folder))
@@ -228,7 +228,7 @@ _TYPES: Mapping[str, Callable[..., click.ParamType[Any]]] = {
 
 _COMPUTED: Mapping[str, Mapping[str, Any]] = {
     "inventory": {"default": default_inventory},
-    "store": {"callback": _opened},
+    "store": {"callback": _open_store},
 }
 
 

@@ -24,7 +24,7 @@ from hvlab.stack.resolver import facts as resolver_facts
 from hvlab.stack.resolver.facts import HostFacts
 from hvlab.stack.resolver.lab import request
 from hvlab.stack.resolver.lock import Lock
-from hvlab.stack.resolver.pins import parse, replaced
+from hvlab.stack.resolver.pins import parse, replace_pins
 
 
 @click.command("plan")
@@ -67,7 +67,7 @@ def command(
     kept = lock.read(lock.path_of(inventory)) if named or not recorded else None
     refused: list[Problem] = []
     if recorded:
-        lab = _recorded(recorded, inventory if named else None, inventory, limit)
+        lab = _read_recorded(recorded, inventory if named else None, inventory, limit)
     else:
         lab, refused = _live(inventory, limit)
     if written:
@@ -88,12 +88,11 @@ def command(
         return _print(result, explain=explain, output_format=output_format)
     names = {pin.name for pin in other}
     changed = [replace(host, pins=tuple(pin for pin in host.pins if pin.name not in names)) for host in lab]
-    after = plan(changed, replaced(added, other))
+    after = plan(changed, replace_pins(added, other))
     return _print_change(result, after, explain=explain, output_format=output_format)
 
 
 def _against(kept: Lock, result: Resolution | Infeasible, *, used: bool) -> Resolution | Infeasible:
-    """Return the result with notes on the lock."""
     source = [f"the versions in {kept.path} are pins here"] if used else []
     if isinstance(result, Infeasible):
         return replace(result, also=[*result.also, *source])
@@ -128,7 +127,7 @@ def _live(inventory: Path, limit: str | None) -> tuple[list[HostRequest], list[P
     return requests, list(check_owner(hosts, Trust(lab.name, trust_dir(lab.name))))
 
 
-def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) -> list[HostRequest]:
+def _read_recorded(file: Path, named: Path | None, default: Path, limit: str | None) -> list[HostRequest]:
     hosts = _read(file)
     if named:
         lab = inventories.load(named, limit=limit)
@@ -149,7 +148,7 @@ def _recorded(file: Path, named: Path | None, default: Path, limit: str | None) 
     usual = None
     with suppress(InventoryError):
         usual = inventories.load(default)
-    chosen = _limited(hosts, limit)
+    chosen = _apply_limit(hosts, limit)
     return [request(host, _variables(usual, name), only_pins=True) for name, host in chosen.items()]
 
 
@@ -162,7 +161,7 @@ def _variables(lab: Lab | None, name: str) -> Mapping[str, Any]:
     return next((host.vars for host in lab.hosts if host.name == name), {}) if lab else {}
 
 
-def _limited(hosts: dict[str, HostFacts], limit: str | None) -> dict[str, HostFacts]:
+def _apply_limit(hosts: dict[str, HostFacts], limit: str | None) -> dict[str, HostFacts]:
     if not limit:
         return hosts
     from hvlab.lab.host_patterns import matching  # noqa: PLC0415 - it loads Ansible
@@ -210,12 +209,11 @@ def _print(result: Resolution | Infeasible, *, explain: bool, output_format: str
     elif isinstance(result, Resolution):
         click.echo(lock.resolution(result, explain=explain))
     else:
-        click.echo(f"hvlab: {lock.infeasible(result)}", err=True)
+        click.echo(f"hvlab: {lock.explain_infeasible(result)}", err=True)
     return _code(result)
 
 
 def _code(result: Resolution | Infeasible) -> int:
-    """Return the exit code, and print why hosts with a valid stack will still be refused."""
     if isinstance(result, Infeasible):
         return 1
     if result.refused:

@@ -14,7 +14,7 @@ import click
 
 from hvlab.base import cache, process
 from hvlab.base.errors import CheckError, InterruptedRunError, UnreachableError, UsageError
-from hvlab.base.files import locked
+from hvlab.base.files import lock
 from hvlab.base.paths import project_dir, provisioning_dir
 from hvlab.base.temporary import temporary_folder
 from hvlab.cli import options
@@ -76,7 +76,7 @@ def run_playbook(
     program = str(Path(sys.executable).parent / "ansible-playbook")
     argv = [program, str(project_dir() / playbook), "-i", str(lab.source)]
     argv += ["--limit", limit] if limit else []
-    with _alone(lab.name):
+    with _lock_lab(lab.name):
         status = _call([*argv, *words])
     if status == 0:
         return
@@ -93,11 +93,11 @@ def run_playbook(
 
 
 @contextmanager
-def _alone(lab: str) -> Iterator[None]:
+def _lock_lab(lab: str) -> Iterator[None]:
     folder = provisioning_dir(lab)
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(folder, waiting=lambda: _say_that_it_waits(lab)))
+            stack.enter_context(lock(folder, waiting=lambda: _say_that_it_waits(lab)))
         except OSError as error:
             raise UsageError(
                 f"{folder} cannot be made: {error.strerror or error}",
@@ -124,7 +124,7 @@ def _vault(words: Sequence[str]) -> dict[str, str]:
 def _call(argv: list[str]) -> int:
     """Run Ansible on this terminal and return its exit status; if hvlab is ended, so is Ansible."""
     with temporary_folder() as folder:
-        return _played(process.bound(argv), _environment(folder))
+        return _play(process.bound(argv), _environment(folder))
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -140,7 +140,7 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _played(argv: list[str], env: Mapping[str, str]) -> int:
+def _play(argv: list[str], env: Mapping[str, str]) -> int:
     with subprocess.Popen(argv, env=env, text=True) as ansible:
         try:
             return ansible.wait()

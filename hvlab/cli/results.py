@@ -117,7 +117,7 @@ def export_run(
     exported = [record for record in records if not cases or record.case_id in cases]
     measured = MeasuredRun(chosen, exported, _seconds(store, chosen.run_id))
     text = formats.export(name, measured)
-    left_out = formats.left_out(name, measured)
+    left_out = formats.list_left_out(name, measured)
     if left_out:
         click.echo(f"{len(left_out)} cases cannot be written as {name}: {', '.join(left_out)}", err=True)
     if output is None:
@@ -131,7 +131,7 @@ def export_run(
 @command.command("rebuild", short_help="Rebuild the index of the runs.")
 @options.of_verb("results-rebuild")
 def rebuild_store(*, store: Store) -> int:
-    """Rebuild the index of the runs, and name what their folders lack.
+    """Rebuild the index of the runs, and report missing files.
 
     Any command rebuilds it if it is missing or damaged: the folders of the runs hold everything.
     """
@@ -193,7 +193,7 @@ def import_files(
     for file, names in left_out.items():
         if names:
             click.echo(f"{file}: left out, as hvlab has no metric for it: {', '.join(names)}", err=True)
-    return 1 if bench_output.impossible(store, run_id, records) else 0
+    return 1 if bench_output.print_impossible(store, run_id, records) else 0
 
 
 def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:
@@ -202,7 +202,6 @@ def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:
 
 
 def _hardware(gpus: str | None, nic: str | None) -> dict[str, Any] | None:
-    """Return the facts of a host from the options. Raises UsageError."""
     facts: dict[str, Any] = {}
     if gpus is not None and Path(gpus).is_file():
         facts = nccl_topology.facts(Path(gpus).read_text("utf-8", "replace"))
@@ -221,7 +220,6 @@ def _hardware(gpus: str | None, nic: str | None) -> dict[str, Any] | None:
 
 
 def _hosts(text: str | None) -> tuple[str, ...] | None:
-    """Return the hosts from a number (host1, host2, ...) or a list of names."""
     if text is None:
         return None
     if re.fullmatch("[0-9]{1,5}", text) and 0 < int(text) <= 2**16:

@@ -67,14 +67,14 @@ def command(
     lab = _lab(inventory, limit, python, here=here, as_root=host_settings or restore)
     if host_settings and space_file:
         raise UsageError("--host-settings has a space of its own", remedy="leave --space or it out")
-    put_back = not here and _put_back(inventory, lab, store)
+    put_back = not here and _restore_hosts(inventory, lab, store)
     if restore:
         if not put_back:
             _note("there is nothing to put back: no search was killed before it did so")
         return 0
     # These load slowly, and --help needs none of them.
     from hvlab.searches.tune.host_session import of_hosts, tune_hosts  # noqa: PLC0415
-    from hvlab.searches.tune.session import check, check_space, tune, written  # noqa: PLC0415
+    from hvlab.searches.tune.session import check, check_space, tune, write_settings  # noqa: PLC0415
 
     request = _request(lab, store, values, settings, space_file, kind=kind, seed=seed, budget=budget)
     if host_settings:
@@ -89,7 +89,7 @@ def command(
         _note(f"resuming the search in {place}")
     result = (tune_hosts if host_settings else tune)(request, store, place, note=_note)
     _print(result, store, place, output_format)
-    if not host_settings and (outcome := written(request, result, output)):
+    if not host_settings and (outcome := write_settings(request, result, output)):
         _note(outcome)
     return 0
 
@@ -140,14 +140,14 @@ def _print(result: TuneResult, store: Store, place: Path, output_format: str) ->
     _note(f"report: {place / REPORT}")
 
 
-def _put_back(inventory: Path, lab: Lab, store: Store) -> bool:
+def _restore_hosts(inventory: Path, lab: Lab, store: Store) -> bool:
     """Restore host settings that killed searches left changed; return whether there were any."""
     from hvlab.searches.tune import host_state  # noqa: PLC0415 - it loads slowly
 
-    files = host_state.left_behind(store.folder, lab.name)
+    files = host_state.find_leftovers(store.folder, lab.name)
     if files:
         with measuring(store.folder, lab.name):
-            for file in host_state.left_behind(store.folder, lab.name):
+            for file in host_state.find_leftovers(store.folder, lab.name):
                 hosts = host_state.restore(load(inventory), file)
                 _note(f"put back what {', '.join(hosts)} had before the search in {file.parent}")
     return bool(files)

@@ -45,7 +45,7 @@ def command(
         raise UsageError("--junit and --deep need an inventory", remedy="name one with -i, or leave them out")
     if python and not listed:
         raise UsageError("--python is for --here and --hosts", remedy="add one of them, or leave it out")
-    lab = options.asked_lab(inventory, limit, here=here, named=named)
+    lab = options.load_requested_lab(inventory, limit, here=here, named=named)
     console = Console(stderr=True)
     with console.status(f"checking {some(host.name for host in lab.hosts)}") as status:
         if listed:
@@ -79,4 +79,4 @@ def _table(outcomes: list[verify.Check]) -> None:
     for note in dict.fromkeys(f"{check.role}: {check.observed}" for check in partial):
         click.echo(f"\n{note}")
     checks.needing_root(outcomes)
-    checks.failed(outcomes)
+    checks.print_failed(outcomes)

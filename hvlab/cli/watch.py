@@ -68,7 +68,7 @@ def command(*, run: str | None, once: bool, store: Store) -> int:
 
 def _search_end(folder: Path) -> int:
     name = searches.name(folder)
-    if searches.ended(folder):
+    if searches.has_ended(folder):
         click.echo(f"{name} ended; its report is in {folder}")
         return 0
     click.echo(f"{name} did not finish; the same command resumes it")
@@ -95,7 +95,6 @@ def _live(watch: Watch, view: View, console: Console) -> View:
 
 
 def _lines(watch: Watch, view: View) -> View:
-    """Print a line for each case that ends, and one for each change of the run's state."""
     shown, said = len(view.cases), ""
     _print_head(view)
     while True:

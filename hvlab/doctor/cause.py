@@ -57,7 +57,9 @@ class Figures:
 
     def told(self, numbers: Mapping[str, str]) -> str:
         """Say the numbers of a match in words."""
-        return self.says.format(**{name: xids.told(n) if name == "xid" else n for name, n in numbers.items()})
+        return self.says.format(
+            **{name: xids.explain(n) if name == "xid" else n for name, n in numbers.items()}
+        )
 
 
 _COMPARED: Mapping[str, Callable[[str, str], bool]] = {
@@ -148,7 +150,7 @@ class Sign:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """The pattern, compiled once a log has one of the words: that takes longer than most searches."""
-        return _compiled(self._written)
+        return _compile(self._written)
 
     def matches(self, log: LogText) -> Iterator[re.Match[str]]:
         """Return its matches in a log."""
@@ -166,15 +168,15 @@ _ATOM = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[^|^$(])(\+|\*|\?|\{\d+,\}|
 _MOST, _MOST_GROUPS = 200, 20
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """Return the pattern with every repetition bounded, so that time grows with the text only.
 
     A blank that may be absent (``?``, ``*``) may still be any blanks.
     """
-    return re.compile(_ATOM.sub(_ended, pattern), re.MULTILINE)
+    return re.compile(_ATOM.sub(_bound, pattern), re.MULTILINE)
 
 
-def _ended(match: re.Match[str]) -> str:
+def _bound(match: re.Match[str]) -> str:
     atom, times = match.groups()
     if atom == " ":
         # Possessive: else what stands before and after a long gap is tried with every share of it.

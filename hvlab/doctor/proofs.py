@@ -14,7 +14,7 @@ class CauseProof:
     """One cause (its id), and what shows it.
 
     ``put_in`` is a line for the shell of root on ``host``. ``command``, words of hvlab, meets the cause then,
-    and meets nothing without it. ``remedy`` is words of hvlab that mend it; where hvlab does not,
+    and meets nothing without it. ``remedy`` is a command of hvlab that fixes it; where hvlab does not,
     ``by_hand`` is a line for the shell on that host.
     """
 

@@ -86,21 +86,21 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
     entries = knowledge.CAUSES if entries is None else entries
     noise = [entry for entry in entries if entry.harmless]
     faults = sorted((entry for entry in entries if not entry.harmless), key=lambda entry: entry.weight)
-    harmless, left = _matched(noise, log, end)
+    harmless, left = _match(noise, log, end)
     rest = log.without({line for _, lines in harmless for line in lines})
-    causes, more_left = _matched(faults, rest, end)
+    causes, more_left = _match(faults, rest, end)
     # The bare news that something failed is shown only if nothing says more.
     causes = [pair for pair in causes if pair[0].weight < WEIGHTS["unknown"]] or causes
     shown = sorted(
-        (_weighed(_recognised(*pair), log) for pair in causes),
+        (_weigh(_recognise(*pair), log) for pair in causes),
         key=lambda each: (bool(each.against), each.cause.weight, each.lines[0][0]),
     )
-    return Diagnosis(tuple(shown), tuple(_recognised(*pair) for pair in harmless), stopped=left + more_left)
+    return Diagnosis(tuple(shown), tuple(_recognise(*pair) for pair in harmless), stopped=left + more_left)
 
 
-def _weighed(each: Recognised, log: LogText) -> Recognised:
+def _weigh(each: Recognised, log: LogText) -> Recognised:
     """Return it with what speaks against it, and with what its numbers mean."""
-    against = [line for sign in each.cause.contradicting for line in _said(sign, log, ())]
+    against = [line for sign in each.cause.contradicting for line in _find_lines(sign, log, ())]
     says: dict[str, None] = {}
     for figures in each.cause.reads:
         for match in figures.pattern.matches(log):
@@ -123,7 +123,7 @@ def suspects(raw: Sequence[str], diagnosis: Diagnosis) -> list[tuple[int, str]]:
     return [*itertools.islice(likely, _SHOWN)][::-1]
 
 
-def _matched(
+def _match(
     entries: Sequence[Cause], log: LogText, end: float
 ) -> tuple[list[tuple[Cause, list[WrittenLine]]], int]:
     matched: list[tuple[Cause, list[WrittenLine]]] = []
@@ -148,7 +148,7 @@ def root(raw: Iterable[str]) -> Recognised | None:
 
 
 def cause_of(failure: str) -> Recognised | None:
-    """Return the cause of a failure; None where its message says itself what to do, or nothing is known."""
+    """Return the cause of a failure; None if its message says itself what to do, or nothing is known."""
     return None if _REMEDY in failure.lower() else root(failure.splitlines())
 
 
@@ -160,7 +160,7 @@ def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
     for sign in entry.patterns:
         if time.thread_time() > end:
             return None
-        lines += _said(sign, log, entry.speakers)
+        lines += _find_lines(sign, log, entry.speakers)
     alone = {line.number for line in lines if not line.last}
     lines = [line for line in lines if not line.last or alone.isdisjoint(line.numbers)]
     if not lines or not all(sign.is_in(log) for sign in entry.needed):
@@ -168,7 +168,7 @@ def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
     return [] if any(sign.is_in(log) for sign in entry.excluded) else lines
 
 
-def _said(sign: Sign, log: LogText, speakers: Sequence[str]) -> list[WrittenLine]:
+def _find_lines(sign: Sign, log: LogText, speakers: Sequence[str]) -> list[WrittenLine]:
     """Return the lines of a sign; where only some may say it, none that somebody else begins."""
     found = (log.between(match.start(), match.end()) for match in sign.matches(log))
     return [
@@ -179,7 +179,7 @@ def _said(sign: Sign, log: LogText, speakers: Sequence[str]) -> list[WrittenLine
     ]
 
 
-def _recognised(entry: Cause, lines: list[WrittenLine]) -> Recognised:
+def _recognise(entry: Cause, lines: list[WrittenLine]) -> Recognised:
     return Recognised(entry, _distinct(lines)[:_SHOWN], len({line.number for line in lines}))
 
 

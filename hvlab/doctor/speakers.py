@@ -17,7 +17,6 @@ def of(before: str, line: str) -> str:
 
 @cache
 def _patterns(field: str) -> re.Pattern[str]:
-    """Return one pattern with a group for each speaker."""
     rows = read_shipped(Path(__file__).with_name("knowledge") / "speakers.yml").items()
     return re.compile(
         "|".join(f"(?P<{name.replace('-', '_')}>{row[field]})" for name, row in rows if field in row)

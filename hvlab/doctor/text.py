@@ -132,10 +132,10 @@ class LogText:
 
 def read(raw: Iterable[str]) -> LogText:
     """Parse a log; ``raw`` are its lines, as a file gives them."""
-    return LogText(_distinct(_unwrapped(_by_host(_plain(raw)))))
+    return LogText(_distinct(_unwrap(_by_host(_read_plain(raw)))))
 
 
-def _plain(raw: Iterable[str]) -> Iterator[WrittenLine]:
+def _read_plain(raw: Iterable[str]) -> Iterator[WrittenLine]:
     times: Counter[str] = Counter()
     for number, line in enumerate(raw, 1):
         times[line] += 1
@@ -159,7 +159,7 @@ def _by_host(lines: Iterable[WrittenLine]) -> list[WrittenLine]:
     ]
 
 
-def _unwrapped(every: list[WrittenLine]) -> Iterator[WrittenLine]:
+def _unwrap(every: list[WrittenLine]) -> Iterator[WrittenLine]:
     """Rejoin lines that a terminal cut at its width: a line of that length goes on in the next one.
 
     Lines that may only happen to have one length stay as well, with what they would be together after them.
@@ -196,7 +196,7 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
     alike: Counter[str] = Counter()
     kept: list[WrittenLine] = []
     for line in lines:
-        writer, stamps, rest = _parted(line.text)
+        writer, stamps, rest = _split(line.text)
         writer = line.writer + writer
         speaker = speakers.of(stamps, rest)
         for part in _parts(rest):
@@ -222,25 +222,25 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
 def _parts(text: str) -> Iterator[str]:
     """Split a line at escaped line ends; keep both ends of a long line, in pieces."""
     for part in _ESCAPED_END.split(text):
-        short = _HEADER.sub(_missing, part.strip())
+        short = _HEADER.sub(_explain_missing, part.strip())
         half = _LONGEST // 2
         ends = [short] if len(short) <= _LONGEST else [short[:half], short[-half:]]
         for end in ends:
             yield from (end[at : at + _SEARCHED] for at in range(0, len(end), _SEARCHED))
 
 
-def _missing(header: re.Match[str]) -> str:
+def _explain_missing(header: re.Match[str]) -> str:
     return f"{header[header.lastindex or 0]}: No such file or directory"
 
 
 def written(raw: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield who wrote a line, and its words: of every line, however many are alike."""
     for line in raw:
-        writer, _, rest = _parted(clean(line))
+        writer, _, rest = _split(clean(line))
         yield writer, rest
 
 
-def _parted(text: str) -> tuple[str, str, str]:
+def _split(text: str) -> tuple[str, str, str]:
     """Return the marks of the rank, the last time or program before the line, and the line."""
     writer = stamp = ""
     rest = text.lstrip()

@@ -20,7 +20,7 @@ def _meanings() -> dict[str, str]:
     }
 
 
-def told(number: str) -> str:
+def explain(number: str) -> str:
     """Return the number with its meaning and what to do."""
     meaning = _meanings().get(number)
     return f"{number} ({meaning})" if meaning else f"{number} (not in NVIDIA's table)"

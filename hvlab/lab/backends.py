@@ -39,7 +39,7 @@ class Backend:
     framework: str = HOROVOD
     """Who averages gradients over it: Horovod, DDP, FSDP, hvlab_horovod; nobody for one process alone."""
     group: str = ""
-    """Its name in torch.distributed; empty where that takes no part."""
+    """Its name in torch.distributed; empty if that takes no part."""
     counterpart: str = ""
     """The backend of Horovod that ``--library ddp``, say, replaces by this one."""
     wheel: bool = True
@@ -61,7 +61,7 @@ class Backend:
     mpi: bool = False
     """Whether it sends tensors through MPI's collectives, which Open MPI's rules choose."""
     hierarchical: str = ""
-    """Who carries a hierarchical allreduce between hosts; empty where Horovod has none."""
+    """Who carries a hierarchical allreduce between hosts; empty if Horovod has none."""
 
 
 def _backend(name: str, row: Mapping[str, Any]) -> Backend:
@@ -81,7 +81,7 @@ LAUNCHERS = sorted({name for backend in BACKENDS.values() for name in backend.la
 
 
 def of_framework(name: str, framework: str) -> str | None:
-    """Return a backend's counterpart in another framework; None where that has none."""
+    """Return a backend's counterpart in another framework; None if that has none."""
     if not BACKENDS[name].framework:
         return name
     own = BACKENDS[name].counterpart or name

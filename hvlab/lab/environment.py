@@ -62,17 +62,17 @@ def hardware(facts: Facts) -> dict[str, str | None]:
 def nics(facts: Facts) -> str | None:
     """Return model, number and speed of the network cards; the interfaces of a host that has no card."""
     cards = (
-        f"{nic.get('model') or nic.get('driver') or 'unknown model'}, {speed(nic.get('speed_mbit'))}"
+        f"{nic.get('model') or nic.get('driver') or 'unknown model'}, {format_speed(nic.get('speed_mbit'))}"
         for nic in _host_facts(facts).get("nics") or []
     )
-    return _counted(cards) or _joined(
+    return _format_counts(cards) or _join(
         f"virtual interface {name}"
         for name, link in (_host_facts(facts).get("interfaces") or {}).items()
         if link.get("cidrs")
     )
 
 
-def speed(megabits: int | None) -> str:
+def format_speed(megabits: int | None) -> str:
     """Return a speed in words."""
     if megabits is None:
         return "no link speed"
@@ -82,12 +82,12 @@ def speed(megabits: int | None) -> str:
 def nic_driver(facts: Facts) -> str | None:
     """Return the network cards' drivers, with their version where that is not the kernel's."""
     cards = [nic for nic in _host_facts(facts).get("nics") or [] if nic.get("driver")]
-    return _joined(f"{nic['driver']} {nic.get('driver_version') or ''}".strip() for nic in cards)
+    return _join(f"{nic['driver']} {nic.get('driver_version') or ''}".strip() for nic in cards)
 
 
 def gpus(facts: Facts) -> str | None:
     """Return model, number and memory of the GPUs."""
-    return _counted(map(_gpu, _host_facts(facts).get("gpus") or []))
+    return _format_counts(map(_gpu, _host_facts(facts).get("gpus") or []))
 
 
 def link(facts: Facts) -> str | None:
@@ -112,7 +112,7 @@ def nccl(facts: Facts) -> str | None:
 
 def mpi(facts: Facts) -> str | None:
     """Return Open MPI's version, its CUDA flag, and the UCX it was built with."""
-    recorded = recorded_by_role(facts, "openmpi")
+    recorded = read_role_record(facts, "openmpi")
     if not recorded.get("version"):
         return None
     version = recorded["version"]
@@ -127,25 +127,25 @@ def mpi(facts: Facts) -> str | None:
 
 def mpi_cuda(facts: Facts) -> str | None:
     """Return yes or no: whether Open MPI takes GPU memory; None without Open MPI."""
-    recorded = recorded_by_role(facts, "openmpi")
+    recorded = read_role_record(facts, "openmpi")
     return ("yes" if recorded.get("cuda") else "no") if recorded.get("version") else None
 
 
 def frameworks(facts: Facts) -> str | None:
     """Return the frameworks with their versions and builds, and Python's."""
-    recorded = recorded_by_role(facts, "python_env")
+    recorded = read_role_record(facts, "python_env")
     names = [
         f"{item['framework']} {item.get('version')}" + (f" ({item['build']})" if item.get("build") else "")
         for item in (recorded.get("environments") or {}).values()
     ]
     if recorded.get("torch"):
         names.append(f"torch {recorded['torch']}")
-    return _joined([*names, *([f"Python {recorded['python']}"] if recorded.get("python") else [])])
+    return _join([*names, *([f"Python {recorded['python']}"] if recorded.get("python") else [])])
 
 
 def horovod(facts: Facts) -> str | None:
     """Return Horovod's version and the operations of each of its builds."""
-    recorded = recorded_by_role(facts, "horovod")
+    recorded = read_role_record(facts, "horovod")
     builds = (
         f"{name}: {', '.join(item.get('operations') or [])}"
         for name, item in (recorded.get("variants") or {}).items()
@@ -173,7 +173,7 @@ def _host_facts(facts: Facts) -> Mapping[str, Any]:
     return facts.get("hvlab") or {}
 
 
-def recorded_by_role(facts: Facts, role: str) -> Mapping[str, Any]:
+def read_role_record(facts: Facts, role: str) -> Mapping[str, Any]:
     """Return a role's record on a host; an empty one if the role never ran."""
     recorded = (facts.get("ansible_local") or {}).get(f"hvlab_{role}")
     return recorded if isinstance(recorded, Mapping) else {}
@@ -181,12 +181,12 @@ def recorded_by_role(facts: Facts, role: str) -> Mapping[str, Any]:
 
 def components(facts: Facts) -> dict[str, str]:
     """Return the recorded versions of what can lie beside another of its kind, by the names of pins."""
-    built, environments = recorded_by_role(facts, "horovod"), recorded_by_role(facts, "python_env")
+    built, environments = read_role_record(facts, "horovod"), read_role_record(facts, "python_env")
     frameworks = {
         item["framework"]: item.get("version") for item in (environments.get("environments") or {}).values()
     }
     given = {
-        "openmpi": recorded_by_role(facts, "openmpi").get("version"),
+        "openmpi": read_role_record(facts, "openmpi").get("version"),
         "horovod": built.get("version"),
         "python": environments.get("python"),
         **frameworks,
@@ -206,11 +206,11 @@ def of_stack(facts: Facts, name: str) -> Facts:
     return {**facts, "ansible_local": {**recorded, **roles}}
 
 
-def _counted(items: Iterable[str]) -> str | None:
+def _format_counts(items: Iterable[str]) -> str | None:
     return "; ".join(f"{count} x {item}" for item, count in Counter(items).items()) or None
 
 
-def _joined(items: Iterable[str]) -> str | None:
+def _join(items: Iterable[str]) -> str | None:
     return "; ".join(dict.fromkeys(items)) or None
 
 
@@ -226,17 +226,17 @@ def stack(facts: Mapping[str, Mapping[str, Any]], variant: str) -> dict[str, Any
 
 
 def _versions(facts: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    built = recorded_by_role(facts, "horovod")
+    built = read_role_record(facts, "horovod")
     horovod = (built.get("variants") or {}).get(variant) or {}
     packages = (facts.get("hvlab") or {}).get("packages") or {}
-    environments = recorded_by_role(facts, "python_env").get("environments") or {}
+    environments = read_role_record(facts, "python_env").get("environments") or {}
     versions = {
         "os": _os(facts),
         "kernel": facts.get("kernel"),
         "architecture": facts.get("architecture"),
         "cpus": facts.get("processor_vcpus"),
         "gcc": (facts.get("hvlab") or {}).get("gcc"),
-        "openmpi": recorded_by_role(facts, "openmpi").get("version"),
+        "openmpi": read_role_record(facts, "openmpi").get("version"),
         "horovod": horovod.get("version") or built.get("version"),
         **{item["framework"]: item["version"] for item in environments.values()},
         "libfabric": packages.get("libfabric1"),

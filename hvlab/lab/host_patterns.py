@@ -37,7 +37,7 @@ def expand(text: str) -> list[ListedHost]:
 
     Addresses without a name are called node1, node2, ... Raises UsageError.
     """
-    hosts = listed(text)
+    hosts = parse_list(text)
     names = {host.name for host in hosts}
     numbered = (
         name for number in range(1, len(names) + len(hosts) + 1) if (name := f"node{number}") not in names
@@ -48,7 +48,7 @@ def expand(text: str) -> list[ListedHost]:
     ]
 
 
-def listed(text: str) -> list[ListedHost]:
+def parse_list(text: str) -> list[ListedHost]:
     """Return the hosts of a list, with an address as its own name. Raises UsageError."""
     entries = text.replace(",", " ").split()
     if not entries:

@@ -18,7 +18,7 @@ from hvlab.base import process
 from hvlab.base.errors import InventoryError, Problem, report
 from hvlab.base.paths import project_dir
 from hvlab.lab.inventory_files import file_problems
-from hvlab.lab.inventory_rules import LAB_VARIABLES, not_evaluated, problems
+from hvlab.lab.inventory_rules import LAB_VARIABLES, check_evaluated, problems
 
 __all__ = ["LAB_VARIABLES", "Host", "Lab", "load", "problems"]
 
@@ -59,7 +59,7 @@ class Host:
         return "gpu" in self.groups
 
     def text(self, name: str) -> str | None:
-        """Return a variable as text; None where unset."""
+        """Return a variable as text; None if unset."""
         value = self.vars.get(name)
         return None if value is None else str(value)
 
@@ -106,12 +106,12 @@ class Lab:
     @property
     def slurm(self) -> bool:
         """Whether Slurm has its hosts, and starts ranks there."""
-        return _true(self.vars.get("lab_slurm"))
+        return _is_true(self.vars.get("lab_slurm"))
 
     @property
     def shared_home(self) -> bool:
         """Whether virtual hosts have one /home, as those of clusters do."""
-        return _true(self.vars.get("lab_shared_home"))
+        return _is_true(self.vars.get("lab_shared_home"))
 
     @property
     def shared_packs(self) -> str:
@@ -134,7 +134,7 @@ class Lab:
         return host.address if inside else host.name
 
 
-def _true(value: Any) -> bool:
+def _is_true(value: Any) -> bool:
     return str(value).lower() in ("true", "yes", "on", "1")
 
 
@@ -163,7 +163,7 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     meta = listing["_meta"]
     hostvars: dict[str, dict[str, Any]] = {name: meta["hostvars"].get(name, {}) for name in groups["all"]}
     for host, failures in meta["failures"].items():
-        all_problems += not_evaluated(host, failures)
+        all_problems += check_evaluated(host, failures)
     all_problems += problems(hostvars, groups, project_dir() / "roles")
     if all_problems:
         raise _unusable(source, all_problems)
@@ -177,13 +177,13 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
 
 def _unusable(source: Path, reasons: Iterable[Problem]) -> InventoryError:
     short = (
-        replace(reason, host=_short(reason.host), observed=_short(reason.observed)) for reason in reasons
+        replace(reason, host=_shorten(reason.host), observed=_shorten(reason.observed)) for reason in reasons
     )
     return InventoryError(f"the inventory {source} cannot be used:\n{report(short, indent='  ')}")
 
 
 @contextmanager
-def begun(path: Path, *, limit: str | None = None) -> Iterator[None]:
+def start_loading(path: Path, *, limit: str | None = None) -> Iterator[None]:
     """Have Ansible start for a ``load`` of this in the block, while slow modules are imported."""
     key = (path.absolute(), limit)
     if path.exists():
@@ -232,28 +232,25 @@ def _listing(source: Path, limit: str | None) -> dict[str, Any]:
             f"Ansible cannot read the inventory {source}:\n{_ansible_message(done.stderr)}",
             remedy="correct it, or write one with `hvlab init`; `ansible-inventory --list -vvv` shows more",
         )
-    listing: dict[str, Any] = json.loads(done.stdout, object_hook=_plain)
+    listing: dict[str, Any] = json.loads(done.stdout, object_hook=_to_plain)
     return listing
 
 
-def _plain(read: dict[str, Any]) -> Any:
-    """Return the plain text of a value that Ansible marks as no template."""
+def _to_plain(read: dict[str, Any]) -> Any:
     return read["__ansible_unsafe"] if read.keys() == {"__ansible_unsafe"} else read
 
 
 def _ansible_message(stderr: str) -> str:
     lines = [re.sub(r"^\[(WARNING|ERROR)\]: ", "", line).strip() for line in stderr.splitlines()]
     distinct = [line for line in dict.fromkeys(lines) if line and not line.startswith("<<<")]
-    return "\n".join(f"  {_short(line)}" for line in distinct[:12])
+    return "\n".join(f"  {_shorten(line)}" for line in distinct[:12])
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... ({len(text)} characters)"
 
 
 def _groups(listing: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return every group's hosts, children's included, in the inventory's order."""
-
     def members(name: str) -> list[str]:
         group = listing.get(name, {})
         children = [host for child in group.get("children", []) for host in members(child)]

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from hvlab.base.errors import InventoryError, Problem
-from hvlab.base.yaml_files import written_out
+from hvlab.base.yaml_files import expand
 
 _VARIABLE_FOLDERS = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")
@@ -40,12 +40,12 @@ class _Duplicates(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def _tagged(loader: yaml.SafeLoader, _tag: str, node: yaml.Node) -> object:
+def _construct_tagged(loader: yaml.SafeLoader, _tag: str, node: yaml.Node) -> object:
     """Stand for ``!vault``, ``!unsafe`` and the like: their values are Ansible's business."""
     return loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else None
 
 
-_Duplicates.add_multi_constructor("!", _tagged)
+_Duplicates.add_multi_constructor("!", _construct_tagged)
 
 
 def file_problems(source: Path) -> list[Problem]:
@@ -65,7 +65,7 @@ def file_problems(source: Path) -> list[Problem]:
             data, parse_problems = _parse(path, text)
             problems += parse_problems
             pairs = _yaml_addresses(data) if hosts_file else iter(())
-            patterns = _yaml_listed(data)[0] if hosts_file else []
+            patterns = _list_yaml_hosts(data)[0] if hosts_file else []
         elif text.startswith("#!"):
             continue
         else:
@@ -109,31 +109,30 @@ def list_names(source: Path) -> tuple[list[str], list[str]]:
             continue
         text = path.read_text("utf-8")
         if path.suffix in _YAML:
-            patterns, named = _yaml_listed(_parse(path, text)[0])
+            patterns, named = _list_yaml_hosts(_parse(path, text)[0])
         elif text.startswith("#!"):
             continue
         else:
             patterns = [host for _, _, host, _ in _ini_hosts(text)]
             named = [group.partition(":")[0] for group in _INI_GROUP.findall(text)]
-        hosts |= dict.fromkeys(host for pattern in patterns for host in _expanded(pattern))
+        hosts |= dict.fromkeys(host for pattern in patterns for host in _expand(pattern))
         groups |= dict.fromkeys(named)
     return list(hosts), list(groups)
 
 
-def _yaml_listed(data: object) -> tuple[list[str], list[str]]:
+def _list_yaml_hosts(data: object) -> tuple[list[str], list[str]]:
     hosts: list[str] = []
     groups: list[str] = []
     for name, group in data.items() if isinstance(data, dict) else ():
         groups.append(str(name))
         if isinstance(group, dict):
             hosts += map(str, group.get("hosts") or ())
-            below = _yaml_listed(group.get("children"))
+            below = _list_yaml_hosts(group.get("children"))
             hosts, groups = hosts + below[0], groups + below[1]
     return hosts, groups
 
 
-def _expanded(host: str) -> list[str]:
-    """Return the hosts of a range such as gpu[01:16]."""
+def _expand(host: str) -> list[str]:
     if "[" not in host:
         name, colon, _ = host.rpartition(":")
         return [name if colon and ":" not in name else host]
@@ -160,7 +159,7 @@ def _parse(path: Path, text: str) -> tuple[Any, list[Problem]]:
         return None, []
     try:
         loader = _Duplicates(text)
-        data = written_out(loader.get_single_data)
+        data = expand(loader.get_single_data)
     except ValueError as error:
         # With some of these, Ansible itself would be busy for ever.
         problem = f"the inventory's {path.name} cannot be read: {error}"
@@ -189,7 +188,6 @@ def _yaml_addresses(data: object) -> Iterator[tuple[str, str]]:
 
 
 def _ini_hosts(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Yield line number, group, host pattern and the rest of each host line."""
     group = "ungrouped"
     for number, line in enumerate(text.splitlines(), start=1):
         bare = line.split(" #")[0].strip()

@@ -67,7 +67,7 @@ class Variables(Mapping[str, Any]):
         return len(self._values)
 
 
-def evaluated(variables: Mapping[str, Any], loader: DataLoader) -> tuple[dict[str, Any], dict[str, str]]:
+def evaluate(variables: Mapping[str, Any], loader: DataLoader) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a host's variables, those of ``READ`` evaluated, and the reason for each that cannot be."""
     values, failures, own = dict(variables), {}, Variables(loader, variables)
     for name in READ.intersection(own):
@@ -101,7 +101,7 @@ class Inventory:
         return [host.name for host in self._manager.get_hosts(pattern)]
 
     def variables(self, name: str, stack: Mapping[str, Any] | None = None) -> Variables:
-        """Return a host's variables as roles see them; ``stack`` is what was resolved for it."""
+        """Return a host's variables as roles see them; ``stack`` has its resolved versions."""
         facts = {"__preflight_stacks": {"stacks": {name: stack}}} if stack else {}
         own = self._vars.get_vars(host=self._manager.get_host(name), stage="all")
         return Variables(self._loader, own | facts, self._defaults)
@@ -127,7 +127,7 @@ class InventoryReader(InventoryCLI):  # type: ignore[misc]
         return listing
 
     def _get_host_variables(self, host: Any) -> dict[str, Any]:
-        values, failures = evaluated(self.vm.get_vars(host=host, stage="all"), self.loader)
+        values, failures = evaluate(self.vm.get_vars(host=host, stage="all"), self.loader)
         if failures:
             self.failures[host.name] = failures
         known: dict[str, Any] = self._remove_internal(values)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.base.errors import Problem
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.base.yaml_files import read_shipped
 from hvlab.lab.pin_variables import PINS, WIRED
 
@@ -87,18 +87,18 @@ def problems(
         all_problems += _name_problems(host, variables)
         all_problems += _value_problems(host, variables, virtual=host in virtual)
         all_problems += _unknown_variables(host, variables, known)
-        all_problems += _wired_variables(host, variables)
+        all_problems += _check_wired(host, variables)
         all_problems += argument_problems(host, variables, options)
     return all_problems + _address_problems(hostvars) + _differing(hostvars)
 
 
-def not_evaluated(host: str, failures: Mapping[str, str]) -> list[Problem]:
+def check_evaluated(host: str, failures: Mapping[str, str]) -> list[Problem]:
     """Return the problems of those of a host's variables whose templates Ansible cannot evaluate."""
     remedy = "correct the template; it may use the inventory's variables, but no facts"
     return [Problem(host, f"{name} cannot be evaluated: {why}", remedy) for name, why in failures.items()]
 
 
-def valid_name(name: str) -> bool:
+def is_valid_name(name: str) -> bool:
     """Whether RFC 1123 allows ``name`` as a host name (an address is none)."""
     return (
         len(name) <= _NAME_LENGTH
@@ -116,7 +116,7 @@ def is_address(text: str) -> bool:
     return True
 
 
-def _template(value: object) -> bool:
+def _has_template(value: object) -> bool:
     return isinstance(value, str) and "{{" in value
 
 
@@ -127,11 +127,11 @@ def _name_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
     if is_address(host):
         remedy = f"give the host a name and write ansible_host: {host} for it"
         problems.append(Problem(host, "the host's name is an address", remedy))
-    elif not valid_name(host):
+    elif not is_valid_name(host):
         remedy = "use letters, digits and hyphens (no underscore, no hyphen at either end, 63 in a part)"
         problems.append(Problem(host, "not a valid host name (RFC 1123)", remedy))
     address = variables.get("ansible_host", host)
-    if not _template(address) and not is_address(str(address)) and not valid_name(str(address)):
+    if not _has_template(address) and not is_address(str(address)) and not is_valid_name(str(address)):
         observed = f"ansible_host is {address!r}, neither an address nor a host name"
         if address != host:
             problems.append(Problem(host, observed, "write the host's IP address or its name"))
@@ -144,13 +144,13 @@ def _value_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -
     for name, allowed in _NUMBERS:
         value = variables.get(name, 1)
         whole = not isinstance(value, bool) and re.fullmatch(r"\d+", str(value))
-        if not _template(value) and not (whole and int(value) in allowed):
+        if not _has_template(value) and not (whole and int(value) in allowed):
             remedy = f"write a whole number from {allowed[0]} to {allowed[-1]}"
             problems.append(Problem(host, f"{name} is {value!r}", remedy))
     for name, (pattern, remedy) in _TEXTS.items():
         value = variables.get(name)
         unset = name not in variables or (not value and name in _MAY_BE_EMPTY)
-        if not unset and not _template(value) and not pattern.fullmatch(str(value)):
+        if not unset and not _has_template(value) and not pattern.fullmatch(str(value)):
             problems.append(Problem(host, f"{name} is {value!r}", remedy))
     problems += _mapping_problems(host, variables)
     return problems + _network_problems(host, variables, virtual=virtual)
@@ -161,14 +161,14 @@ def _mapping_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
     for name, (fits, remedy) in _MAPPINGS.items():
         value = variables.get(name, {})
         right = isinstance(value, Mapping) and all(fits(key, item) for key, item in value.items())
-        if not right and not _template(value):
-            problems.append(Problem(host, f"{name} is {masked(value)!r}", remedy))
+        if not right and not _has_template(value):
+            problems.append(Problem(host, f"{name} is {mask(value)!r}", remedy))
     return problems
 
 
 def _network_problems(host: str, variables: Mapping[str, Any], *, virtual: bool) -> list[Problem]:
     value = variables.get("lab_network")
-    if value is None or _template(value):
+    if value is None or _has_template(value):
         return []
     remedy = "write it as 198.18.0.0/24"
     try:
@@ -205,7 +205,7 @@ def _unknown_variables(
     return problems
 
 
-def _wired_variables(host: str, variables: Mapping[str, Any]) -> list[Problem]:
+def _check_wired(host: str, variables: Mapping[str, Any]) -> list[Problem]:
     """Return the variables that only hvlab sets: with other values, roles would deviate from the plan."""
     return [
         Problem(host, f"{name} is set, which hvlab does itself", f"write {pin} instead")
@@ -218,7 +218,7 @@ def _address_problems(hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem
     users: dict[tuple[str, str], list[str]] = {}
     for host, variables in hostvars.items():
         address = str(variables.get("ansible_host", host)).lower()
-        if not _template(address):
+        if not _has_template(address):
             users.setdefault((address, str(variables.get("ansible_port", 22))), []).append(host)
     return [
         Problem(", ".join(hosts), f"they share the address {address}", "give each host its own ansible_host")
@@ -272,16 +272,16 @@ def argument_problems(host: str, variables: Mapping[str, Any], options: Options)
     from ansible.module_utils.common.arg_spec import ArgumentSpecValidator  # noqa: PLC0415
 
     for name in sorted(variables.keys() & options.keys()):
-        if _templated(variables[name]):
+        if _is_template(variables[name]):
             continue
         kind = str(options[name].get("type", "str"))
         if kind in _NO_TEXT and isinstance(variables[name], str):
-            given = masked(f"{name} is the text {variables[name]!r}")
+            given = mask(f"{name} is the text {variables[name]!r}")
             yield Problem(host, f"{given}, where a {kind} is needed", _NO_TEXT[kind].format(name))
             continue
         spec = {name: {**options[name], "required": False}}
         for message in ArgumentSpecValidator(spec).validate({name: variables[name]}).error_messages:
-            yield Problem(host, masked(message), f"{name}: {_description(options[name])}")
+            yield Problem(host, mask(message), f"{name}: {_description(options[name])}")
 
 
 def _description(option: Mapping[str, Any]) -> str:
@@ -289,9 +289,9 @@ def _description(option: Mapping[str, Any]) -> str:
     return re.sub(r"\b[CV]\(([^)]*)\)", r"`\1`", text if isinstance(text, str) else " ".join(text))
 
 
-def _templated(value: object) -> bool:
+def _is_template(value: object) -> bool:
     if isinstance(value, Mapping):
-        return any(map(_templated, value.values()))
+        return any(map(_is_template, value.values()))
     if isinstance(value, list | tuple):
-        return any(map(_templated, value))
+        return any(map(_is_template, value))
     return isinstance(value, str) and ("{{" in value or "{%" in value)

@@ -42,7 +42,7 @@ def check_free(folder: Path, *, force: bool) -> None:
         return
     if folder.exists() or folder.is_symlink():
         raise UsageError(
-            f"{folder} is there already; nothing was changed",
+            f"{folder} already exists; nothing was changed",
             remedy="choose another name, or add --force: the old folder is kept beside the new one",
         )
 
@@ -72,14 +72,14 @@ def texts(
     common = _common(list(variables.values()))
     return {
         "hosts.yml": _hosts(lab.hosts, variables, common, left_out),
-        "group_vars/all.yml": _all(lab, common, facts, others),
+        "group_vars/all.yml": _format_all(lab, common, facts, others),
     }
 
 
 def write(folder: Path, files: Mapping[str, str]) -> Path | None:
     """Write an inventory's folder in one step; return where the folder that was there before is now.
 
-    Raises InventoryError where it would not be accepted, UsageError where it cannot be written.
+    Raises InventoryError if it would not be accepted, UsageError where it cannot be written.
     """
     target = folder.resolve()
     backup = None
@@ -155,7 +155,7 @@ def _hosts(
     return "\n".join(lines) + "\n"
 
 
-def _all(
+def _format_all(
     lab: Lab,
     common: Mapping[str, Any],
     facts: Mapping[str, Mapping[str, Any]],
@@ -218,7 +218,7 @@ class RankNetwork:
 
 
 def choose(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> RankNetwork | None:
-    """Return the network that all hosts have on an interface of one name; None where none has any address.
+    """Return the network that all hosts have on an interface of one name; None if none has any address.
 
     Among several: the fastest if all speeds are known, else the one with the hosts' ``addresses``. If there
     is none: the nearest candidate, with its problems.

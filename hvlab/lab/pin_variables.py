@@ -49,7 +49,7 @@ def builds(name: str) -> bool:
     return name.startswith(tuple(f"{role}_" for role in BUILD_ROLES)) and not name.endswith(_NO_BUILD)
 
 
-def plain(value: object) -> bool:
+def is_plain(value: object) -> bool:
     """Whether an inventory gives this value itself: not nothing, not a template, not a list or a mapping."""
     return not (
         value is None or isinstance(value, list | dict) or "{{" in str(value) or not str(value).strip()

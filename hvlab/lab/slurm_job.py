@@ -111,7 +111,7 @@ def of_environment(environment: Mapping[str, str], hostname: str, command: str) 
 
 
 def _tasks(environment: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the tasks that the job asked for on each node; nothing where it asked for none.
+    """Return the tasks that the job asked for on each node; nothing if it asked for none.
 
     SLURM_TASKS_PER_NODE is always set, and in a step, such as a shell on a host, it is that of the step.
     """
@@ -124,7 +124,6 @@ def _tasks(environment: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def _gpus_on_node(environment: Mapping[str, str]) -> int:
-    """Return the number of the job's GPUs on this host; 0 if Slurm assigns none."""
     count = environment.get("SLURM_GPUS_ON_NODE", "")
     if count.isdigit() and int(count):
         return int(count)
@@ -133,7 +132,6 @@ def _gpus_on_node(environment: Mapping[str, str]) -> int:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    """Return the numbers of ``2(x3),1``."""
     pairs = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
     return tuple(int(count) for count, times in pairs for _ in range(int(times or 1)))
 
@@ -160,8 +158,8 @@ def step(
     )
 
 
-def own_first(job: SlurmJob, nodes: Sequence[str]) -> list[str]:
-    """Return the nodes, with the one that hvlab runs on as the first. Raises UsageError where it is none."""
+def put_own_first(job: SlurmJob, nodes: Sequence[str]) -> list[str]:
+    """Return the nodes, with the one that hvlab runs on as the first. Raises UsageError if it is none."""
     if job.node not in nodes:
         problem = f"this machine, {job.node}, is no host of job {job.number}, which has {', '.join(nodes)}"
         raise UsageError(problem, remedy=f"have a shell on one of them: srun --jobid={job.number} {_SHELL}")
@@ -180,10 +178,10 @@ def inventory(
     """Return the inventory of the job's ``nodes``, as Ansible reads it.
 
     ``nodes`` are in Slurm's order; ``connections`` are the variables by which each is reached, ``variables``
-    those of all. Raises CheckError where the hosts have no network in common, not the same Python, or not
+    those of all. Raises CheckError if the hosts have no network in common, not the same Python, or not
     the same number of GPUs.
     """
-    order = own_first(job, nodes)
+    order = put_own_first(job, nodes)
     one = installed[order[0]]
     others = [host for host in order if installed[host].prefix != one.prefix]
     if others:
@@ -191,7 +189,7 @@ def inventory(
         raise CheckError(
             f"{problem}{installed[others[0]].prefix}", remedy="name one that is the same everywhere: --python"
         )
-    _same_gpus(order, facts)
+    _check_same_gpus(order, facts)
     network = new_inventory.choose(facts, {})
     if network is None:
         raise CheckError(f"{order[0]}: it has no address", remedy="look at `ip addr` there")
@@ -265,8 +263,7 @@ def _slots(job: SlurmJob, facts: Mapping[str, Any], cpus: int) -> int:
     return min(cpus or cores, cores or cpus) or 1
 
 
-def _same_gpus(hosts: Sequence[str], facts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise CheckError where hosts have another number of GPUs than the first."""
+def _check_same_gpus(hosts: Sequence[str], facts: Mapping[str, Mapping[str, Any]]) -> None:
     first, *others = ((host, _gpus(facts[host])) for host in hosts)
     differing = [f"{host} has {count}" for host, count in others if count != first[1]]
     if differing:

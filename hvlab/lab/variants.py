@@ -8,7 +8,7 @@ from typing import Any
 
 from hvlab.base.errors import UsageError, some, unknown
 from hvlab.lab.backends import BACKENDS, DDP, DDP_BACKENDS, HOROVOD, PARALLEL, SHIM, of_framework
-from hvlab.lab.environment import recorded_by_role
+from hvlab.lab.environment import read_role_record
 from hvlab.lab.inventory import Host, Lab
 from hvlab.lab.pin_variables import TORCH
 
@@ -31,7 +31,7 @@ def variants(host: Host) -> dict[str, frozenset[str]]:
             # Its ranks are started, and find one another, by MPI.
             or (BACKENDS[backend].gpu and _gpu_plane(item) == backend and item.get("mpi") is not False)
         )
-        for name, item in _requested(host).items()
+        for name, item in _read_requested(host).items()
     }
 
 
@@ -42,7 +42,7 @@ def device(
     if BACKENDS[backend].gpu:
         return "cuda"
     variant = variant_for(backend, hosts, framework)
-    return "cuda" if variant and _on_gpu(backend, variant, hosts, operation) else "cpu"
+    return "cuda" if variant and _is_on_gpu(backend, variant, hosts, operation) else "cpu"
 
 
 def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str = "torch") -> bool:
@@ -57,18 +57,18 @@ def carries(backend: str, operation: str, hosts: Iterable[Host], framework: str 
     hosts = list(hosts)
     variant = variant_for(backend, hosts, framework)
     return variant is not None and all(
-        _gpu_plane(_requested(host)[variant], operation) == backend for host in hosts
+        _gpu_plane(_read_requested(host)[variant], operation) == backend for host in hosts
     )
 
 
-def _requested(host: Host) -> Mapping[str, Mapping[str, Any]]:
-    if without_horovod(host):
+def _read_requested(host: Host) -> Mapping[str, Mapping[str, Any]]:
+    if is_without_horovod(host):
         return _TORCH_ALONE
     variants: Mapping[str, Mapping[str, Any]] = host.vars.get("horovod_variants", DEFAULT_VARIANTS)
     return variants
 
 
-def without_horovod(host: Host) -> bool:
+def is_without_horovod(host: Host) -> bool:
     """Whether the inventory asks for torch in Horovod's place, and so for no MPI either."""
     return host.vars.get("lab_horovod") == TORCH
 
@@ -76,7 +76,7 @@ def without_horovod(host: Host) -> bool:
 def launchers(backend: str, hosts: Iterable[Host]) -> tuple[str, ...]:
     """Return the launchers that these hosts have for a backend, the usual one first."""
     own = BACKENDS[backend].launchers
-    bare = any(map(without_horovod, hosts))
+    bare = any(map(is_without_horovod, hosts))
     return tuple(name for name in own if not (bare and name in ("horovodrun", "mpirun"))) or own
 
 
@@ -85,9 +85,9 @@ def computes_on_gpu(host: Host) -> bool:
     return host.gpu and not host.virtual and not host.vars.get("lab_gpus")
 
 
-def _on_gpu(backend: str, variant: str, hosts: Iterable[Host], operation: str = "allreduce") -> bool:
+def _is_on_gpu(backend: str, variant: str, hosts: Iterable[Host], operation: str = "allreduce") -> bool:
     for host in hosts:
-        plane = _gpu_plane(_requested(host)[variant], operation)
+        plane = _gpu_plane(_read_requested(host)[variant], operation)
         if not computes_on_gpu(host) or not (plane == backend or (plane and not BACKENDS[backend].parallel)):
             return False
     return True
@@ -120,10 +120,11 @@ def variant_for(backend: str, hosts: Iterable[Host], framework: str | None = "to
         for name in (common[0] if common else ())
         if all(name in on_host and (backend in on_host[name] or not by_horovod) for on_host in common)
         and all(
-            framework in (None, *(_requested(host)[name].get("frameworks") or [_TORCH])) for host in hosts
+            framework in (None, *(_read_requested(host)[name].get("frameworks") or [_TORCH]))
+            for host in hosts
         )
     ]
-    on_gpu = (name for name in candidates if _on_gpu(backend, name, hosts))
+    on_gpu = (name for name in candidates if _is_on_gpu(backend, name, hosts))
     return next(on_gpu, candidates[0] if candidates else None)
 
 
@@ -137,14 +138,14 @@ def available(hosts: Sequence[Host]) -> list[str]:
 
 def in_place(backend: str, hosts: Sequence[Host]) -> str:
     """Return a backend of Horovod, or hvlab_horovod's like it where torch is in Horovod's place."""
-    bare = any(map(without_horovod, hosts)) and backend in PARALLEL
+    bare = any(map(is_without_horovod, hosts)) and backend in PARALLEL
     return of_framework(backend, SHIM) or backend if bare else backend
 
 
 def side_by_side(libraries: Sequence[str], lab: Lab) -> tuple[str, ...]:
     """Return the backends of ``libraries`` that carry the same: those of GPUs where the hosts have some.
 
-    Horovod's are those that DDP has, too. Raises UsageError where the hosts can run none of torch's.
+    Horovod's are those that DDP has, too. Raises UsageError if the hosts can run none of torch's.
     """
     usable = available(lab.hosts)
     on_gpu = [name for name in usable if BACKENDS[name].gpu]
@@ -170,7 +171,7 @@ def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = Non
     if without:
         return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {some(without)}"
     bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
-    if not BACKENDS[backend].group and any(map(without_horovod, hosts)):
+    if not BACKENDS[backend].group and any(map(is_without_horovod, hosts)):
         return f"torch is in Horovod's place on {some(bare)} (lab_horovod: torch), and has no {backend}"
     built = f"{backend} for {framework}" if framework else backend
     if BACKENDS[backend].group and framework not in (None, _TORCH):
@@ -191,7 +192,7 @@ def choose(requested: Sequence[str], lab: Lab) -> list[str]:
         if obstacle is None:
             continue
         remedy = "or add it to horovod_variants and run `hvlab provision`"
-        if any(map(without_horovod, lab.hosts)):
+        if any(map(is_without_horovod, lab.hosts)):
             remedy = "or take lab_horovod: torch out of the inventory and run `hvlab provision`"
         if BACKENDS[name].gpu and not all(host.gpu for host in lab.hosts):
             remedy = "hosts that do have GPUs belong in the inventory's group gpu"
@@ -247,7 +248,7 @@ def without_gpu(backend: str, slots: int, facts: Mapping[str, Mapping[str, Any]]
 def differing_ucx(facts: Mapping[str, Mapping[str, Any]]) -> Refusal | None:
     """Return the hosts whose Open MPI lacks UCX while others' has it: such ranks never connect."""
     with_ucx = {
-        host: bool(recorded_by_role(of_host, "openmpi").get("ucx")) for host, of_host in facts.items()
+        host: bool(read_role_record(of_host, "openmpi").get("ucx")) for host, of_host in facts.items()
     }
     without = [host for host, built in with_ucx.items() if not built]
     if not without or len(without) == len(facts):
@@ -285,7 +286,7 @@ def not_built(backend: str, variant: str, facts: Mapping[str, Mapping[str, Any]]
     """Return the obstacle to ``backend`` on these hosts, by the role's records; None if there is none."""
     absent, without = [], []
     for host, of_host in facts.items():
-        operations = built(of_host).get(variant)
+        operations = read_built(of_host).get(variant)
         if operations is None:
             absent.append(host)
         elif BACKENDS[backend].framework == HOROVOD and backend not in operations:
@@ -298,9 +299,9 @@ def not_built(backend: str, variant: str, facts: Mapping[str, Mapping[str, Any]]
     return "; ".join(reasons) or None
 
 
-def built(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+def read_built(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     """Return the backends of each Horovod variant installed on a host, from its facts."""
-    recorded = recorded_by_role(facts, "horovod")
+    recorded = read_role_record(facts, "horovod")
     return {
         name: frozenset(map(str.lower, item.get("operations") or ()))
         for name, item in (recorded.get("variants") or {}).items()

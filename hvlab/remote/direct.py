@@ -64,10 +64,10 @@ class _Introduction(HostAnswer):
 
 def lab_of_job(limit: str | None) -> Lab:
     """Return the hosts of the Slurm job that hvlab runs in. Raises UsageError outside of one."""
-    job, nodes, version = here.own_job(os.environ)
+    job, nodes, version = here.read_own_job(os.environ)
     words = [*slurm_job.step(job, version, options=(*job.gres, "--label", "--kill-on-bad-exit=0"))]
-    chosen = _limited(nodes, limit)
-    return _introduced(
+    chosen = _apply_limit(nodes, limit)
+    return _build_lab(
         job.cluster, [_host(node, {}) for node in nodes if node in chosen], {"hvlab_step": words}
     )
 
@@ -77,14 +77,14 @@ def lab_of_list(text: str, limit: str | None) -> Lab:
 
     Raises UsageError.
     """
-    listed = host_patterns.listed(text)
+    listed = host_patterns.parse_list(text)
     numbers = [host.name for host in listed if host.name.isdigit()]
     if numbers:
         raise UsageError(f"--hosts {text}: {numbers[0]} is a number", remedy="name the hosts: --hosts n1,n2")
     twice = {host.name for host in listed if [each.name for each in listed].count(host.name) > 1}
     if twice:
         raise UsageError(f"--hosts names {', '.join(sorted(twice))} twice", remedy="name each host once")
-    chosen = _limited([host.name for host in listed], limit)
+    chosen = _apply_limit([host.name for host in listed], limit)
     hosts = [
         _host(
             host.name,
@@ -95,14 +95,14 @@ def lab_of_list(text: str, limit: str | None) -> Lab:
         for host in listed
         if host.name in chosen
     ]
-    return _introduced("this-machine" if all(host.local for host in hosts) else "listed", hosts, {})
+    return _build_lab("this-machine" if all(host.local for host in hosts) else "listed", hosts, {})
 
 
 def _host(name: str, variables: Mapping[str, Any]) -> Host:
     return Host(name, name, int(variables.get(_PORT) or 22), None, 1, frozenset(), variables)
 
 
-def _limited(names: Sequence[str], limit: str | None) -> Sequence[str]:
+def _apply_limit(names: Sequence[str], limit: str | None) -> Sequence[str]:
     if limit is None:
         return names
     chosen = host_patterns.matching(names, limit)
@@ -111,7 +111,7 @@ def _limited(names: Sequence[str], limit: str | None) -> Sequence[str]:
     return chosen
 
 
-def _introduced(name: str, hosts: Sequence[Host], variables: Mapping[str, Any]) -> Lab:
+def _build_lab(name: str, hosts: Sequence[Host], variables: Mapping[str, Any]) -> Lab:
     """Return the hosts with what each says of itself; a silent one keeps the reason."""
     lab = Lab(name, Path(), "", "", tuple(hosts), variables)
     program = (_PROGRAMS / "introduce.py").read_text("utf-8")
@@ -154,7 +154,7 @@ def silent_hosts(lab: Lab) -> dict[str, str]:
 
 
 def refuse_silent(lab: Lab) -> None:
-    """Raise UnreachableError where a host did not answer when the lab was made."""
+    """Raise UnreachableError if a host did not answer when the lab was made."""
     if silent := silent_hosts(lab):
         reasons = "\n".join(f"  {host}: {reason}" for host, reason in silent.items())
         raise UnreachableError(f"{unusable(silent, len(lab.hosts))}:\n{reasons}", remedy=LEAVE_OUT)
@@ -170,7 +170,7 @@ def run(
     python: str = "",
     seconds: int,
 ) -> tuple[dict[str, str], list[HostFailure]]:
-    """Run a Python program on all hosts at once; return what each printed, and why others printed nothing.
+    """Run a Python program on all hosts at once; return each one's output, and the reasons of those without.
 
     ``given`` is its input; arguments and environment may differ between hosts. By default ``python`` is the
     first that is new enough.
@@ -212,7 +212,6 @@ def _words() -> list[str]:
 
 
 def _one(host: Host, payload: str, seconds: float) -> str | HostFailure:
-    """Run it on this machine, or by ssh."""
     words = _words()
     if not host.local:
         words = login_argv(host.vars[_TARGET], host.vars[_PORT], command=shlex.join(words))
@@ -286,6 +285,5 @@ def _tasks(printed: str, stderr: str, hosts: Sequence[Host]) -> tuple[dict[str, 
 
 
 def _numbers(listed: str) -> list[int]:
-    """Return the numbers of ``0,2-4``."""
     ranges = (part.partition("-") for part in listed.split(","))
     return [task for first, _, last in ranges for task in range(int(first), int(last or first) + 1)]

@@ -39,7 +39,7 @@ def collect(
     The playbook gets ``hvlab_hosts`` and ``hvlab_file``; ``check`` may raise on failures; ``at_once`` is the
     minimum number of hosts served at the same time. An answer that lacks the ``shape``, a type that pydantic
     checks, is a failure; with ``check`` it is raised.
-    Raises CheckError where Ansible itself fails, AnswerError.
+    Raises CheckError if Ansible itself fails, AnswerError.
     """
     hosts = [host.name for host in lab.hosts]
     with temporary_folder() as folder:
@@ -59,7 +59,7 @@ def collect(
         if host not in gathered:
             continue
         try:
-            answered[host] = answers.checked(gathered[host], host, shape)
+            answered[host] = answers.check(gathered[host], host, shape)
         except AnswerError as error:
             if check:
                 raise
@@ -68,7 +68,6 @@ def collect(
 
 
 def _by_host(file: Path, hosts: int) -> dict[str, Any]:
-    """Return the playbook's answers, each host's still unchecked."""
     if not file.stat().st_size:
         return {}
     limit = hosts * answers.LIMIT
@@ -83,7 +82,7 @@ def _by_host(file: Path, hosts: int) -> dict[str, Any]:
 def facts(lab: Lab) -> dict[str, dict[str, Any]]:
     """Return host -> Ansible's facts of every host of the lab. Changes nothing on the hosts.
 
-    Raises UnreachableError where a host does not answer, CheckError where its facts cannot be read.
+    Raises UnreachableError if a host does not answer, CheckError where its facts cannot be read.
     """
 
     def check(play: Play) -> None:
@@ -91,13 +90,13 @@ def facts(lab: Lab) -> dict[str, dict[str, Any]]:
             probe.probe(lab.hosts)  # it says more
         play.check("the facts could not be gathered", remedy="`hvlab doctor` looks closer", lost=LEAVE_OUT)
 
-    return _gathered(lab, check)[0]
+    return _gather(lab, check)[0]
 
 
 def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
     """Return the facts of hosts that are in no inventory yet, without root's rights, and the failures.
 
-    Raises CheckError where Ansible itself fails.
+    Raises CheckError if Ansible itself fails.
     """
     listing = {
         host.name: {
@@ -112,10 +111,10 @@ def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[
     with temporary_folder() as folder:
         source = folder / "hosts.json"
         source.write_text(json.dumps({"all": {"hosts": listing}}), "utf-8")
-        return _gathered(Lab("init", source, "", "", tuple(hosts), {}))
+        return _gather(Lab("init", source, "", "", tuple(hosts), {}))
 
 
-def _gathered(
+def _gather(
     lab: Lab, check: Callable[[Play], None] | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
     return collect(lab, "facts.yml", {"hvlab_seconds": _SECONDS}, check=check, shape=Facts)
@@ -147,7 +146,7 @@ class HostsAnswer:
 
 
 def list_unused(lab: Lab) -> HostsAnswer:
-    """Return the removable folders of the hosts. Raises CheckError where Ansible itself fails."""
+    """Return the removable folders of the hosts. Raises CheckError if Ansible itself fails."""
     on_hosts = _ask_hosts(lab, None)
     # A run in progress may have no process on one of its hosts, and hosts may share the folder of its files.
     busy = {one.name for one in on_hosts.kept if one.kind == "run files" and one.busy}

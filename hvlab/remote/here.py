@@ -65,8 +65,8 @@ def lab(
     steps are removed from the ``environment``. Raises UsageError outside of a job, CheckError where hosts
     lack what the ranks need.
     """
-    job, nodes, version = own_job(environment)
-    order = slurm_job.own_first(job, nodes)
+    job, nodes, version = read_own_job(environment)
+    order = slurm_job.put_own_first(job, nodes)
     shared = Path.home() / ".hvlab"
     shared.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=shared, prefix=f"job-{job.number}-") as folder:
@@ -75,7 +75,7 @@ def lab(
         if image:
             read = [str(workloads.PROGRAMS)]
             inside = srun.container_options(image, home=str(Path.home()), read=read, more=options)
-        installed = _installed(job, order, version, python, Path(folder), inside=inside)
+        installed = _read_installed(job, order, version, python, Path(folder), inside=inside)
         connections = {
             host: {
                 "ansible_connection": "hvlab_prefix",
@@ -105,7 +105,7 @@ def lab(
         yield inventory.load(source)
 
 
-def own_job(environment: MutableMapping[str, str]) -> tuple[SlurmJob, list[str], list[int]]:
+def read_own_job(environment: MutableMapping[str, str]) -> tuple[SlurmJob, list[str], list[int]]:
     """Return the job that hvlab runs in, its nodes, and Slurm's version.
 
     Variables that would change its steps are removed from the ``environment``. Raises UsageError outside of a
@@ -146,7 +146,7 @@ def _mpi() -> str:
     return listed[0] if listed else "pmix"
 
 
-def _installed(
+def _read_installed(
     job: SlurmJob,
     nodes: Sequence[str],
     version: Sequence[int],
@@ -157,7 +157,7 @@ def _installed(
 ) -> dict[str, Installed]:
     """Return the frameworks of the ranks' Python on each host; ``inside`` are srun's options of its image.
 
-    Raises CheckError where a host does not answer.
+    Raises CheckError if a host does not answer.
     """
     program = workloads.PROGRAMS / "installed.py"
     argv = (

@@ -22,9 +22,9 @@ from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 from hvlab.base import process
 from hvlab.base.errors import HvlabError, Problem, UsageError
 from hvlab.lab.inventory import Host
-from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, ssh_options
-from hvlab.remote.probe import TIMEOUT_S, unreached
-from hvlab.remote.ssh_client import detour
+from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, read_known_keys, ssh_options
+from hvlab.remote.probe import TIMEOUT_S, explain_unreached
+from hvlab.remote.ssh_client import has_detour
 
 # If a host has several keys, the person sees the first of these.
 _PREFERRED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
@@ -132,9 +132,11 @@ def find_shared_keys(all_shown: Iterable[ShownKeys]) -> list[Problem]:
 
 def _ask(host: Host) -> ShownKeys:
     files = known_hosts_files(host)
-    known = known_keys([entry_name(host)], files)
-    if detour(host.address, host.port, ssh_options(host)):
-        return ShownKeys(host, problem=None if known.keys or known.by_authority else _behind(host, files[0]))
+    known = read_known_keys([entry_name(host)], files)
+    if has_detour(host.address, host.port, ssh_options(host)):
+        return ShownKeys(
+            host, problem=None if known.keys or known.by_authority else _explain_behind(host, files[0])
+        )
     try:
         keys = _scan(host)
     except HvlabError as error:
@@ -195,7 +197,7 @@ def _silent(host: Host) -> Problem:
             link.settimeout(TIMEOUT_S)
             greeting = link.makefile("rb").readline(256)
     except OSError as error:
-        return unreached(host, error)
+        return explain_unreached(host, error)
     where = f"{host.address}:{host.port}"
     if greeting.startswith(b"SSH-"):
         observed = f"{where} speaks SSH, but shows no Ed25519, ECDSA or RSA host key"
@@ -204,7 +206,7 @@ def _silent(host: Host) -> Problem:
     return Problem(host.name, observed, "correct the address or the port")
 
 
-def _behind(host: Host, file: Path) -> Problem:
+def _explain_behind(host: Host, file: Path) -> Problem:
     observed = (
         "it is behind a jump host, from where ssh-keyscan cannot reach it, and its host key is not known"
     )

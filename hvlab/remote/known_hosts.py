@@ -60,9 +60,9 @@ def entry_name(host: Host) -> str:
     return host.address if host.port == paramiko.config.SSH_PORT else f"[{host.address}]:{host.port}"
 
 
-def known_keys(names: Sequence[str], files: Iterable[Path]) -> KnownKeys:
+def read_known_keys(names: Sequence[str], files: Iterable[Path]) -> KnownKeys:
     """Return the keys and authorities in these files for a host with these names."""
-    return _known(names, (line for path in files for line in _lines(path)))
+    return _parse_known(names, (line for path in files for line in _lines(path)))
 
 
 def unknown_keys(stated: Iterable[tuple[Host, str]]) -> Iterator[tuple[Host, str, list[str]]]:
@@ -79,7 +79,7 @@ def unknown_keys(stated: Iterable[tuple[Host, str]]) -> Iterator[tuple[Host, str
         lines = [line for path in files for line in read[path]]
         # Hashed names take their time; the line that has the key is nearly always the host's.
         for some in ([line for line in lines if text in line], lines):
-            known = [one for one in _known(names, some).keys if one.get_name() == kind]
+            known = [one for one in _parse_known(names, some).keys if one.get_name() == kind]
             if any(one.get_base64() == text for one in known):
                 break
         else:
@@ -91,7 +91,7 @@ def _lines(path: Path) -> list[str]:
     return path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else []
 
 
-def _known(names: Sequence[str], lines: Iterable[str]) -> KnownKeys:
+def _parse_known(names: Sequence[str], lines: Iterable[str]) -> KnownKeys:
     keys: list[paramiko.PKey] = []
     revoked: list[paramiko.PKey] = []
     by_authority = False
@@ -113,10 +113,10 @@ def _known(names: Sequence[str], lines: Iterable[str]) -> KnownKeys:
 
 
 def record(file: Path, new: Iterable[tuple[Host, Sequence[paramiko.PKey]]], *, hashed: bool) -> int:
-    """Add the new keys of these hosts to a known_hosts file in one write; return how many.
+    """Add the new keys of these hosts to a known_hosts file in one write; return their number.
 
     What ssh adds to it meanwhile stays. An existing file keeps its mode, a new one gets 0600. ``hashed``:
-    host names are written as ssh's HashKnownHosts writes them. Raises HvlabError where that is impossible.
+    host names are written as ssh's HashKnownHosts writes them. Raises HvlabError if that is impossible.
     """
     lines = []
     for host, keys in new:

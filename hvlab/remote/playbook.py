@@ -78,7 +78,7 @@ _REFUSED = (
     *("host-key", "host-key-changed", "host-certificate-name", "host-certificate-time", "ssh-denied"),
     *("account-refused", "ssh-closed", "ssh-config", "too-many-processes"),
 )
-# What the shared connection keeps from its login, mended or not, as long as it is used.
+# What the shared connection keeps from its login, even if fixed since.
 _AT_LOGIN = ("account-refused", "too-many-processes", "open-files")
 _WAIT = " Then wait a minute: until then the open connection of ssh keeps what held when it was made."
 # Ansible's words where ssh itself said none.
@@ -124,7 +124,7 @@ class Login:
 
     @property
     def certificate(self) -> str:
-        """Return the certificate of the key that reaches the hosts; empty where none is needed."""
+        """Return the certificate of the key that reaches the hosts; empty if none is needed."""
         return self.trust.certificate.read_text("utf-8") if self.trust else ""
 
     @property
@@ -355,16 +355,16 @@ def _failure_text(result: Mapping[str, Any]) -> str:
     """
     modules = result.get("failed_modules")
     if isinstance(modules, Mapping) and modules:
-        return "\n".join(f"{name}: {_unanswered(each)}" for name, each in modules.items())
+        return "\n".join(f"{name}: {_explain_silence(each)}" for name, each in modules.items())
     if "module_stdout" in result:
-        return _unanswered(result)
+        return _explain_silence(result)
     said = str(result.get("msg") or result.get("stderr") or result)
     if said != _NOT_STARTED or not result.get("cmd") or not isinstance(result.get("rc"), int):
         return said
     return f"{str(result['cmd']).split()[0]}: {os.strerror(result['rc'])}"
 
 
-def _unanswered(result: Mapping[str, Any]) -> str:
+def _explain_silence(result: Mapping[str, Any]) -> str:
     """Explain why a module gave no answer, with the line of a known cause, or the last, that was printed."""
     msg = str(result.get("msg", ""))
     if "module_stdout" not in result:

@@ -14,8 +14,8 @@ import paramiko
 
 from hvlab.base.errors import Problem, UnreachableError, report, unusable
 from hvlab.lab.inventory import Host
-from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, ssh_options
-from hvlab.remote.ssh_client import detour, responds
+from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, read_known_keys, ssh_options
+from hvlab.remote.ssh_client import has_detour, responds
 
 TIMEOUT_S = 8.0
 # Parts of ssh options that set a jump host.
@@ -43,10 +43,10 @@ def problems(hosts: Sequence[Host], *, known_hosts: Path | None = None) -> list[
 def _ask(host: Host, known_hosts: Path | None) -> Problem | None:
     options = ssh_options(host)
     by_ssh = host.vars.get("ansible_connection", "ssh") in ("ssh", "smart")
-    if host.local or not by_ssh or (_JUMP.search(options) and detour(host.address, host.port, options)):
+    if host.local or not by_ssh or (_JUMP.search(options) and has_detour(host.address, host.port, options)):
         return None
     files = [known_hosts] if known_hosts else known_hosts_files(host)
-    known = known_keys([host.name, entry_name(host)], files)
+    known = read_known_keys([host.name, entry_name(host)], files)
     try:
         with socket.create_connection((host.address, host.port), timeout=TIMEOUT_S) as link:
             if known.by_authority and not known.keys:
@@ -56,11 +56,11 @@ def _ask(host: Host, known_hosts: Path | None) -> Problem | None:
     except OSError as error:
         key = host.text("ansible_ssh_private_key_file")
         place = (host.address, host.port, options)
-        there = detour(*place) and responds(*place, user=host.user, key=key)
-        return None if there else unreached(host, error)
+        there = has_detour(*place) and responds(*place, user=host.user, key=key)
+        return None if there else explain_unreached(host, error)
 
 
-def unreached(host: Host, error: OSError) -> Problem:
+def explain_unreached(host: Host, error: OSError) -> Problem:
     """Explain why a host could not be connected to."""
     where = f"{host.address}:{host.port}"
     look = "look at its power, its network and ansible_host"

@@ -18,7 +18,7 @@ from hvlab.base import process
 from hvlab.base.errors import HvlabError, Problem, UsageError
 from hvlab.lab.host_patterns import ListedHost
 from hvlab.lab.inventory import Host
-from hvlab.remote.ssh_keys import quoted
+from hvlab.remote.ssh_keys import quote
 
 # The oldest that ansible-core 2.19 runs on at the far end.
 OLDEST_PYTHON = (3, 8)
@@ -95,7 +95,7 @@ def resolve(
     def one(entry: ListedHost) -> Host:
         settings = _settings(entry, _login(user, entry.port))
         options = [f"-o {shlex.quote(f'{name}={value}')}" for name, value in _jumps(settings).items()]
-        options += [f"-o {shlex.quote(f'UserKnownHostsFile={quoted(known_hosts)}')}"] if known_hosts else []
+        options += [f"-o {shlex.quote(f'UserKnownHostsFile={quote(known_hosts)}')}"] if known_hosts else []
         return Host(
             name=entry.name,
             address=settings.get("hostname", entry.target),
@@ -110,7 +110,7 @@ def resolve(
         return list(pool.map(one, listed))
 
 
-def detour(address: str, port: int, options: str = "") -> bool:
+def has_detour(address: str, port: int, options: str = "") -> bool:
     """Whether ssh reaches an address by another way than directly: a jump host, or ~/.ssh/config.
 
     ``options`` are those of the inventory (``ansible_ssh_common_args``).
@@ -211,7 +211,7 @@ def _log_in(host: Host) -> FirstLogin | Problem:
     if clock is None or "sudo" not in values:
         # A forced command speaks on its output, ssh itself on the other one.
         failed = done.returncode == SSH_FAILED
-        return _refused(host, done.stderr if failed else done.stdout or done.stderr, key)
+        return _explain_refusal(host, done.stderr if failed else done.stdout or done.stderr, key)
     pythons = [[*" ".join(rest).split(), "", ""] for _, kind, *rest in lines if kind == "python"]
     answer = values["sudo"].partition(" ")
     return FirstLogin(
@@ -224,7 +224,7 @@ def _log_in(host: Host) -> FirstLogin | Problem:
     )
 
 
-def _refused(host: Host, text: str, key: str | None) -> Problem:
+def _explain_refusal(host: Host, text: str, key: str | None) -> Problem:
     who = f"{host.user}@{host.address}"
     words = _last_line(text)
     if "permission denied" in text.lower():

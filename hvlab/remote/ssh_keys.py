@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hvlab.base import process
 from hvlab.base.errors import HvlabError
-from hvlab.base.files import key_whole, public_whole, sync, write_file
+from hvlab.base.files import is_key_whole, is_public_whole, sync, write_file
 
 # Maximum lag of a host's clock, for instance one that keeps local time.
 BACKDATED = timedelta(days=1)
@@ -82,7 +82,7 @@ def public_file(private: Path) -> Path:
     return private.with_name(private.name + ".pub")
 
 
-def quoted(path: str | Path) -> str:
+def quote(path: str | Path) -> str:
     """Return a path quoted for an ssh option, which otherwise ends at a space."""
     return f'"{path}"' if " " in str(path) else str(path)
 
@@ -103,19 +103,19 @@ def keep_private(path: Path) -> None:
             path.chmod(0o600)
 
 
-def make_key(path: Path, comment: str, *, anew: bool = False) -> None:
+def make_key(path: Path, comment: str, *, fresh: bool = False) -> None:
     """Make a missing key pair; remake a public half that is lost or belongs to another key.
 
     A private key that others may read gets mode 0600 again. Raises TrustError for a damaged one; with
-    ``anew`` that is replaced.
+    ``fresh`` that is replaced.
     """
-    if path.is_file() and not key_whole(path) and not anew:
+    if path.is_file() and not is_key_whole(path) and not fresh:
         raise TrustError(
             f"{path} is damaged ({path.stat().st_size} bytes): it is no private key", remedy=KEY_REMEDY
         )
-    if key_whole(path):
+    if is_key_whole(path):
         keep_private(path)
-        if not public_whole(path, public_file(path)):
+        if not is_public_whole(path, public_file(path)):
             write_file(public_file(path), _keygen("-y", "-f", str(path)), mode=0o644)
         return
     with _workplace(path.parent) as folder:

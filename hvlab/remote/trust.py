@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hvlab.base.errors import UsageError
-from hvlab.base.files import key_whole, write_file
+from hvlab.base.files import is_key_whole, write_file
 from hvlab.base.paths import trust_dir
 from hvlab.remote.ssh_keys import (
     KEY_REMEDY,
@@ -32,7 +32,7 @@ from hvlab.remote.ssh_keys import (
     make_key,
     public,
     public_file,
-    quoted,
+    quote,
     read_certificate,
     sign,
 )
@@ -104,13 +104,13 @@ class Trust:
     @property
     def ssh_options(self) -> list[str]:
         """Return ssh's options by which this machine knows the lab's hosts."""
-        revoked = [f"RevokedHostKeys={quoted(self.revoked)}"] if self.revoked.is_file() else []
-        return [f"UserKnownHostsFile={quoted(self.known_hosts)}", *revoked]
+        revoked = [f"RevokedHostKeys={quote(self.revoked)}"] if self.revoked.is_file() else []
+        return [f"UserKnownHostsFile={quote(self.known_hosts)}", *revoked]
 
     @property
     def user_authorities_text(self) -> str:
         """Return the public keys of the authorities that users may be signed by, one a line."""
-        return "".join(public(key) + "\n" for key in trusted(self.user_ca))
+        return "".join(public(key) + "\n" for key in list_trusted(self.user_ca))
 
     def sign_host(
         self,
@@ -134,7 +134,7 @@ class Trust:
             raise TrustError(
                 f"its host key is one that {same[0]} has or had",
                 remedy=f"Give {name} a new one (rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd). "
-                f"If it is what was {same[0]}, take the key out of {self.signed / same[0]}.pub here",
+                f"If it is the former {same[0]}, take the key out of {self.signed / same[0]}.pub here",
             )
         if key in self.revoked_text.splitlines():
             raise TrustError(
@@ -151,7 +151,7 @@ class Trust:
     def keep_key(self, name: str, public_key: str) -> None:
         """Keep the key of a host in `signed`, from where all that it ever had can be revoked."""
         key = " ".join(public_key.split()[:2])
-        with locked(self.folder):
+        with lock(self.folder):
             former = [other for other in self.host_keys(name) if other != key]
             self._keep(f"{name}.pub", "\n".join([*former, key]))
 
@@ -173,7 +173,7 @@ class Trust:
         self, public_key: str, name: str, principals: Iterable[str], current: str | None, life: timedelta
     ) -> str:
         # As ssh writes a host's name before it looks for it here.
-        names = checked_names(principals)
+        names = check_names(principals)
         if current:
             held = read_certificate(current)
             authority = fingerprint(public(self.host_ca))
@@ -197,7 +197,7 @@ class Trust:
 
     def renew_user_certificate(self, user: str, *, life: timedelta = USER_LIFE) -> bool:
         """Sign the lab user's key again where that is due; return whether it was."""
-        with locked(self.folder):
+        with lock(self.folder):
             if self.user_certificate_good(user):
                 return False
             text = sign(
@@ -208,10 +208,10 @@ class Trust:
 
     def known_hosts_text(self, hosts: Mapping[str, Iterable[str]], *, ports: Iterable[int] = ()) -> str:
         """Return lines, by which each host CA is trusted for these hosts, given as `{name: aliases}`."""
-        names = checked_names({alias for name, aliases in hosts.items() for alias in (name, *aliases)})
+        names = check_names({alias for name, aliases in hosts.items() for alias in (name, *aliases)})
         odd = sorted(set(ports) - {SSH_PORT})
         patterns = names + [f"[{name}]:{port}" for port in odd for name in names]
-        keys = [" ".join(public(key).split()[:2]) for key in trusted(self.host_ca)]
+        keys = [" ".join(public(key).split()[:2]) for key in list_trusted(self.host_ca)]
         return "".join(
             f"@cert-authority {','.join(patterns[start : start + _NAMES])} {key} hvlab-{self.lab}\n"
             for key in keys
@@ -220,14 +220,14 @@ class Trust:
 
     def write_known_hosts(self, text: str) -> bool:
         """Write the controller's known_hosts file of the lab; return whether it changed."""
-        with locked(self.folder):
+        with lock(self.folder):
             if self.known_hosts.is_file() and self.known_hosts.read_text("utf-8") == text:
                 return False
             write_file(self.known_hosts, text, mode=0o600)
             return True
 
 
-def checked_names(names: Iterable[str]) -> list[str]:
+def check_names(names: Iterable[str]) -> list[str]:
     """Return names and addresses in small letters. Raises TrustError for one that is neither.
 
     A comma would be another principal of a certificate, a newline another line of known_hosts.
@@ -242,7 +242,7 @@ def checked_names(names: Iterable[str]) -> list[str]:
 
 
 def lab_trust(lab: str) -> Trust | None:
-    """Return the trust of a lab as it is on disk; None where it does not exist yet.
+    """Return the trust of a lab as it is on disk; None if it does not exist yet.
 
     A private key that others may read gets mode 0600 again: ssh refuses it otherwise.
     """
@@ -256,11 +256,11 @@ def lab_trust(lab: str) -> Trust | None:
 
 
 def ensure_lab_trust(
-    lab: str, *, user: str = "hvlab", life: timedelta = USER_LIFE, anew: bool = False
+    lab: str, *, user: str = "hvlab", life: timedelta = USER_LIFE, fresh: bool = False
 ) -> Trust:
     """Make what is missing of a lab's trust, renew the user certificate where due, and return it.
 
-    With ``anew``, damaged keys are replaced; otherwise they raise TrustError.
+    With ``fresh``, damaged keys are replaced; otherwise they raise TrustError.
     """
     trust = Trust(lab, trust_dir(lab))
     try:
@@ -269,11 +269,11 @@ def ensure_lab_trust(
             if not folder.is_dir():
                 folder.mkdir(mode=0o700, exist_ok=True)
         trust.folder.chmod(0o700)
-        with locked(trust.folder):
-            if not key_whole(trust.identity) and public_file(trust.identity).is_file():
+        with lock(trust.folder):
+            if not is_key_whole(trust.identity) and public_file(trust.identity).is_file():
                 keep_former(trust)
             for key in (trust.host_ca, trust.user_ca, trust.identity):
-                make_key(key, f"hvlab-{lab}-{key.name}", anew=anew)
+                make_key(key, f"hvlab-{lab}-{key.name}", fresh=fresh)
             _add(trust.owned, [fingerprint(public(trust.user_ca))])
         trust.renew_user_certificate(user, life=life)
     except OSError as error:
@@ -284,21 +284,21 @@ def ensure_lab_trust(
     return trust
 
 
-def damaged(trust: Trust) -> list[Path]:
+def find_damaged(trust: Trust) -> list[Path]:
     """Return the private keys that exist but are unusable."""
     keys = (trust.host_ca, trust.user_ca, trust.identity)
-    return [key for key in keys if key.is_file() and not key_whole(key)]
+    return [key for key in keys if key.is_file() and not is_key_whole(key)]
 
 
 def check_keys(trust: Trust) -> None:
-    """Raise TrustError where a private key is damaged."""
-    if bad := damaged(trust):
+    """Raise TrustError if a private key is damaged."""
+    if bad := find_damaged(trust):
         raise TrustError(f"damaged, and no private key: {', '.join(map(str, bad))}", remedy=KEY_REMEDY)
 
 
 def revoke(trust: Trust, keys: Iterable[str]) -> list[str]:
     """Add public keys to those that no host accepts any more; return those that were not among them."""
-    with locked(trust.folder):
+    with lock(trust.folder):
         return _add(trust.revoked, keys)
 
 
@@ -323,7 +323,7 @@ def take_over(trust: Trust, authority: str) -> None:
         raise UsageError(
             f"{authority!r} is no fingerprint", remedy="copy SHA256:... from what `hvlab provision` says"
         )
-    with locked(trust.folder):
+    with lock(trust.folder):
         _add(trust.owned, [authority])
 
 
@@ -345,14 +345,14 @@ def _lines(file: Path) -> list[str]:
     return file.read_text("utf-8").splitlines() if file.is_file() else []
 
 
-def trusted(authority: Path) -> list[Path]:
+def list_trusted(authority: Path) -> list[Path]:
     """Return the private keys of the authority in use and, while it is replaced, of the other one."""
     others = (authority.with_name(f"{authority.name}.{part}") for part in (NEXT, PREVIOUS))
     return [key for key in (authority, *others) if key.is_file()]
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock(folder: Path) -> Iterator[None]:
     """Lock a lab's keys against other changes."""
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -361,7 +361,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing_keys(trust: Trust) -> Iterator[None]:
-    """Let nobody else replace keys of the lab on its hosts meanwhile. Raises UsageError where somebody does.
+    """Let nobody else replace keys of the lab on its hosts meanwhile. Raises UsageError if somebody does.
 
     Two at once would give hosts halves of two pairs, until the last of them is through.
     """
@@ -391,10 +391,10 @@ def step(trust: Trust) -> str:
 
 def announce(trust: Trust) -> None:
     """Make what is missing of the next authorities, which hosts trust from their next provisioning on."""
-    with locked(trust.folder):
+    with lock(trust.folder):
         if not any(_pair(key, PREVIOUS)[0].exists() for key in _authorities(trust)):
             for key in _authorities(trust):
-                make_key(_pair(key, NEXT)[0], f"hvlab-{trust.lab}-{key.name}", anew=True)
+                make_key(_pair(key, NEXT)[0], f"hvlab-{trust.lab}-{key.name}", fresh=True)
 
 
 def replace_identity(trust: Trust) -> None:
@@ -403,8 +403,8 @@ def replace_identity(trust: Trust) -> None:
     A key exists at every moment, so a lab whose rotation is interrupted here still has all its keys.
     """
     coming = _pair(trust.identity, NEXT)
-    with locked(trust.folder):
-        make_key(coming[0], f"hvlab-{trust.lab}-{trust.identity.name}", anew=True)
+    with lock(trust.folder):
+        make_key(coming[0], f"hvlab-{trust.lab}-{trust.identity.name}", fresh=True)
         keep_former(trust)
         trust.certificate.unlink(missing_ok=True)
         for path, new in zip(_pair(trust.identity), coming, strict=True):
@@ -417,7 +417,7 @@ def replace(trust: Trust) -> None:
     Interrupted, it completes the rest when called again. An authority in use is missing at no point.
     """
     replace_identity(trust)
-    with locked(trust.folder):
+    with lock(trust.folder):
         for key in _authorities(trust):
             if _pair(key, NEXT)[0].exists():
                 # The public half first: a private key is trusted from the moment it exists.
@@ -430,7 +430,7 @@ def replace(trust: Trust) -> None:
 
 def retire(trust: Trust) -> None:
     """Stop trusting the former authorities; hosts do so from their next provisioning on."""
-    with locked(trust.folder):
+    with lock(trust.folder):
         for key in _authorities(trust):
             for path, former in zip(_pair(key, PREVIOUS), _pair(key, FORMER), strict=True):
                 if path.exists():
@@ -439,7 +439,7 @@ def retire(trust: Trust) -> None:
 
 def finish(trust: Trust) -> None:
     """Remove the former authorities, which no host trusts any more."""
-    with locked(trust.folder):
+    with lock(trust.folder):
         for key in _authorities(trust):
             for path in _pair(key, FORMER):
                 path.unlink(missing_ok=True)

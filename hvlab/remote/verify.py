@@ -179,7 +179,6 @@ def compare(lab: Lab, python: str) -> list[Check]:
 
 
 def _versions(answer: Mapping[str, Any]) -> str:
-    """Return the requirements that ranks share, in words."""
     recorded = answer["recorded"]
     frameworks = recorded["hvlab_python_env"]["environments"].values()
     words = [f"{each['framework']} {each['version']}" for each in frameworks]

@@ -12,7 +12,7 @@ from hvlab.report.data import ReportData
 from hvlab.report.verdicts import BackendVerdict, times
 from hvlab.report.words import Words
 from hvlab.statistics.looks import LOOKS
-from hvlab.statistics.sequential import decided, holds, narrow, repeats_to_decide
+from hvlab.statistics.sequential import holds, is_decided, is_narrow, repeats_to_decide
 from hvlab.statistics.verdict import Pair, Verdict
 
 # Most labs ask about the first.
@@ -67,7 +67,7 @@ class Answer(_Pool):
     @property
     def faster(self) -> bool:
         """The best is faster than all others."""
-        return _faster(self.verdict)
+        return _is_faster(self.verdict)
 
     @property
     def open(self) -> bool:
@@ -88,11 +88,11 @@ class Answer(_Pool):
     def _kind(self) -> str:
         """Kind of answer: near (narrow interval), alike and even (imported), upset (contradicted later)."""
         kind, ratio = self.verdict.kind, self.verdict.ratio
-        if decided(self.verdict) and not self.faster:
+        if is_decided(self.verdict) and not self.faster:
             return "upset"
         if kind in _IMPORTED and self.imported:
             return _IMPORTED[kind]
-        return "near" if kind == "unclear" and ratio is not None and narrow(ratio) else kind
+        return "near" if kind == "unclear" and ratio is not None and is_narrow(ratio) else kind
 
     def _what(self, words: Words) -> str:
         return words.say("answer.setting" if self.sides else "answer.backend")
@@ -117,7 +117,7 @@ class Answer(_Pool):
         )
 
 
-def _faster(verdict: Verdict) -> bool:
+def _is_faster(verdict: Verdict) -> bool:
     return verdict.kind == "faster" and holds(verdict)
 
 
@@ -127,7 +127,7 @@ def answers(data: ReportData, judged: Sequence[BackendVerdict]) -> list[Answer]:
     They rest on trainings if there are any, else on collectives. All their comparisons are a family of tests
     of their own, so the first sentence of a report is false as rarely as its table of verdicts.
     """
-    asked = [(place, _pooled(judged, place, auto=data.auto)) for place in _PLACES]
+    asked = [(place, _pool_places(judged, place, auto=data.auto)) for place in _PLACES]
     pools = [pool for _, pooled in asked for pool in pooled]
     verdicts = dict(zip(map(id, pools), data.compare([pool.pair for pool in pools]), strict=True))
     return [
@@ -137,7 +137,7 @@ def answers(data: ReportData, judged: Sequence[BackendVerdict]) -> list[Answer]:
     ]
 
 
-def alone(data: ReportData) -> str | None:
+def find_only_backend(data: ReportData) -> str | None:
     """Return the only backend with figures; None if several have, or none, or A and B are compared."""
     names = {one.backend for one, repeats in data.configurations.items() if repeats.ok} - {SERIAL}
     return names.pop() if len(names) == 1 and not data.sides else None
@@ -152,7 +152,7 @@ def _answer(data: ReportData, place: str, pool: _Pool, verdict: Verdict, *, fami
     )  # fmt: skip
 
 
-def _pooled(judged: Sequence[BackendVerdict], place: str, *, auto: bool) -> list[_Pool]:
+def _pool_places(judged: Sequence[BackendVerdict], place: str, *, auto: bool) -> list[_Pool]:
     """Return a pool for every two backends at a place; figures of an unknown place are in none."""
     pairs = [
         one.backends
@@ -217,5 +217,5 @@ def _deciding(pools: Sequence[_Pool], verdicts: Mapping[int, Verdict]) -> _Pool 
             lead[name] = lead.get(name, 0.0) + sign * math.log(pool.ratio)
     fastest = max(lead, key=lambda name: lead[name])
     own = [pool for pool in pools if fastest == pool.best]
-    open_ = [pool for pool in own if not _faster(verdicts[id(pool)])]
+    open_ = [pool for pool in own if not _is_faster(verdicts[id(pool)])]
     return min(open_ or own, key=lambda pool: pool.ratio)

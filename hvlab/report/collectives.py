@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hvlab.analysis.compare.comparison import folded
+from hvlab.analysis.compare.comparison import add_failures
 from hvlab.report import labels
 from hvlab.report.data import ReportData
 from hvlab.report.labels import Value
@@ -63,7 +63,7 @@ def sweeps(data: ReportData) -> list[SweepGroup]:
     Repeats that failed before any size count at every size of their layout.
     """
     collected: dict[tuple[str, labels.Params], dict[tuple[str, Layout], dict[int, Repeats]]] = {}
-    for configuration, repeats in folded(data.collectives).items():
+    for configuration, repeats in add_failures(data.collectives).items():
         size = configuration.get("size_bytes")
         if isinstance(size, int) and repeats.ok and configuration.ranks != 1:
             lines = collected.setdefault((configuration.workload, configuration.without("size_bytes")), {})
@@ -153,7 +153,6 @@ def _series(group: SweepGroup, metric: str, words: Words) -> Iterator[Series]:
 
 
 def _sizes(sizes: Iterable[int], words: Words) -> Iterator[tuple[float, str]]:
-    """Yield labels at powers of 16, or of 4 for few sizes."""
     powers = [math.log2(size) for size in sizes]
     low, high = math.ceil(min(powers)), math.floor(max(powers))
     step = _TICK_STEP if high - low > _TICK_STEP * 2 else 2
@@ -176,7 +175,7 @@ class PairMap:
 def pairs(data: ReportData) -> list[PairMap]:
     """Return a heat map, at the largest size, of each collective and backend measured on all pairs."""
     collected: dict[_Key, dict[int, dict[_Pair, float]]] = {}
-    for configuration, repeats in folded(data.collectives).items():
+    for configuration, repeats in add_failures(data.collectives).items():
         size, time = configuration.get("size_bytes"), spread_of(repeats, "time")
         if len(configuration.hosts) == _TWO and isinstance(size, int) and time:
             plane = labels.plane(configuration)

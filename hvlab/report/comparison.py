@@ -22,7 +22,7 @@ TERMS = ("compute", "waiting", "start", "latency", "bandwidth", "communication",
 _SMALL_LOSS = 0.1
 
 
-def missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
+def explain_missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
     """Return the phrase for why nothing is compared; None if something is."""
     if judged:
         return None
@@ -33,7 +33,7 @@ def missing(data: ReportData, judged: Sequence[BackendVerdict]) -> str | None:
     return "apart" if len(measured) > 1 else "one_shown" if len(tried) > 1 else "none"
 
 
-def failed(data: ReportData) -> list[tuple[str, int, str]]:
+def list_failed(data: ReportData) -> list[tuple[str, int, str]]:
     """Return the backends whose cases all failed, with their number and the first reason."""
     cases: dict[str, dict[str, str]] = {}
     for record in data.records:
@@ -44,7 +44,7 @@ def failed(data: ReportData) -> list[tuple[str, int, str]]:
     return [(name, len(cases[name]), next(iter(cases[name].values()))) for name in names]
 
 
-def supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation:
+def explain_supported(one: Explanation, judged: Sequence[BackendVerdict]) -> Explanation:
     """Return an explanation, or that both are alike if no verdict on a collective supports it."""
     first, second = one.names["faster"], one.names["slower"]
     inside = one.names["topology"] == "inside"

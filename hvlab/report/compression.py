@@ -42,7 +42,7 @@ def comparisons(data: ReportData) -> list[CompressionStudy]:
         key = configuration.workload, configuration.without(*_APART)
         groups.setdefault(key, {})[configuration] = repeats
     return [
-        CompressionStudy(workload, params, tuple(sorted(configurations.items(), key=_sorted)))
+        CompressionStudy(workload, params, tuple(sorted(configurations.items(), key=_sort_key)))
         for (workload, params), configurations in groups.items()
         if len(set(map(_compression, configurations))) > 1
     ]
@@ -59,7 +59,7 @@ def remarks(one: CompressionStudy, words: Words) -> list[tuple[str, str]]:
         if found or times:
             verdict = _verdict(found) if found else "timed"
             point = _point(configuration.ranks, found, times, words)
-            effects.setdefault((verdict, written(configuration)), []).append(point)
+            effects.setdefault((verdict, format_key(configuration)), []).append(point)
     return [
         (verdict, words.say(
             f"compression.{verdict}", algorithm=words.say(f"compression.{name}"),
@@ -92,7 +92,7 @@ def _verdict(change: Interval) -> str:
 
 def cards(one: CompressionStudy, words: Words) -> list[tuple[str, str, str]]:
     """Return the time and the accuracy of each algorithm on the most devices, as tiles."""
-    largest = {written(own): (own, repeats) for own, repeats in one.rows if repeats.ok}
+    largest = {format_key(own): (own, repeats) for own, repeats in one.rows if repeats.ok}
     tiles = []
     for configuration, repeats in largest.values():
         alone = configuration.backend == SERIAL
@@ -106,7 +106,7 @@ def cards(one: CompressionStudy, words: Words) -> list[tuple[str, str, str]]:
 
 def algorithm(configuration: Configuration, words: Words) -> str:
     """Return the name of a row of the table."""
-    name = written(configuration)
+    name = format_key(configuration)
     return words.phrases.get(f"compression.{name}", name)
 
 
@@ -114,12 +114,12 @@ def _compression(configuration: Configuration) -> str:
     return str(configuration.get("compression") or "none")
 
 
-def written(configuration: Configuration) -> str:
+def format_key(configuration: Configuration) -> str:
     """Return the key of a configuration's row in a lab sheet: serial, or its compression."""
     return SERIAL if configuration.backend == SERIAL else _compression(configuration)
 
 
-def _sorted(item: tuple[Configuration, Repeats]) -> tuple[bool, int, int, tuple[int, str], str]:
+def _sort_key(item: tuple[Configuration, Repeats]) -> tuple[bool, int, int, tuple[int, str], str]:
     configuration = item[0]
     known = _compression(configuration)
     place = ORDER.index(known) if known in ORDER else len(ORDER)
@@ -172,7 +172,7 @@ def change(configuration: Configuration, repeats: Repeats, one: CompressionStudy
 
 def _base(configuration: Configuration, one: CompressionStudy) -> Repeats | None:
     """Return the same training without compression; None for that one itself, and the serial one."""
-    if written(configuration) in (SERIAL, "none"):
+    if format_key(configuration) in (SERIAL, "none"):
         return None
     place = ("none", configuration.backend, configuration.hosts, configuration.slots)
     rows = (((_compression(base), base.backend, base.hosts, base.slots), own) for base, own in one.rows)

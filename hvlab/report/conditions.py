@@ -29,7 +29,7 @@ SHEET: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 _CROWD = re.compile(r"(\d+) ranks? on (\d+) cores? \((.*)\)")
 _PARTS = {"GPU driver": "environment.of_gpu", "NIC driver": "environment.of_nic"}
-# The part of a record's stack that stands in for a missing fact.
+# The part of a record's stack that replaces a missing fact.
 _IN_RECORDS = {
     "NIC": "nics", "GPU": "gpus", "GPU link": "link", "OS": "os", "GPU driver": "driver",
     "NIC driver": "nic_driver", "CUDA": "cuda", "NCCL": "nccl", "MPI": "openmpi", "Horovod": "horovod",
@@ -46,7 +46,7 @@ def sheet(data: ReportData, words: Words) -> list[tuple[str, str, Value]]:
     """Return the rows of the lab sheet's environment table: hardware or software, what, and which."""
     rows: list[tuple[str, str, Value]] = [("hardware", "servers", _servers(data, words))]
     for part, name, cells in SHEET:
-        values = [(cell, _recorded(data, cell, words)) for cell in cells]
+        values = [(cell, _format_recorded(data, cell, words)) for cell in cells]
         several = Lines(words.say(_PARTS[cell], value=value) for cell, value in values if cell in _PARTS)
         rows.append((part, name, several or values[0][1]))
     return rows
@@ -54,9 +54,9 @@ def sheet(data: ReportData, words: Words) -> list[tuple[str, str, Value]]:
 
 def software(data: ReportData, words: Words) -> list[tuple[Value, Value]]:
     """Return the rest of hardware and software: MPI, Horovod, processors."""
-    machine = _grouped(data.facts, partial(_machine, data, words), words)
+    machine = _group(data.facts, partial(_machine, data, words), words)
     rows: list[tuple[Value, Value]] = [(words.say("environment.machine"), machine)]
-    rows += [(name, _recorded(data, name, words)) for name in _MORE]
+    rows += [(name, _format_recorded(data, name, words)) for name in _MORE]
     return rows + [
         (Code(name), words.fact(str(value)))
         for name, value in data.stack.items()
@@ -153,19 +153,19 @@ def _machine(data: ReportData, words: Words, facts: Facts) -> str:
     )
 
 
-def _recorded(data: ReportData, name: str, words: Words) -> Value:
+def _format_recorded(data: ReportData, name: str, words: Words) -> Value:
     """Return a cell of the environment table: one value, or each with its hosts.
 
-    Records stand in for the missing facts of an imported run; only they know the NCCL that ranks loaded.
+    Records replace the missing facts of an imported run; only they know the NCCL that ranks loaded.
     """
     recorded = data.stack.get(_IN_RECORDS.get(name, "")) if not data.facts or name == "NCCL" else None
     if recorded is not None and not (data.facts and isinstance(recorded, Mapping)):
         return words.fact(f"torch {recorded}" if name == "Frameworks" else str(recorded))
     none, ask = words.say("environment.none"), environment.CELLS[name]
-    return _grouped(data.facts, lambda facts: words.fact(ask(facts) or "") or none, words)
+    return _group(data.facts, lambda facts: words.fact(ask(facts) or "") or none, words)
 
 
-def _grouped(facts: Mapping[str, Facts], ask: Callable[[Facts], str], words: Words) -> Value:
+def _group(facts: Mapping[str, Facts], ask: Callable[[Facts], str], words: Words) -> Value:
     if not facts:
         return words.say("environment.unknown")
     hosts: dict[str, list[str]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.answers.shapes import HostAnswer
-from hvlab.base.masking import masked, masked_argv
+from hvlab.base.masking import mask, mask_argv
 from hvlab.report import tuning
 from hvlab.report.tuning import ProvedSearch
 from hvlab.results.configurations import Configuration, Repeats, gather
@@ -196,12 +196,12 @@ def _commands(files: _Files) -> tuple[ShownCommand, ...]:
     seeds_by_line: dict[str, dict[str, str]] = {}
     for path in sorted(files.folder.glob("*/argv.json")):
         case = path.parent.name
-        argv = [*masked_argv([str(word) for word in files.json(f"{case}/argv.json", [], list[Any])])]
+        argv = [*mask_argv([str(word) for word in files.json(f"{case}/argv.json", [], list[Any])])]
         place = argv.index("--seed") + 1 if "--seed" in argv[:-1] else None
         seed = argv[place] if place else ""
         if place:
             argv[place] = _SEED
-        given = masked(files.json(f"{case}/env.json", {}, dict[str, Any]))
+        given = mask(files.json(f"{case}/env.json", {}, dict[str, Any]))
         env = [f"{name}={value}" for name, value in given.items()]
         line = shlex.join([*(["env", *env] if env else []), *argv])
         seeds_by_line.setdefault(line.replace(case, _SHARED), {})[case] = seed
@@ -209,7 +209,6 @@ def _commands(files: _Files) -> tuple[ShownCommand, ...]:
 
 
 def _command(line: str, seeds: Mapping[str, str]) -> ShownCommand:
-    """Return the command of these cases; a sole case name or seed is filled in."""
     if len(seeds) == 1:
         line = line.replace(_SHARED, next(iter(seeds)))
     if len(set(seeds.values())) == 1:

@@ -13,7 +13,7 @@ from hvlab.base.errors import HvlabError
 from hvlab.base.paths import project_dir
 from hvlab.lab.backends import BACKENDS, SERIAL
 from hvlab.report import comparison, compression, conditions, trainings, verdicts
-from hvlab.report.page import escaped, in_markdown, picture
+from hvlab.report.page import in_markdown, picture, strip_markup
 from hvlab.report.report import Report
 from hvlab.report.sheet import Content, Figure, Filled, SheetTraining, Values, fill_in, unit_of
 from hvlab.report.trainings import Study, StudyRow
@@ -68,7 +68,7 @@ def _content(report: Report, words: Words, pictures: str) -> Content:
         "backends": lambda: _analysis(report, ordered[0], words, pictures) if ordered else "",
         "models": lambda: str(_template(words.lang).models(*_models(report))),
         "compression": lambda: "\n\n".join(
-            escaped(text) for _, text in (compression.remarks(first, words) if first else ())
+            strip_markup(text) for _, text in (compression.remarks(first, words) if first else ())
         ),
     }
     environment = _environment(report, words) if report.data.records else {}
@@ -76,14 +76,15 @@ def _content(report: Report, words: Words, pictures: str) -> Content:
         environment={name: in_markdown(value, words) for name, value in environment.items()},
         trainings=[
             SheetTraining(name, {
-                **_speedups(by_name.get(name), words), "compression": _compressed(compared.get(name), words),
+                **_speedups(by_name.get(name), words),
+                "compression": _fill_compressed(compared.get(name), words),
             })
             for name in names
         ],
         names={name: words.say(f"compression.{name}") for name in (SERIAL, *compression.ORDER)} | _TITLES,
         answer=lambda kind: _paragraphs(answers[kind](), words.lang),
         epochs=counted,
-        signature={name: escaped(value) for name, value in report.signature.items()},
+        signature={name: strip_markup(value) for name, value in report.signature.items()},
         signed=lambda name, value: words.say("sheet.signed", name=words.say(f"head.{name}"), value=value),
         why=lambda kind, group, place: _why(report, kind, group, place),
     )  # fmt: skip
@@ -113,7 +114,7 @@ def _template(lang: str) -> Any:
     jinja.globals |= {"_": words.say, "title": words.backend}
     jinja.filters |= {
         "number": format_number,
-        "escaped": escaped,
+        "escaped": strip_markup,
         "percent": lambda share: f"{100 * share:.0f}%",
         "time": lambda seconds: words.number(seconds, "s"),
         "bytes": lambda size: words.number(size, "B"),
@@ -158,7 +159,7 @@ def _speedups(study: Study | None, words: Words) -> dict[str, list[Values]]:
     return {"inside": inside, "across": [one for one in values.values() if one["slots"] in slots]}
 
 
-def _compressed(study: compression.CompressionStudy | None, words: Words) -> list[Values]:
+def _fill_compressed(study: compression.CompressionStudy | None, words: Words) -> list[Values]:
     values: dict[tuple[str, int], Values] = {}
     for one, repeats in study.rows if study else ():
         real, accuracy = (compression.middle(repeats, metric) for metric in ("real", "accuracy"))
@@ -169,8 +170,8 @@ def _compressed(study: compression.CompressionStudy | None, words: Words) -> lis
             cells["accuracy"] = _figure(accuracy, "%", words)
         devices = "" if one.backend == SERIAL else f"Device# == {one.ranks}"
         if cells:
-            row: Values = {"algorithm": compression.written(one), "devices": devices, **cells}
-            values.setdefault((compression.written(one), one.ranks), row)
+            row: Values = {"algorithm": compression.format_key(one), "devices": devices, **cells}
+            values.setdefault((compression.format_key(one), one.ranks), row)
     return [*values.values()]
 
 
@@ -188,7 +189,9 @@ def _analysis(report: Report, study: Study, words: Words, pictures: str) -> str:
     crowds = [text for disturbed, text in conditions.cores(report.data, words) if disturbed]
     text = str(_template(words.lang).backends(places, crowds, report.data.virtual))
     drawn = trainings.curves(report.data, report.studies, words) if text.strip() and pictures else ()
-    return "\n\n".join([*(f"![{escaped(one.title)}]({picture(pictures, one.key)})" for one in drawn), text])
+    return "\n\n".join(
+        [*(f"![{strip_markup(one.title)}]({picture(pictures, one.key)})" for one in drawn), text]
+    )
 
 
 def _largest(study: Study, place: str) -> list[StudyRow]:
@@ -244,7 +247,7 @@ def _why(report: Report, kind: str, group: str | None, place: Mapping[str, str])
     own = {
         one: repeats
         for one, repeats in data.training.items()
-        if group == (compression.written(one) if compressed else one.backend)
+        if group == (compression.format_key(one) if compressed else one.backend)
     }
     if group is None:
         return f"hvlab does not know this {what}"

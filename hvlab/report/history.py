@@ -126,7 +126,7 @@ def _plots(history: History, words: Words) -> Iterator[Plot]:
             if figure:
                 key = (configuration.workload, configuration.params)
                 groups.setdefault(key, {}).setdefault(configuration, []).append((place, figure))
-    names = Names((workload, _unsized(params)) for workload, params in groups)
+    names = Names((workload, _without_size(params)) for workload, params in groups)
     step = -(-len(runs) // _LABELS)
     ticks = tuple((float(place), runs[place - 1].date[5:]) for place in range(1, len(runs) + 1, step))
     lines = tuple(place + 0.5 for place in history.changes(words))
@@ -134,7 +134,7 @@ def _plots(history: History, words: Words) -> Iterator[Plot]:
     for number, key in enumerate(_thin_out(groups), 1):
         series = tuple(_series(groups[key], words))
         if series:
-            name, size = names.name(key[0], _unsized(key[1])), dict(key[1]).get("size_bytes")
+            name, size = names.name(key[0], _without_size(key[1])), dict(key[1]).get("size_bytes")
             if isinstance(size, int):
                 name = words.say("comparison.sized", name=name, size=words.number(size, "B"))
             title = words.say("history.plot", name=name, metric=metric)
@@ -143,21 +143,20 @@ def _plots(history: History, words: Words) -> Iterator[Plot]:
 
 
 def _thin_out(groups: Mapping[tuple[str, labels.Params], Any]) -> list[tuple[str, labels.Params]]:
-    """Return the groups without the sizes between the smallest and the largest of a collective."""
     sizes: dict[tuple[str, labels.Params], list[int]] = {}
     for workload, params in groups:
         size = dict(params).get("size_bytes")
         if isinstance(size, int):
-            sizes.setdefault((workload, _unsized(params)), []).append(size)
+            sizes.setdefault((workload, _without_size(params)), []).append(size)
     return [
         (workload, params)
         for workload, params in groups
         if (size := dict(params).get("size_bytes")) is None
-        or size in (min(sizes[workload, _unsized(params)]), max(sizes[workload, _unsized(params)]))
+        or size in (min(sizes[workload, _without_size(params)]), max(sizes[workload, _without_size(params)]))
     ]
 
 
-def _unsized(params: labels.Params) -> labels.Params:
+def _without_size(params: labels.Params) -> labels.Params:
     return tuple(item for item in params if item[0] != "size_bytes")
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hvlab.report.plots import Axis, Plot, Series, dodged, tone
+from hvlab.report.plots import Axis, Plot, Series, dodge, tone
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ def _draw(plot: Plot, file: Path) -> None:
     figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for series, places in zip(plot.series, dodged(plot), strict=True):
+    for series, places in zip(plot.series, dodge(plot), strict=True):
         if not series.folded:
             _line(axes, replace(series, x=places), lying=bool(plot.categories))
     if plot.bars:

@@ -121,12 +121,12 @@ def cells(row: Callable[[Any], str], rows: Iterable[Any], merged: int = 0) -> li
         for one in rows
     ]
     return [
-        [_merged(table, number, place) if place < merged else cell for place, cell in enumerate(cells)]
+        [_merge(table, number, place) if place < merged else cell for place, cell in enumerate(cells)]
         for number, cells in enumerate(table)
     ]
 
 
-def _merged(table: Sequence[Sequence[Cell]], number: int, place: int) -> Cell:
+def _merge(table: Sequence[Sequence[Cell]], number: int, place: int) -> Cell:
     """Return a cell with the number of rows that repeat it from here on; 0 if it repeats the row above."""
 
     def same(other: int) -> bool:
@@ -165,7 +165,7 @@ class _Markdown:
     macros = "md.j2"
 
     def plain(self, text: str) -> str:
-        return escaped(text)
+        return strip_markup(text)
 
     def code(self, text: str) -> str:
         flat = " ".join(text.split()).replace("|", "\\|")
@@ -178,7 +178,7 @@ class _Markdown:
 _Skin: TypeAlias = _Html | _Markdown
 
 
-def escaped(content: str) -> str:
+def strip_markup(content: str) -> str:
     """Return a text without the markup of Markdown or HTML."""
     flat = " ".join(content.replace("\N{NO-BREAK SPACE}", "\0").split()).replace("\0", "\N{NO-BREAK SPACE}")
     for letter in "\\`*_[]|":

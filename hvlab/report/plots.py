@@ -131,7 +131,7 @@ def tone(name: str) -> tuple[str, str]:
 def figure(plot: Plot) -> dict[str, Any]:
     """Return a plot as plotly's ``data`` and ``layout``; colours of text and grid are the page's."""
     lines = [
-        trace for series, shown in zip(plot.series, dodged(plot), strict=True)
+        trace for series, shown in zip(plot.series, dodge(plot), strict=True)
         for trace in _line(series, shown, plot)
     ]  # fmt: skip
     bars = [_bars(one, plot) for one in plot.bars]
@@ -158,7 +158,7 @@ def figure(plot: Plot) -> dict[str, Any]:
     return {"data": [*lines, *bars], "layout": layout}
 
 
-def dodged(plot: Plot) -> list[tuple[float, ...]]:
+def dodge(plot: Plot) -> list[tuple[float, ...]]:
     """Return the places of each series' points on the x axis.
 
     Series with intervals at the same place are drawn slightly apart, so that none hides another.

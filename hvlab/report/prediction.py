@@ -24,11 +24,11 @@ def models(trained: Sequence[Training], ratios: Sequence[Explanation]) -> list[d
     known = {_key(one): one for one in trained}
     if len({(one.workload, one.get("model") or one.get("data")) for one in trained}) < _SEVERAL:
         return []
-    ordered = sorted((one for one in ratios if one.key == "ratio.model"), key=_least)
+    ordered = sorted((one for one in ratios if one.key == "ratio.model"), key=_sort_key)
     return [_model(one, known.get(tuple(one.names.get(name) for name in _NAMED))) for one in ordered]
 
 
-def _least(one: Explanation) -> tuple[float, str, tuple[int, str]]:
+def _sort_key(one: Explanation) -> tuple[float, str, tuple[int, str]]:
     return one.numbers["flop_per_byte"], one.names["workload"], labels.order(one.names["backend"])
 
 
@@ -49,7 +49,7 @@ def _model(one: Explanation, training: Training | None) -> dict[str, Any]:
     }
 
 
-def predicted(predictions: Iterable[Prediction | NoPrediction]) -> list[Prediction]:
+def list_predicted(predictions: Iterable[Prediction | NoPrediction]) -> list[Prediction]:
     """Return the predictions, backends of a training together."""
     good = (one for one in predictions if isinstance(one, Prediction))
     return sorted(good, key=lambda one: _order(one.training))
@@ -65,7 +65,7 @@ def ends(one: Prediction) -> list[PredictedStep]:
     return [one.steps[place] for place in sorted({0, last // 2, last})]
 
 
-def refused(
+def list_refused(
     predictions: Iterable[Prediction | NoPrediction], words: Words
 ) -> list[tuple[Explanation, list[Value]]]:
     """Return why there is no prediction, each reason once with its trainings."""
@@ -89,12 +89,12 @@ def doubts(warnings: Iterable[Explanation], words: Words, besides: Sequence[Expl
     return words.join((words.explain(one) for one in warnings if one not in besides), "semicolon") or None
 
 
-def known(fit: Fit, name: str, text: str, words: Words) -> str:
+def format_parameter(fit: Fit, name: str, text: str, words: Words) -> str:
     """Return a parameter, or that the sweep cannot determine it."""
     return text if name in fit.identifiable else words.say("fit.unidentifiable")
 
 
-def left_out(fit: Fit, words: Words) -> str | None:
+def format_left_out(fit: Fit, words: Words) -> str | None:
     """Return the error on the held-out points."""
     left = fit.left_out
     if not left:
@@ -103,7 +103,7 @@ def left_out(fit: Fit, words: Words) -> str | None:
     return words.say(f"fit.left_out_{left.kind}", error=words.number(left.error, "share"), value=value)
 
 
-def fitted(fits: Sequence[Fit], words: Words) -> list[tuple[Value, Fit]]:
+def list_fitted(fits: Sequence[Fit], words: Words) -> list[tuple[Value, Fit]]:
     """Return the fits, each with its name."""
     names = Names((ALLREDUCE, fit.sweep.params) for fit in fits)
     return [
@@ -138,7 +138,7 @@ def plots(predictions: Sequence[Prediction], studied: Sequence[Study], words: Wo
 def _plot(key: str, name: Value, group: list[Prediction], studied: Sequence[Study], words: Words) -> Plot:
     """Return the plot of a workload across servers, or else inside one."""
     shown = [one for one in group if one.training.topology != "inside"] or group
-    marks = [_measured(one.training, studied, words) for one in shown]
+    marks = [_build_measured(one.training, studied, words) for one in shown]
     lines = (*(_line(one, words) for one in shown), *(one for one in marks if one))
     ranks = sorted({step.ranks for one in shown for step in one.steps}, reverse=True)
     ticks = tuple((float(place), str(place)) for place in ranks[::2])
@@ -160,7 +160,7 @@ def _line(one: Prediction, words: Words) -> Series:
     return Series.through(name, tone, points, line="dash", marks=False, predicted=True)
 
 
-def _measured(training: Training, studied: Sequence[Study], words: Words) -> Series | None:
+def _build_measured(training: Training, studied: Sequence[Study], words: Words) -> Series | None:
     points = [
         (float(row.ranks), row.efficiency.times(100))
         for study in studied

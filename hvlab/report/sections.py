@@ -31,7 +31,7 @@ from hvlab.report.report import Report
 from hvlab.report.verdicts import BackendVerdict
 from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration
-from hvlab.results.samples import bars, pooled
+from hvlab.results.samples import bars, pool
 from hvlab.results.store import Record
 from hvlab.statistics.distribution import Distribution
 from hvlab.workloads import WORKLOADS
@@ -55,12 +55,12 @@ def _comparison(report: Report, words: Words) -> Shown:
     forest = verdicts.forest(judged, words, imported=data.imported)
     bars = comparison.bars(steps, words)
     return {
-        "missing": comparison.missing(data, judged),
+        "missing": comparison.explain_missing(data, judged),
         "forest": forest,
         "judged": judged,
         "faint": [place for place, one in enumerate(judged) if not one.significant],
         "note": "imported_note" if data.imported else "ratio_note",
-        "claims": [words.claim(comparison.supported(one, judged)) for one in claims],
+        "claims": [words.claim(comparison.explain_supported(one, judged)) for one in claims],
         "bars": bars,
         "steps": steps,
         "step_terms": comparison.terms(steps),
@@ -69,7 +69,7 @@ def _comparison(report: Report, words: Words) -> Shown:
         "proved": sum(cases for *_, cases, _ in parallel) if proved else 0,
         "carriers": words.backends(requested for requested, *_ in parallel),
         "proofs": [] if proved else proofs,
-        "told": verdicts.told,
+        "told": verdicts.format_verdict,
         "drawn": [*forest, *bars],
     }
 
@@ -84,7 +84,7 @@ def _tuning(report: Report, words: Words) -> Shown:
         "best": _settings(search.best, words),
         "why": why,
         "unchecked": search.loss_checked is False,
-        "tried": [(_settings(one.changes, words), one) for one in tuning.tried(search)],
+        "tried": [(_settings(one.changes, words), one) for one in tuning.list_tried(search)],
         "failed": sum(one.failed for one in search.tried),
         "minutes": f"{search.seconds / 60:.1f}",
     }
@@ -125,13 +125,13 @@ def _iterations(
     shown = [one for one in configurations if report.data.samples.get(one)]
     names = Names((one.workload, one.without("size_bytes")) for one in shown)
     return [
-        (_named(one, names, words), one, pooled(repeats), METRICS[next(iter(repeats.values())).metric].unit)
+        (_name_pair(one, names, words), one, pool(repeats), METRICS[next(iter(repeats.values())).metric].unit)
         for one in shown
         for repeats in [report.data.samples[one]]
     ]
 
 
-def _named(one: Configuration, names: Names, words: Words) -> Value:
+def _name_pair(one: Configuration, names: Names, words: Words) -> Value:
     strong = [words.say("scaling.strong")] if one.get("scaling") == "strong" else []
     size = one.get("size_bytes")
     sized = [words.number(size, "B")] if isinstance(size, int) else []
@@ -202,7 +202,7 @@ def _models(report: Report, words: Words) -> Shown:
 def _prediction(report: Report, words: Words) -> Shown:
     if not report.predictions:
         return None
-    good, fitted = prediction.predicted(report.predictions), prediction.fitted(report.fits, words)
+    good, fitted = prediction.list_predicted(report.predictions), prediction.list_fitted(report.fits, words)
     shared = prediction.common([one.warnings for one in good])
     return {
         "good": good,
@@ -214,7 +214,7 @@ def _prediction(report: Report, words: Words) -> Shown:
         "shared": prediction.doubts(shared, words),
         "fitted": fitted,
         "caveats": labels.Lines((words.say("fit.note"), *prediction.caveats(fitted, words))),
-        "refused": prediction.refused(report.predictions, words),
+        "refused": prediction.list_refused(report.predictions, words),
         "prediction": prediction,
     }
 
@@ -319,7 +319,7 @@ def _opening(report: Report, words: Words) -> Opening:
         cards=_cards(report, words),
         alerts=[
             words.say("finding.backend_failed", backend=words.backend(name), count=count, reason=reason)
-            for name, count, reason in comparison.failed(report.data)
+            for name, count, reason in comparison.list_failed(report.data)
         ],
         findings=_findings(report, words),
         warnings=conditions.warnings(report.data, words),
@@ -348,8 +348,8 @@ def _cards(report: Report, words: Words) -> list[tuple[str, str, str]]:
     if cards and all(is_open for is_open, _ in cards) and (clearest := _clearest(report)):
         cards.append((False, verdicts.card(clearest, words)))
     for place in _PLACES:
-        best = trainings.best(report.studies, place)
-        if best and (speedup := best[1].speedup) and trainings.gains(best[1]):
+        best = trainings.find_best(report.studies, place)
+        if best and (speedup := best[1].speedup) and trainings.is_gain(best[1]):
             row = best[1]
             where = _where(row.configuration.workload, row.configuration.backend, row.layout, words)
             tile = (words.say(f"card.speedup_{place}"), words.middle(speedup, "x"), where)
@@ -374,7 +374,7 @@ def _where(workload: str, backend: str, layout: tuple[int, int], words: Words) -
 
 
 def _findings(report: Report, words: Words) -> list[str]:
-    run, only = report.data.head, answer.alone(report.data)
+    run, only = report.data.head, answer.find_only_backend(report.data)
     texts = [one.sentence(words) for one in report.answers if not one.open]
     texts += [text for one in report.compressed for _, text in compression.remarks(one, words)]
     if not texts and only:
@@ -388,15 +388,15 @@ def _findings(report: Report, words: Words) -> list[str]:
     if clearest := _clearest(report):
         texts.append(verdicts.sentence(clearest, words))
     for place in _PLACES:
-        if best := trainings.best(report.studies, place):
-            texts.append(_best(*best, place, words))
+        if best := trainings.find_best(report.studies, place):
+            texts.append(_describe_best(*best, place, words))
     texts += [one.sentence(words) for one in report.answers if one.open]
     return texts + trainings.stragglers(report.checks, words)
 
 
-def _best(study: trainings.Study, row: trainings.StudyRow, place: str, words: Words) -> str:
+def _describe_best(study: trainings.Study, row: trainings.StudyRow, place: str, words: Words) -> str:
     return words.say(
-        "finding.speedup" if trainings.gains(row) else "finding.no_speedup",
+        "finding.speedup" if trainings.is_gain(row) else "finding.no_speedup",
         name=words.study(study.name, study.scaling),
         where=words.place(place),
         backend=words.backend(row.configuration.backend),

@@ -107,7 +107,7 @@ class _Row:
 
     @property
     def words(self) -> list[str]:
-        return [*map(plain, self.cells)]
+        return [*map(to_plain, self.cells)]
 
     @property
     def dots(self) -> bool:
@@ -210,20 +210,20 @@ def fill_in(text: str, content: Content) -> Filled:
     return Filled("".join(out), figures, tables, tuple(answered), tuple(notes))
 
 
-def plain(cell: str) -> str:
+def to_plain(cell: str) -> str:
     """Return the text of a cell without blanks, markup and letter case."""
     text = re.sub(r"<[^<>]*>|[*_`~\\]", "", html.unescape(cell).replace("\\|", "|"))
-    return "".join(_folded(text).split())
+    return "".join(_fold(text).split())
 
 
 def unit_of(head: str) -> str | None:
     """Return the unit in a column header, in brackets or at its end."""
-    text = _folded(re.sub(r"<[^<>]*>|[*_`\\$]", " ", head))
+    text = _fold(re.sub(r"<[^<>]*>|[*_`\\$]", " ", head))
     words = ["".join(word.split()) for pattern in _UNIT for word in re.findall(pattern, text)]
     return next((name for word in words if (name := _first(vocabulary()["units"], word, re.fullmatch))), None)
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -244,7 +244,6 @@ def _parse(line: str) -> _Row:
 
 
 def _tables(page: Sequence[str]) -> Iterator[_Table]:
-    """Yield the tables of a page, except those in code blocks."""
     code = _code(page)
     number = since = 0
     # The lines of the open sections: depth, number and text.
@@ -298,7 +297,7 @@ def _find_heads(rows: Sequence[_Row]) -> _Heads | None:
     return None
 
 
-def _asked(row: _Row) -> tuple[str | None, int]:
+def _read_key(row: _Row) -> tuple[str | None, int]:
     """Return the key of a row of the environment table, and the place of its name."""
     names = ((_first(vocabulary()["environment"], word), place) for place, word in enumerate(row.words[:-1]))
     return next((each for each in names if each[0]), (None, 0))
@@ -327,14 +326,13 @@ def _owners(page: Sequence[str], content: Content) -> Iterator[tuple[_Table, str
 def _training(lines: Iterable[str], trainings: Sequence[SheetTraining]) -> SheetTraining | None:
     """Return the training named by the first line that names exactly one."""
     for line in lines:
-        counts = [sum(_names(word, _folded(line)) for word in one.words) for one in trainings]
+        counts = [sum(_names(word, _fold(line)) for word in one.words) for one in trainings]
         if any(counts) and counts.count(max(counts)) == 1:
             return trainings[counts.index(max(counts))]
     return None
 
 
 def _names(word: str, text: str) -> bool:
-    """Whether a text names a training; ResNet is enough for resnet50."""
     parts = re.findall(r"[^\W\d_]+|\d+", word.casefold())
     patterns = [r"[\s_-]*".join(parts) + r"(?![a-z0-9])"] if parts else []
     if len(parts) > 1 and parts[-1].isdigit():
@@ -346,12 +344,12 @@ def _kind(table: _Table, before: Sequence[str]) -> str | None:
     """Return the kind of a table; without a hint, the first of two of speed-up is inside."""
     heads = _find_heads(table.rows)
     if heads is None:
-        keys = {_asked(row)[0] for row in table.rows} - {None}
+        keys = {_read_key(row)[0] for row in table.rows} - {None}
         return "environment" if len(keys) >= _ENVIRONMENT_ROWS else None
     if heads.name == "compression":
         return heads.name
-    title = next((_first(vocabulary()["where"], plain(line)) for line in table.above[:1]), None)
-    over = (_first(vocabulary()["where"], plain(line)) for line in table.headings)
+    title = next((_first(vocabulary()["where"], to_plain(line)) for line in table.above[:1]), None)
+    over = (_first(vocabulary()["where"], to_plain(line)) for line in table.headings)
     guess = "across" if "inside" in before else "inside"
     if not heads.columns.keys() >= {"servers", "slots"}:
         guess = "any"
@@ -397,7 +395,7 @@ class _Filling:
 
     def _environment(self) -> None:
         for row in self.old:
-            name, place = _asked(row)
+            name, place = _read_key(row)
             cells = {place + 1: self.content.environment.get(name, "")} if name else {}
             self._add(row, row.put(cells), {place + 1: row.cell_text(place)} if name else {})
 
@@ -407,7 +405,7 @@ class _Filling:
         ``others`` belong to the other table of speed-up; only a row with their exact place gets them.
         """
         groups = self._groups()
-        given = {number: self._given(self.old[number]) for number in groups}
+        given = {number: self._read_given(self.old[number]) for number in groups}
         left: dict[str, list[Values]] = {}
         for values in measured:
             left.setdefault(str(values[self.heads.group]), []).append(values)
@@ -444,13 +442,13 @@ class _Filling:
 
     def _groups(self) -> dict[int, str | None]:
         """Return the group of each row; dots and rows without a name belong to the one above."""
-        written = {plain(label): name for name, label in self.content.names.items()}
+        written = {to_plain(label): name for name, label in self.content.names.items()}
         patterns = vocabulary()["tables"][self.heads.name]["groups"]
         groups: dict[int, str | None] = {}
         self.labels: dict[str, str] = {}
         name: str | None = None
         for number, row in enumerate(self.old):
-            word = plain(row.cell_text(self.name))
+            word = to_plain(row.cell_text(self.name))
             if number <= self.heads.row or not any(row.words):
                 continue
             if word and not row.dots:
@@ -459,17 +457,17 @@ class _Filling:
             groups[number] = name
         return groups
 
-    def _given(self, row: _Row) -> dict[str, str]:
+    def _read_given(self, row: _Row) -> dict[str, str]:
         given = {
-            name: _number(plain(row.cell_text(self.heads.columns.get(name, -1)))) for name in self.heads.place
+            name: _number(to_plain(row.cell_text(self.heads.columns.get(name, -1))))
+            for name in self.heads.place
         }
         return {name: number for name, number in given.items() if number}
 
     def _put(
         self, row: _Row, name: str | None, values: Values | None, above: str | None, *, new: bool = False
     ) -> None:
-        """Add a row with its figures, or with the reason why it has none."""
-        given, bare = self._given(row), not row.cell_text(self.name)
+        given, bare = self._read_given(row), not row.cell_text(self.name)
         below = bool(self.rows) and len(self.rows) > self.heads.row
         cells = dict.fromkeys(self.figures, "") if below and not row.dots else {}
         label = self.labels.get(name or "") or self.content.names.get(name or "", name or "")
@@ -502,10 +500,9 @@ class _Filling:
         self.rows.append(new)
 
     def _tell(self, old: _Row, new: _Row, heads: Mapping[int, str]) -> None:
-        """Note the figures that a row has lost."""
         for column, head in heads.items():
             before, after = old.cell_text(column), new.cell_text(column)
-            if plain(before).strip(_NO_FIGURE) and plain(before) != plain(after):
+            if to_plain(before).strip(_NO_FIGURE) and to_plain(before) != to_plain(after):
                 self._note(f"{head}: {before} -> {after or 'nothing, this run has no such figure'}")
 
     def _note(self, text: str) -> None:
@@ -523,7 +520,6 @@ def _agrees(given: Mapping[str, str], values: Values) -> bool:
 
 
 def _number(text: str) -> str:
-    """Return the only number in a text, if any."""
     digits = re.findall(r"\d+", text)
     return (digits[0].lstrip("0") or "0") if len(digits) == 1 else ""
 
@@ -551,13 +547,13 @@ def _tasks(page: Sequence[str], epochs: str) -> dict[int, tuple[int, str]]:
     start = rf"[\W_]*(?:\([^)]*\)\s*)?(?:[^:]{{1,16}}:\s*)?(?:please\s+|请)?(?:{words['asks']})"
     tasks: dict[int, tuple[int, str]] = {}
     for first, last in _paragraphs(page, [number for number in range(len(page)) if number not in inside]):
-        text = _folded(" ".join(line.strip() for line in page[first : last + 1]))
+        text = _fold(" ".join(line.strip() for line in page[first : last + 1]))
         counted = re.search(words["epochs"], text)
         if epochs and counted and counted[1] != epochs:
             tasks[last] = first, "epochs"
         elif first >= below and (_OWN.match(page[first]) or re.match(start, text)):
             # The first line counts first: the rest may be somebody's answer.
-            parts = (part for part in (_folded(page[first]), text) if re.search(words["asks"], part))
+            parts = (part for part in (_fold(page[first]), text) if re.search(words["asks"], part))
             if kind := next(filter(None, (_first(words["tasks"], part) for part in parts)), None):
                 tasks[last] = first, kind
     return tasks
@@ -577,7 +573,6 @@ def _paragraphs(page: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[i
 
 
 def _sign(text: str, content: Content, end: str) -> str:
-    """Return a sheet with the signature in its blanks, and the rest below the title."""
     labels = vocabulary()["signature"]
     following = rf"[ \t]*(?:\||\r?\n|\Z|(?:{'|'.join(labels.values())})\s*[:\uff1a|])"
     left: list[str] = []
@@ -597,7 +592,6 @@ def _sign(text: str, content: Content, end: str) -> str:
 
 
 def _block(kind: str, paragraphs: Sequence[str], task: str, end: str) -> list[str]:
-    """Return the lines of an answer, indented as part of the task's list item."""
     item = _ITEM.match(task)
     indent = f"{item['before']}{' ' * max(len(item['mark']) + 1, 4)}" if item else ""
     begin = f"<!-- hvlab: {kind}, replaced by each --fill -->"

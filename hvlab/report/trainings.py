@@ -141,7 +141,7 @@ def _relative(figure: Interval | None) -> Interval | None:
     return figure.times(1 / figure.mid) if figure and figure.mid > 0 else None
 
 
-def best(studied: Sequence[Study], place: str) -> tuple[Study, StudyRow] | None:
+def find_best(studied: Sequence[Study], place: str) -> tuple[Study, StudyRow] | None:
     """Return the highest speed-up on several ranks, without compression, inside one server or across."""
     rows = [
         (row.speedup.mid, study, row)
@@ -152,7 +152,7 @@ def best(studied: Sequence[Study], place: str) -> tuple[Study, StudyRow] | None:
     return max(rows, key=lambda item: item[0])[1:] if rows else None
 
 
-def gains(row: StudyRow) -> bool:
+def is_gain(row: StudyRow) -> bool:
     """Whether a row is faster than one rank."""
     return row.speedup is not None and row.speedup.mid > 1
 

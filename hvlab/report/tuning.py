@@ -70,7 +70,7 @@ def read(results: Path, run_id: str) -> ProvedSearch | None:
     return None
 
 
-def tried(search: ProvedSearch) -> list[Tried]:
+def list_tried(search: ProvedSearch) -> list[Tried]:
     """Return the best trials."""
     ran = (one for one in search.tried if one.log_ratios and not one.failed)
     return sorted(ran, key=lambda one: one.change)[:_SHOWN]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hvlab.analysis.compare.comparison import figures, whole
+from hvlab.analysis.compare.comparison import figures, without_size
 from hvlab.analysis.compare.decisions import deciding, questions
 from hvlab.report import labels
 from hvlab.report.collectives import Layout, SweepGroup
@@ -18,7 +18,7 @@ from hvlab.report.trainings import Study, StudyRow
 from hvlab.report.words import Words
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics.interval import Interval
-from hvlab.statistics.sequential import decided, holds
+from hvlab.statistics.sequential import holds, is_decided
 from hvlab.statistics.verdict import Pair, Verdict
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.operations import COLLECTIVES
@@ -88,7 +88,7 @@ def judge(data: ReportData, studies: Sequence[Study], sweeps: Sequence[SweepGrou
     pairs = [*_sides(data)] if data.sides else [*_trainings(studies), *_collectives(sweeps)]
     verdicts = data.compare([each.pair for each in pairs])
     shown = [
-        replace(one, kind="unclear") if decided(one) and not holds(one, pair.pair.better) else one
+        replace(one, kind="unclear") if is_decided(one) and not holds(one, pair.pair.better) else one
         for pair, one in zip(pairs, verdicts, strict=True)
     ]
     return [BackendVerdict(each, verdict) for each, verdict in zip(pairs, shown, strict=True)]
@@ -98,7 +98,7 @@ def sentence(judged: BackendVerdict, words: Words) -> str:
     """Return the speed ratio of the faster one; unless significant, also the verdict."""
     pair, ratio = judged.backends, judged.ratio
     if ratio is None:
-        return told(judged, words)
+        return format_verdict(judged, words)
     first = ratio.mid <= 1
     shown = times(judged.verdict.ratio) if first else ratio
     faster, slower = (pair.one, pair.other) if first else (pair.other, pair.one)
@@ -106,7 +106,7 @@ def sentence(judged: BackendVerdict, words: Words) -> str:
         "comparison.claim" if judged.significant else "comparison.no_claim", name=pair.what(words),
         layout=words.layout(*pair.layout), faster=words.backend(faster), slower=words.backend(slower),
         ratio=words.middle(shown, "times"), span=words.ends(shown, "times"),
-        repeats=min(len(pair.pair.a), len(pair.pair.b)), verdict=told(judged, words),
+        repeats=min(len(pair.pair.a), len(pair.pair.b)), verdict=format_verdict(judged, words),
     )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def times(ratio: Interval | None) -> Interval | None:
     return Interval(1 / ratio.high, 1 / ratio.mid, 1 / ratio.low) if ratio else None
 
 
-def told(judged: BackendVerdict, words: Words) -> str:
+def format_verdict(judged: BackendVerdict, words: Words) -> str:
     """Return a verdict in a few words."""
     verdict = judged.verdict
     return words.say(f"comparison.{verdict.kind}", **judged.backends.names(words), needed=verdict.needed)
@@ -150,7 +150,7 @@ def forest(verdicts: Sequence[BackendVerdict], words: Words, *, imported: bool) 
     for tone, places in groups.items():
         ratios = [shown[place][1] for place in places]
         lines.append(Series(
-            told(shown[places[0]][0], words), tone,
+            format_verdict(shown[places[0]][0], words), tone,
             x=tuple(ratio.mid for ratio in ratios), y=tuple(map(float, places)),
             low=tuple(ratio.low for ratio in ratios), high=tuple(ratio.high for ratio in ratios), line="none",
         ))  # fmt: skip
@@ -181,8 +181,8 @@ def _ticks(ends: Sequence[float]) -> list[float]:
 def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
     for study in studies:
         for place in ("inside", "across"):
-            rows = [row for row in study.rows if getattr(row.configuration, place) and _usual(row)]
-            for one, other in itertools.combinations(_most(rows), 2):
+            rows = [row for row in study.rows if getattr(row.configuration, place) and _is_usual(row)]
+            for one, other in itertools.combinations(_find_largest(rows), 2):
                 # A command may have printed its throughput over one of them only.
                 metric = one.repeats.timed if one.repeats.timed == other.repeats.timed else "real"
                 times = one.repeats.times(metric), other.repeats.times(metric)
@@ -193,7 +193,7 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
                 yield BackendPair(study.name, one.layout, *planes, pair, scaling=study.scaling)
 
 
-def _most(rows: Sequence[StudyRow]) -> list[StudyRow]:
+def _find_largest(rows: Sequence[StudyRow]) -> list[StudyRow]:
     """Return the rows of the layout with the most ranks (then hosts) that several have."""
     layouts: dict[Layout, list[StudyRow]] = {}
     for row in rows:
@@ -212,7 +212,7 @@ def _sides(data: ReportData) -> Iterator[BackendPair]:
         times = [_side(data.configurations[side], metric) for side in (a, b)]
         if all(times):
             name, size = names.name(a.workload, _common(a, data)), a.get("size_bytes")
-            pair = Pair(times[0], times[1], launches=(whole(a), whole(b)))
+            pair = Pair(times[0], times[1], launches=(without_size(a), without_size(b)))
             yield BackendPair(
                 name, (len(a.hosts), a.slots), "A", "B", pair, collective=a.workload in COLLECTIVES,
                 size=size if isinstance(size, int) else None,
@@ -232,7 +232,7 @@ def _common(configuration: Configuration, data: ReportData) -> labels.Params:
     return configuration.without("size_bytes", "side", *switched)
 
 
-def _usual(row: StudyRow) -> bool:
+def _is_usual(row: StudyRow) -> bool:
     times = row.repeats.times()
     return bool(times) and row.ranks > 1 and not row.named and row.compression == "none"
 

@@ -88,13 +88,13 @@ class Words:
             return self._with(share(value), "%")
         if unit == "%":
             return self._with(f"{value:.2f}", "%")
-        factor, called = scaled(value, unit)
+        factor, called = find_scale(value, unit)
         count = value / factor
         return self._with(f"{count:.3g}" if unit == "B" else format_number(count, digits), called)
 
     def span(self, low: float, high: float, unit: str = "", digits: int = 3) -> str:
         """Return a range."""
-        factor, called = scaled(max(abs(low), abs(high)), unit)
+        factor, called = find_scale(max(abs(low), abs(high)), unit)
         ends = (low / factor, high / factor)
         first, last = (f"{end:.2f}" if unit == "%" else format_number(end, digits) for end in ends)
         return self._with(f"{first} \N{EN DASH} {last}", called)
@@ -173,8 +173,8 @@ class Words:
 
     def explain(self, explanation: Explanation) -> str:
         """Return an explanation of the model as a phrase."""
-        numbers = {name: self._explained(name, value) for name, value in explanation.numbers.items()}
-        names = {name: self._called(name, value) for name, value in explanation.names.items()}
+        numbers = {name: self._explain(name, value) for name, value in explanation.numbers.items()}
+        names = {name: self._name_value(name, value) for name, value in explanation.names.items()}
         return self.say(f"why.{explanation.key}", **numbers, **names)
 
     def claim(self, explanation: Explanation) -> str:
@@ -186,7 +186,7 @@ class Words:
         about += [f"compression={compression}"] if compression != "none" else []
         return self.say("comparison.line", about=tuple(about), reason=self.explain(explanation))
 
-    def _explained(self, name: str, value: float) -> str:
+    def _explain(self, name: str, value: float) -> str:
         if name in _COUNTS:
             return self.number(value, "", len(str(round(value))))
         if name in _TIMES or name.endswith(("_low", "_high")):
@@ -196,7 +196,7 @@ class Words:
         units = {"s": "s", "bytes": "B", "byte": ""}
         return self.number(value, units.get(name.rpartition("_")[2] if "_" in name else "", "share"))
 
-    def _called(self, name: str, value: str) -> str:
+    def _name_value(self, name: str, value: str) -> str:
         if name in ("algorithm", "scaling"):
             return self.phrases.get(f"{name}.{value}", value)
         return self.backend(value) if name in ("backend", "faster", "slower") else value
@@ -207,7 +207,7 @@ class Words:
         return f"{text}{between}{unit}"
 
 
-def scaled(value: float, unit: str) -> tuple[float, str]:
+def find_scale(value: float, unit: str) -> tuple[float, str]:
     """Return the divisor for a readable value, and its unit."""
     size = abs(value)
     if unit == "B":

@@ -68,7 +68,7 @@ def save(
     if output_format == "md":
         return _markdown(report, output, lang)
     text = page.html(report, records, run_id=name, lang=lang)
-    _put(output, printed(text) if output_format == "pdf" else text.encode())
+    _replace(output, print_pdf(text) if output_format == "pdf" else text.encode())
     return Written(output)
 
 
@@ -76,7 +76,7 @@ def write_page(store: Store, run_id: str) -> Path:
     """Write ``summary.md``, the report without pictures, into the run's folder and return its path."""
     output = store.run_folder(run_id) / "summary.md"
     report = document(analyse(reading.read(store, run_id), attached=False))
-    _put(output, page.markdown(report, "en").encode())
+    _replace(output, page.markdown(report, "en").encode())
     return output
 
 
@@ -87,7 +87,7 @@ def _markdown(report: Document, output: Path, lang: str) -> Written:
     from hvlab.report import images  # noqa: PLC0415
 
     folder = output.parent / f"{output.stem}{FILES}"
-    _put(output, page.markdown(report, lang, pictures=folder.name).encode())
+    _replace(output, page.markdown(report, lang, pictures=folder.name).encode())
     font = images.chinese_font() if lang == "zh" else None
     spoken = lang != "zh" or font is not None
     with writing(folder):
@@ -95,7 +95,7 @@ def _markdown(report: Document, output: Path, lang: str) -> Written:
     return Written(output, spoken)
 
 
-def _put(path: Path, content: bytes) -> None:
+def _replace(path: Path, content: bytes) -> None:
     with writing(path):
         path.write_bytes(content)
 
@@ -131,7 +131,7 @@ def arguments(program: str, profile: Path, source: Path, output: Path, *, root: 
     ]
 
 
-def printed(html: str) -> bytes:
+def print_pdf(html: str) -> bytes:
     """Return a page as PDF. Raises UsageError without a browser, HvlabError if printing fails."""
     program = browser()
     with temporary_folder() as folder:
@@ -141,13 +141,13 @@ def printed(html: str) -> bytes:
         try:
             ended = process.run(argv, seconds=_PATIENCE_S)
         except HvlabError as error:
-            raise _failed(program, str(error)) from error
+            raise _explain_failure(program, str(error)) from error
         if ended.returncode or not output.is_file():
             words = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
-            raise _failed(program, words[-1])
+            raise _explain_failure(program, words[-1])
         return output.read_bytes()
 
 
-def _failed(program: str, problem: str) -> HvlabError:
+def _explain_failure(program: str, problem: str) -> HvlabError:
     remedy = "write --format html, and print that from a browser"
     return HvlabError(f"{program} could not print the report: {problem}", remedy=remedy)

@@ -92,7 +92,7 @@ class Repeats:
 
 def configuration_of(record: Record) -> Configuration:
     """Return the configuration of which a record is a repeat."""
-    params = {name: _plain(value) for name, value in record.params.items() if name != "host"}
+    params = {name: _to_plain(value) for name, value in record.params.items() if name != "host"}
     return Configuration(
         record.workload,
         record.backend,
@@ -124,5 +124,5 @@ def gather(records: Iterable[Record]) -> dict[Configuration, Repeats]:
     return gathered
 
 
-def _plain(value: Any) -> Param:
+def _to_plain(value: Any) -> Param:
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)

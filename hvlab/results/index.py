@@ -1,6 +1,6 @@
 """``hvlab.db``: an SQLite index of the journals of all runs, updated before each query.
 
-It holds nothing of its own: if missing, damaged or of an earlier hvlab, it is rebuilt; if it cannot be
+It has no data of its own: if missing, damaged or of an earlier hvlab, it is rebuilt; if it cannot be
 written, a query builds one in memory.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from hvlab.base import answers
 from hvlab.base.errors import UsageError
 from hvlab.results import journal
-from hvlab.results.record import FIELDS, RUN_NAME, STATES, RunSpec, cleaned, read_record
+from hvlab.results.record import FIELDS, RUN_NAME, STATES, RunSpec, parse_masked, read_record
 
 Answer = TypeVar("Answer")
 
@@ -55,18 +55,18 @@ def ask(folder: Path, question: Callable[[sqlite3.Connection], Answer]) -> Answe
     file = folder / NAME
     if file.is_file() or (folder / "runs").is_dir():
         try:
-            return _asked(folder, question, file)
+            return _ask(folder, question, file)
         except _EarlierError:
-            _put_aside(file)
+            _set_aside(file)
             return ask(folder, question)
         except (sqlite3.Error, *_UNREADABLE) as error:
             if not str(getattr(error, "sqlite_errorname", "")).startswith(_OUTSIDE):
                 with suppress(OSError, sqlite3.Error):
-                    _put_aside(file)
-    return _asked(folder, question, ":memory:")
+                    _set_aside(file)
+    return _ask(folder, question, ":memory:")
 
 
-def _asked(folder: Path, question: Callable[[sqlite3.Connection], Answer], file: Path | str) -> Answer:
+def _ask(folder: Path, question: Callable[[sqlite3.Connection], Answer], file: Path | str) -> Answer:
     with closing(sqlite3.connect(file, timeout=30)) as database:
         if not _version(database):
             with database:
@@ -79,7 +79,6 @@ def _asked(folder: Path, question: Callable[[sqlite3.Connection], Answer], file:
 
 
 def _version(database: sqlite3.Connection) -> int:
-    """Return the version of the tables, 0 if there are none. Raises UsageError, _EarlierError."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
     (_, _, file) = database.execute("PRAGMA database_list").fetchone()
     if version > VERSION:
@@ -105,8 +104,6 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _update(database: sqlite3.Connection, folder: Path) -> None:
-    """Read additions to the journals; drop runs that are gone."""
-
     def known() -> dict[str, int]:
         return dict(database.execute("SELECT run_id, size FROM journals"))
 
@@ -129,7 +126,7 @@ def _read(database: sqlite3.Connection, folder: Path, size: int) -> None:
     unread, cached = 0, dict[Any, Any]()
     for line in lines:
         try:
-            _enter(database, folder.name, *journal.parsed(line), cached)
+            _enter(database, folder.name, *journal.parse(line), cached)
         except _UNREADABLE:
             unread += 1
     database.execute(
@@ -150,7 +147,7 @@ def _enter(
         return
     if kind == "run":
         number, own, started_at, lab, key, spec, cases = content
-        if problem := answers.mismatch(cleaned(spec), RunSpec):
+        if problem := answers.mismatch(parse_masked(spec), RunSpec):
             raise ValueError(problem)
         list(json.loads(cases))
         values = {"number": int(number), "started_at": started_at, "lab": lab}
@@ -166,7 +163,7 @@ def _enter(
     database.execute(f"UPDATE journals SET {columns} WHERE run_id = ?", (*values.values(), run_id))  # noqa: S608
 
 
-def _put_aside(file: Path) -> None:
+def _set_aside(file: Path) -> None:
     """Write journals for the runs that only this file has, then rename it."""
     lines: dict[Any, list[tuple[str, Any]]] = {}
     records: dict[tuple[Any, Any], list[Sequence[Any]]] = {}
@@ -191,6 +188,5 @@ def _put_aside(file: Path) -> None:
 
 
 def _rows(database: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    """Yield rows up to the first unreadable one."""
     with suppress(sqlite3.Error):
         yield from database.execute(query)

@@ -29,7 +29,7 @@ def read(folder: Path, start: int = 0) -> tuple[list[bytes], int]:
         return lines, file.tell() - len(cut_off)
 
 
-def parsed(line: bytes) -> tuple[str, list[Any]]:
+def parse(line: bytes) -> tuple[str, list[Any]]:
     """Return a line's kind and content. Raises ValueError, TypeError, AttributeError, RecursionError."""
     ((kind, content),) = json.loads(line).items()
     return kind, list(content)

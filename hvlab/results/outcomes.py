@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.results.store import Record, utc
 from hvlab.workloads import Outcome
 from hvlab.workloads.case import Case
@@ -17,7 +17,7 @@ def records(run_id: str, case: Case, outcome: Outcome, stack: Mapping[str, Any])
     ``stack`` describes the hosts; versions that the case reports override it.
     """
     # The files of a command are identified in the stack, by their key.
-    params = {name: masked(value) for name, value in case.params.items() if name not in ("sizes", "copy")}
+    params = {name: mask(value) for name, value in case.params.items() if name not in ("sizes", "copy")}
     if case.container:
         params["container"] = case.container
     rows: list[tuple[Any, ...]] = [(row.params, row.metric, row.value, row.unit) for row in outcome.figures]
@@ -39,7 +39,7 @@ def records(run_id: str, case: Case, outcome: Outcome, stack: Mapping[str, Any])
             value=value,
             unit=unit,
             status=status(outcome),
-            error=masked(outcome.error),
+            error=mask(outcome.error),
             stack={**stack, **outcome.versions},
             raw_path=f"runs/{run_id}/{case.id}",
         )

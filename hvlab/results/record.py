@@ -14,7 +14,7 @@ from pydantic import Field
 from hvlab.base import answers
 from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.base.errors import UsageError
-from hvlab.base.masking import masked_json
+from hvlab.base.masking import mask_json
 from hvlab.workloads import read_back
 
 # Run ids, which are names of folders: foreign results must not choose where reports are written.
@@ -119,7 +119,7 @@ def read_record(row: Sequence[Any], known: dict[Any, Any]) -> Record:
     for name in _AS_JSON:
         text = values[name]
         if text not in known:
-            known[text] = cleaned(text)
+            known[text] = parse_masked(text)
         values[name] = known[text]
     if problem := answers.mismatch(values, _Row):
         raise ValueError(problem)
@@ -147,9 +147,9 @@ def run_name(name: object) -> str:
     return name
 
 
-def cleaned(text: str) -> Any:
+def parse_masked(text: str) -> Any:
     """Parse a JSON text, secrets masked. Raises ValueError."""
     try:
-        return answers.checked(masked_json(text), "the results")
+        return answers.check(mask_json(text), "the results")
     except answers.AnswerError as error:
         raise ValueError(error.observed) from error

@@ -48,7 +48,7 @@ def samples_of(store: Store, records: Sequence[Record]) -> dict[Configuration, d
     return sampled
 
 
-def pooled(repeats: Mapping[int, samples.Iterations]) -> Distribution:
+def pool(repeats: Mapping[int, samples.Iterations]) -> Distribution:
     """Return the distribution of all repeats' iterations together, in the metric's own unit."""
     return distribution([seconds for repeat in sorted(repeats) for seconds in repeats[repeat].times])
 
@@ -74,7 +74,7 @@ def table(
 
 
 def _row(configuration: Configuration, repeats: Mapping[int, samples.Iterations]) -> dict[str, Any]:
-    spread, metric = pooled(repeats), next(iter(repeats.values())).metric
+    spread, metric = pool(repeats), next(iter(repeats.values())).metric
     figures = asdict(spread)
     return {
         "workload": configuration.workload,

@@ -21,7 +21,7 @@ def name(folder: Path) -> str:
     return f"{folder.parent.name} {folder.name}"
 
 
-def ended(folder: Path) -> bool:
+def has_ended(folder: Path) -> bool:
     """Whether a search is finished."""
     return (folder / RESULT).exists()
 
@@ -32,7 +32,7 @@ def folder_of(results: Path, kind: str, key: str, *, restart: bool) -> Path:
     A new one has the first free number, since people remove folders.
     """
     earlier = [path for path in folders(results) if path.parent.name == kind and path.name.startswith(key)]
-    if earlier and not restart and not ended(earlier[-1]):
+    if earlier and not restart and not has_ended(earlier[-1]):
         return earlier[-1]
     names = itertools.chain([key], (f"{key}-{number}" for number in itertools.count(2)))
     return next(path for path in (results / kind / name for name in names) if not path.exists())

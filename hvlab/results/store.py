@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 from hvlab.base import answers
 from hvlab.base.errors import HvlabError, UsageError, some
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.base.paths import refuse_links
 from hvlab.results import index, journal
-from hvlab.results.record import FIELDS, UNKNOWN, Record, cleaned, read_record, run_name, to_row
+from hvlab.results.record import FIELDS, UNKNOWN, Record, parse_masked, read_record, run_name, to_row
 
-__all__ = ["FIELDS", "UNKNOWN", "Record", "Run", "Store", "new_run_id", "utc"]
+__all__ = ["FIELDS", "UNKNOWN", "Record", "Run", "Store", "make_run_id", "utc"]
 
 Answer = TypeVar("Answer")
 _LAST = re.compile(r"last(?:~(\d{1,9}))?", re.IGNORECASE)
@@ -46,7 +46,7 @@ def utc(seconds: float | None = None) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def new_run_id() -> str:
+def make_run_id() -> str:
     """Return an id that sorts by time, such as 20261120T155301Z-ab12cd34."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
 
@@ -69,7 +69,7 @@ class Store:
         self, run_id: str, *, lab: str, spec_key: str, spec: Mapping[str, Any], cases: list[str]
     ) -> None:
         """Add a run, with the ids of all its cases; secrets in ``spec`` are masked."""
-        self._begin(run_id, "running", (lab, spec_key, json.dumps(masked(spec)), json.dumps(cases)), ())
+        self._begin(run_id, "running", (lab, spec_key, json.dumps(mask(spec)), json.dumps(cases)), ())
 
     def put(
         self,
@@ -123,16 +123,16 @@ class Store:
         try:
             journal.write(self.run_folder(run_id), lines)
         except OSError as error:
-            raise self._refused("written", error) from error
+            raise self._refuse("written", error) from error
 
     def _ask(self, question: Callable[[Connection], Answer]) -> Answer:
         refuse_links(self.folder)
         try:
             return index.ask(self.folder, question)
         except OSError as error:
-            raise self._refused("read", error) from error
+            raise self._refuse("read", error) from error
 
-    def _refused(self, verb: str, error: OSError) -> HvlabError:
+    def _refuse(self, verb: str, error: OSError) -> HvlabError:
         what = "free space on the disk of" if error.errno in _FULL else "correct the permissions of"
         return HvlabError(
             f"the results in {self.folder} cannot be {verb}: {error}",
@@ -206,7 +206,7 @@ class Store:
         """Return the request of a run: its key and the specification, as ``create`` got them, masked."""
         query = "SELECT spec_key, spec FROM begun WHERE run_id = ?"
         rows = self._ask(lambda database: database.execute(query, (run_id,)).fetchall())
-        return (rows[0][0], cleaned(rows[0][1])) if rows else ("", {})
+        return (rows[0][0], parse_masked(rows[0][1])) if rows else ("", {})
 
     def records(self, run_id: str) -> list[Record]:
         """Return a run's records in the order they were measured."""

@@ -85,7 +85,7 @@ def _section(
     gathered = gather(records)
     firsts = {configuration_of(record): record for record in reversed(records)}
     ordered = sorted(gathered, key=lambda one: _order(firsts[one]))
-    varied = _varied([firsts[one] for one in ordered])
+    varied = _find_varied([firsts[one] for one in ordered])
     repeated = any(repeats.tried > 1 for repeats in gathered.values())
     # A user's own training counts in its own unit.
     units = {
@@ -131,7 +131,7 @@ def _order(record: Record) -> tuple[Any, ...]:
     )
 
 
-def _varied(records: Sequence[Record]) -> list[str]:
+def _find_varied(records: Sequence[Record]) -> list[str]:
     values: dict[tuple[str, str], set[str]] = {}
     for record in records:
         for name, value in record.params.items():

@@ -38,7 +38,7 @@ def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_for
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Return a table without empty columns; values common to all rows stand once, above it."""
-    cells = {name: [_shown(row.get(name)) for row in rows] for name in columns}
+    cells = {name: [_format(row.get(name)) for row in rows] for name in columns}
     filled = [name for name in columns if not rows or set(cells[name]).difference(_EMPTY)]
     same = [name for name in filled if len(rows) > 1 and len(set(cells[name])) == 1]
     own = [name for name in filled if name not in same] or filled
@@ -112,7 +112,7 @@ def _flat(value: object) -> object:
     return json.dumps(value) if isinstance(value, dict | list | tuple) else value
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -120,5 +120,5 @@ def _shown(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     if isinstance(value, dict):
-        return " ".join(f"{name}={_shown(inner)}" for name, inner in value.items())
+        return " ".join(f"{name}={_format(inner)}" for name, inner in value.items())
     return str(value)

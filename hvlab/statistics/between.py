@@ -14,7 +14,7 @@ from hvlab.statistics.functions import student_quantile, student_tail
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.permutation import Floats
 from hvlab.statistics.verdict import ALPHA, MATTERS, Better, Verdict
-from hvlab.statistics.welch import holm, squeezed
+from hvlab.statistics.welch import holm, squeeze
 
 # With fewer runs, run-to-run variation cannot be estimated.
 FEWEST = 5
@@ -68,9 +68,9 @@ def compare_to_runs(
     seldom taken for changed where others did. The ratio is the new median over the geometric mean of the
     others; its interval is where 95 % of such ratios lie if nothing differs, laid around it.
     """
-    tested = [cell for cell in cells if _testable(cell)]
+    tested = [cell for cell in cells if _is_testable(cell)]
     judged = iter(_verdicts(tested, matters=matters, alpha=alpha))
-    return [next(judged) if _testable(cell) else _untested(cell) for cell in cells]
+    return [next(judged) if _is_testable(cell) else _without_test(cell) for cell in cells]
 
 
 def changes(before: Floats, new: Floats, launches: NDArray[np.int_] | None = None) -> Changes:
@@ -94,7 +94,7 @@ def changes(before: Floats, new: Floats, launches: NDArray[np.int_] | None = Non
     counts, middles = (~np.isnan(rest)).sum(axis=0), np.nanmean(rest, axis=0)
     variances, freedom = np.nanvar(rest, axis=0, ddof=1), (counts - 1).astype(float)
     if len(new) >= _MANY:
-        variances, freedom = squeezed(variances, freedom, launches)
+        variances, freedom = squeeze(variances, freedom, launches)
     own = total - hour - middles
     chances = holm(_chance(own, variances, counts, freedom))
     total_chances = _chance(total, hours.var(ddof=1) + variances, counts, counts - 1)
@@ -109,11 +109,11 @@ def _chance(apart: Floats, variances: Floats, counts: Floats, freedom: Floats) -
     return np.where(none, (apart == 0).astype(float), chance)
 
 
-def _testable(cell: RunMedians) -> bool:
+def _is_testable(cell: RunMedians) -> bool:
     return len(cell.before) >= FEWEST and min(cell.new, *cell.before.values()) > 0
 
 
-def _untested(cell: RunMedians) -> Verdict:
+def _without_test(cell: RunMedians) -> Verdict:
     if len(cell.before) >= FEWEST:
         return Verdict("unclear", None, "figures of zero or below have no ratio")
     runs = "1 run" if len(cell.before) == 1 else f"{len(cell.before)} runs"

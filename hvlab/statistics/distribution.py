@@ -39,7 +39,7 @@ def distribution(values: Sequence[float]) -> Distribution:
     """Summarise the distribution of one or more values.
 
     Percentiles are interpolated between the two values around them (Hyndman and Fan 1996, type 7). Bins have
-    equal widths after Freedman and Diaconis (1981). Raises ValueError where there is no value.
+    equal widths after Freedman and Diaconis (1981). Raises ValueError if there is no value.
     """
     if not values:
         raise ValueError("no value, no distribution")
@@ -59,7 +59,7 @@ def distribution(values: Sequence[float]) -> Distribution:
 
 
 def percentile(ordered: Sequence[float], name: str) -> float | None:
-    """Return ``p95`` or ``p99`` of values in ascending order; None where they are too few for it."""
+    """Return ``p95`` or ``p99`` of values in ascending order; None if they are too few for it."""
     return None if len(ordered) < ENOUGH[name] else _quantile(ordered, _SHARE[name])
 
 
@@ -116,13 +116,12 @@ def warmup_length(series: Sequence[float]) -> int:
     errors = _errors([max(-_FENCE, min(_FENCE, score)) for score in smooth])
     cuts = [cut for side in (1, -1) for cut in _cuts([side * score for score in scores])]
     for cut in sorted(set(cuts), key=errors.__getitem__):
-        if errors[cut] < errors[0] and _significant(scores, cut):
+        if errors[cut] < errors[0] and _is_significant(scores, cut):
             return cut
     return 0
 
 
 def _errors(scores: Sequence[float]) -> list[float]:
-    """Return the squared standard error of the mean after each cut."""
     sums = list(accumulate(reversed(scores)))
     squares = list(accumulate(score * score for score in reversed(scores)))
     return [(squares[left - 1] - sums[left - 1] ** 2 / left) / left**2 for left in range(len(scores), 1, -1)]
@@ -139,7 +138,7 @@ def _cuts(scores: Sequence[float]) -> Iterator[int]:
             yield cut
 
 
-def _significant(scores: Sequence[float], cut: int) -> bool:
+def _is_significant(scores: Sequence[float], cut: int) -> bool:
     """Whether the cut part is clearly apart from the rest, and the rest has settled."""
     lead, rest = scores[:cut], sorted(scores[cut:])
     middle = statistics.median(rest)

@@ -42,7 +42,7 @@ def median(values: Sequence[float], *, level: float = 0.95) -> Interval:
     median is at most some value is a binomial tail for single values (Efron 1979), a convolution for
     blocks; it is computed, so no random numbers are needed. One value is its own interval.
 
-    Raises ValueError where there is no value.
+    Raises ValueError if there is no value.
     """
     if not values:
         raise ValueError("no value, no median")
@@ -80,7 +80,7 @@ def block(values: Sequence[float]) -> int:
 def mean(values: Sequence[float]) -> Interval:
     """Return the mean of independent values with Student's (1908) 95 % interval; one value has no bounds.
 
-    Raises ValueError where there is no value.
+    Raises ValueError if there is no value.
     """
     from hvlab.statistics.functions import student_quantile  # noqa: PLC0415 - it imports numpy, see below
 
@@ -144,7 +144,7 @@ ENOUGH = 4
 
 
 def medians(a: Sequence[float], b: Sequence[float]) -> Interval | None:
-    """Return the median of ``a`` over that of ``b`` with its 95 % interval; None where one is not above zero.
+    """Return the median of ``a`` over that of ``b`` with its 95 % interval; None if one is not above zero.
 
     The interval is that of Hodges and Lehmann (1963), from the distribution of Mann and Whitney's U; it holds
     for noise of any shape. With fewer than four figures on each side it is the range of all quotients, which
@@ -154,7 +154,7 @@ def medians(a: Sequence[float], b: Sequence[float]) -> Interval | None:
         return None
     mid = statistics.median(a) / statistics.median(b)
     quotients = sorted(one / other for one in a for other in b)
-    left_out = _left_out(len(a), len(b))
+    left_out = _count_left_out(len(a), len(b))
     return Interval(min(mid, quotients[left_out]), mid, max(mid, quotients[-1 - left_out]))
 
 
@@ -169,7 +169,7 @@ def words(ratio: Interval) -> str:
 
 
 @cache
-def _left_out(a: int, b: int) -> int:
+def _count_left_out(a: int, b: int) -> int:
     """Return the number of the a x b ordered quotients to leave out at each end."""
     allowed = 0.025 * math.comb(a + b, a)
     small = sum(below <= allowed for below in itertools.accumulate(_ways(a, b)))

@@ -35,7 +35,7 @@ def chances(a: Floats, b: Floats) -> Floats:
     the column. Under every labelling, the median variance of all columns is added to each variance, so
     that a spread that is small by chance does not make a large statistic (Tusher, Tibshirani and Chu 2001).
     """
-    values, known = _fenced(np.vstack((a, b)))
+    values, known = _fence(np.vstack((a, b)))
     statistic = _statistics(labellings(len(a), len(b)), values, known)
     order = np.argsort(-statistic[0], kind="stable")
     largest = np.maximum.accumulate(statistic[:, order[::-1]], axis=1)[:, ::-1]
@@ -69,12 +69,12 @@ def least_chance(a: int, b: int) -> float:
     return (2 if a == b else 1) / math.comb(a + b, a)
 
 
-def needed(alpha: float) -> int:
+def count_needed(alpha: float) -> int:
     """Return the number of repeats on each side that can show a chance of at most ``alpha``."""
     return next(count for count in itertools.count(_A_SPREAD) if least_chance(count, count) <= alpha)
 
 
-def _fenced(values: Floats) -> tuple[Floats, Floats]:
+def _fence(values: Floats) -> tuple[Floats, Floats]:
     """Return the distances from each column's median, clipped, and where there are figures."""
     known = ~np.isnan(values)
     median = np.median if known.all() else np.nanmedian
@@ -85,7 +85,7 @@ def _fenced(values: Floats) -> tuple[Floats, Floats]:
 
 
 def _statistics(labels: Floats, values: Floats, known: Floats) -> Floats:
-    """Return the statistic of each column under each labelling; 0 where a side has too few values."""
+    """Return the statistic of each column under each labelling; 0 if a side has too few values."""
     count_a = labels @ known
     count_b = known.sum(axis=0) - count_a
     enough = np.minimum(count_a, count_b) >= _A_SPREAD

@@ -1,6 +1,6 @@
 """Verdicts at several looks: repeats end where the question is answered, and looking often stays honest.
 
-Whoever looks after every repeat and stops at the first significant difference is wrong far more often than
+Looking after every repeat and stopping at the first significant difference is wrong far more often than
 the level says. So there are a few looks, and each may spend its own part of alpha (Pocock 1977; the union
 bound, whatever the looks have in common).
 """
@@ -52,33 +52,33 @@ def at_look(
     matters: float = MATTERS,
 ) -> list[Verdict]:
     """Return the verdicts after one more look, given those of the look ``before``; see compare_in_looks."""
-    fresh = [before is None or _fresh(pair, before, look) for pair in pairs]
+    fresh = [before is None or _has_fresh(pair, before, look) for pair in pairs]
     if not any(fresh):
         return list(verdicts)
     judged = compare_all([_until(pair, look) for pair in pairs], matters=matters, alpha=look.alpha)
     if before is None:
         return judged
     return [
-        _keep(old, new, pair, before) if decided(old) else new if more else old
+        _keep(old, new, pair, before) if is_decided(old) else new if more else old
         for old, new, more, pair in zip(verdicts, judged, fresh, pairs, strict=True)
     ]
 
 
-def decided(verdict: Verdict) -> bool:
+def is_decided(verdict: Verdict) -> bool:
     """Whether one side is faster."""
     return verdict.kind in ("faster", "slower")
 
 
-def answered(verdict: Verdict) -> bool:
+def is_answered(verdict: Verdict) -> bool:
     """Whether more repeats are not worth their time: decided, the same, or within 5 % of that.
 
     Too few repeats answer nothing: a ratio without an interval is as narrow as can be.
     """
     ratio, open_ = verdict.ratio, verdict.kind == "unclear"
-    return decided(verdict) or verdict.kind == "same" or (open_ and ratio is not None and narrow(ratio))
+    return is_decided(verdict) or verdict.kind == "same" or (open_ and ratio is not None and is_narrow(ratio))
 
 
-def narrow(ratio: Interval) -> bool:
+def is_narrow(ratio: Interval) -> bool:
     """Whether a ratio's interval lies within 5 % of 1."""
     return ratio.low >= 1 / (1 + NARROW) and ratio.high <= 1 + NARROW
 
@@ -86,7 +86,7 @@ def narrow(ratio: Interval) -> bool:
 def holds(verdict: Verdict, better: Better = "low") -> bool:
     """Whether the ratio still shows what was decided, perhaps at an earlier look."""
     ratio = verdict.ratio
-    if ratio is None or not decided(verdict):
+    if ratio is None or not is_decided(verdict):
         return False
     return ratio.high < 1 if (verdict.kind == "faster") == (better == "low") else ratio.low > 1
 
@@ -107,7 +107,7 @@ def _until(pair: Pair, look: Look) -> Pair:
     return dataclasses.replace(pair, a=a, b=b)
 
 
-def _fresh(pair: Pair, before: Look, look: Look) -> bool:
+def _has_fresh(pair: Pair, before: Look, look: Look) -> bool:
     """Whether both sides have repeats that the previous look lacked."""
     return all(any(before.repeats < number <= look.repeats for number in side) for side in (pair.a, pair.b))
 
@@ -122,7 +122,7 @@ _NORMAL = NormalDist()
 def repeats_to_decide(
     pair: Pair, *, family: int = 1, matters: float = MATTERS, alpha: float = ALPHA
 ) -> int | None:
-    """Return the number of repeats of each side that make a verdict likely; None where no number does.
+    """Return the number of repeats of each side that make a verdict likely; None if no number does.
 
     It assumes that the measured ratio of the medians and the measured spread are the true ones, so that the
     share POWER of such runs would hold the verdict: two-sided, at ``alpha`` over the number of
@@ -141,9 +141,9 @@ def repeats_to_decide(
     room, power = math.log1p(matters), POWER
     if apart >= room:
         level, distance = alpha / family / 2, apart
-        least = permutation.needed(alpha)
+        least = permutation.count_needed(alpha)
     else:
-        # Both ends of a 95 % interval have to lie within what matters.
+        # Both ends of a 95 % interval must lie within what matters.
         level, distance, least = 0.025, room - apart, _A_SPREAD
         power = (1 + power) / 2
     quantile = -_NORMAL.inv_cdf(level)

@@ -48,7 +48,7 @@ def stragglers(
         if candidate is None or candidate.slower.mid < 1 + matters or candidate.slower.low <= 1:
             return slow
         hosts = {host for group in groups for launch in group for host in launch}
-        needed = launches_needed(len(hosts), alpha=alpha)
+        needed = count_launches(len(hosts), alpha=alpha)
         if candidate.launches < needed or _chance(groups, candidate.host) > alpha:
             return slow
         slow.append(candidate)
@@ -71,7 +71,7 @@ def slowest(groups: Sequence[Sequence[Launch]]) -> Straggler | None:
     return Straggler(host, interval.median(quotients[host]), len(quotients[host]))
 
 
-def launches_needed(hosts: int, *, alpha: float = ALPHA) -> int:
+def count_launches(hosts: int, *, alpha: float = ALPHA) -> int:
     """Return the number of launches of that many hosts that it takes to name a straggler.
 
     By chance, one host is the slowest of k in all n launches in k^(1-n) of labs. That has to be at most half
@@ -81,7 +81,6 @@ def launches_needed(hosts: int, *, alpha: float = ALPHA) -> int:
 
 
 def _excess(launch: Launch) -> dict[str, float]:
-    """Return each host's logarithm of its time over the median of the others'; nothing of one host."""
     logs = {host: math.log(time) for host, time in launch.items() if time > 0}
     if len(logs) < _PAIR:
         return {}
@@ -98,7 +97,7 @@ def _chance(groups: Sequence[Sequence[Launch]], host: str) -> float:
     draw = np.random.default_rng(0)
     sums, counts = np.zeros((_DRAWS, len(hosts))), np.zeros(len(hosts))
     for group in excesses:
-        for excess in _scaled(group):
+        for excess in _scale(group):
             columns = [hosts.index(name) for name in excess]
             values = np.array(list(excess.values()))
             orders = np.argsort(draw.random((_DRAWS, len(values))), axis=1)
@@ -109,7 +108,7 @@ def _chance(groups: Sequence[Sequence[Launch]], host: str) -> float:
     return float((standing.max(axis=1) >= standing[0, hosts.index(host)] - 1e-9).mean())
 
 
-def _scaled(group: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
+def _scale(group: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
     """Return excesses in robust standard deviations of their group, cut off at three, so that none rules."""
     values = [value for excess in group for value in excess.values()]
     if not values:

@@ -42,7 +42,7 @@ class Verdict:
 
     ``same`` means equal within what matters, ``unclear`` not distinguishable, ``differs`` that the figures of
     two runs do, perhaps only because of the time of measurement. ``ratio`` is A's median over B's with its
-    95 % interval, of figures without the effect of their rounds; None where a side has no figure above zero.
+    95 % interval, of figures without the effect of their rounds; None if a side has no figure above zero.
     ``reason`` is the basis of the kind. ``needed`` is the number of repeats of each that a verdict takes if
     they are too few, else 0. ``chance``: of as much anywhere in the comparison by noise alone.
     """
@@ -80,9 +80,9 @@ def compare_all(pairs: Sequence[Pair], *, matters: float = MATTERS, alpha: float
 
 
 def _untestable(pair: Pair, alpha: float) -> Verdict | None:
-    """Return the verdict on figures that cannot be tested; None where they can."""
+    """Return the verdict on figures that cannot be tested; None if they can."""
     a, b = tuple(pair.a.values()), tuple(pair.b.values())
-    needed = permutation.needed(alpha)
+    needed = permutation.count_needed(alpha)
     if min(len(a), len(b)) < min(_LEAST, needed) or permutation.least_chance(len(a), len(b)) > alpha:
         reason = f"{_counts(pair)}, a verdict needs {needed}"
         return Verdict("too_few", interval.medians(a, b), reason, needed)

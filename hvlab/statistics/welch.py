@@ -34,10 +34,10 @@ def chances(a: Floats, b: Floats, launches: NDArray[np.int_] | None = None) -> F
     ``launches`` has two rows, for the columns of ``a`` and of ``b``, with the same number for those that
     come from the same launches. Without, each column is of launches of its own.
     """
-    one, other = trimmed(a), trimmed(b)
+    one, other = trim(a), trim(b)
     numbers = (None, None) if launches is None else launches
     (var_a, freedom_a), (var_b, freedom_b) = (
-        squeezed(side.variances, side.kept - 1, its) for side, its in zip((one, other), numbers, strict=True)
+        squeeze(side.variances, side.kept - 1, its) for side, its in zip((one, other), numbers, strict=True)
     )
     square_a, square_b = var_a / one.kept, var_b / other.kept
     square, apart = square_a + square_b, np.abs(one.means - other.means)
@@ -57,7 +57,7 @@ def holm(values: Floats) -> Floats:
     return adjusted
 
 
-def trimmed(values: Floats) -> Trimmed:
+def trim(values: Floats) -> Trimmed:
     """Return the trimmed mean of each column, and its variance: by the values kept, its squared error."""
     ordered, rows = np.sort(values, axis=0), np.arange(len(values))[:, np.newaxis]  # NaN comes last
     count = (~np.isnan(values)).sum(axis=0)
@@ -77,7 +77,7 @@ _LEAST_PART = 1e-5
 _STEPS = 50
 
 
-def squeezed(
+def squeeze(
     variances: Floats, freedom: Floats, launches: NDArray[np.int_] | None = None
 ) -> tuple[Floats, Floats]:
     """Return the variances drawn towards their common value, and their degrees of freedom, which grow.
@@ -125,7 +125,7 @@ ENOUGH = 16
 
 
 def round_effects(a: Floats, b: Floats, launches: NDArray[np.int_]) -> Floats:
-    """Return the distance of each round's logarithms from the usual; 0 where that is not known.
+    """Return the distance of each round's logarithms from the usual; 0 if that is not known.
 
     ``a`` and ``b`` hold a row for each round and a column for each comparison; NaN is a launch without a
     figure. ``launches`` has two rows, for the columns of ``a`` and of ``b``: columns with the same number

@@ -59,8 +59,8 @@ class Boot:
             keys.ensure(node.host_key, comment=node.name)
             machines.admit(node, self.login)
         if current:
-            ssh.write_known_hosts(self.ssh, self._known())
-        up = self._each(current, lambda node: self._answers(node, running[node.name][0]))
+            ssh.write_known_hosts(self.ssh, self._list_known())
+        up = self._map(current, lambda node: self._answers(node, running[node.name][0]))
         stopped = [node for node in self.plan.nodes if not up.get(node.name)]
         if stopped:
             self._start(stopped, release)
@@ -103,8 +103,8 @@ class Boot:
             node.directory.mkdir(exist_ok=True)
             machines.recover_host_key(node)
             keys.ensure(node.host_key, comment=node.name)
-        ssh.write_known_hosts(self.ssh, self._known())
-        self._each(nodes, lambda node: self._start_one(node, bases[node.name], config))
+        ssh.write_known_hosts(self.ssh, self._list_known())
+        self._map(nodes, lambda node: self._start_one(node, bases[node.name], config))
 
     def _start_one(self, node: Node, base: Path, config: NodeConfig) -> None:
         self.report(node.name, "make")
@@ -137,7 +137,9 @@ class Boot:
 
     def _release(self) -> str:
         requested = self.plan.release
-        existing = [image.release_of(Path(node.record()["image"])) for node in self._known() if node.record()]
+        existing = [
+            image.release_of(Path(node.record()["image"])) for node in self._list_known() if node.record()
+        ]
         other = next(
             (release for release in existing if release and requested and release != requested), None
         )
@@ -151,7 +153,7 @@ class Boot:
     def _bases(self, nodes: Sequence[Node], release: str) -> dict[str, Path]:
         """Return the image each node stands on: the one its files were made over, or a current one."""
         bases = {node.name: Path(node.record().get("image", "")) for node in nodes}
-        lost = [node for node in nodes if not image.whole(bases[node.name])]
+        lost = [node for node in nodes if not image.is_whole(bases[node.name])]
         if lost:
             current = image.ensure(packages.image_config(release), say=lambda step: self.report("", step))
             for node in lost:
@@ -162,8 +164,7 @@ class Boot:
                 bases[node.name] = current
         return bases
 
-    def _known(self) -> list[Node]:
-        """Return the nodes of the plan and those an earlier call made beside them."""
+    def _list_known(self) -> list[Node]:
         nodes = {node.name: node for node in self.plan.nodes}
         for directory in sorted((self.plan.runtime / "nodes").glob("*")):
             node = Node(self.plan.lab, directory.name, "", 0, directory)
@@ -174,7 +175,6 @@ class Boot:
         return list(nodes.values())
 
     def _limit(self) -> list[str]:
-        """Give nodes and links the plan's limits instead of an earlier plan's; return what does not hold."""
         lab, running = self.plan.lab, reality.supervisors(self.plan.runtime / "nodes")
         self._attach(running)
         for number, rack in enumerate(self.plan.topology.racks, 1):
@@ -195,7 +195,7 @@ class Boot:
         _keep_settings(self.plan, self.limits, ports)
         return remarks
 
-    def _each(self, nodes: Sequence[Node], work: Callable[[Node], T]) -> dict[str, T]:
+    def _map(self, nodes: Sequence[Node], work: Callable[[Node], T]) -> dict[str, T]:
         with ThreadPoolExecutor(max_workers=32) as pool:
             try:
                 tasks = {node.name: pool.submit(work, node) for node in nodes}
@@ -219,7 +219,7 @@ def _keep_settings(plan: LabPlan, limits: Mapping[str, NodeLimits], ports: Mappi
 
     ``ports`` are the links that were limited, by host.
     """
-    settings = recorded_settings(plan.runtime)
+    settings = read_settings(plan.runtime)
     for node in plan.nodes:
         link, own = plan.link(node.name), limits[node.name]
         rack, port = plan.topology.rack_of(node.name), ports.get(node.name)
@@ -239,7 +239,7 @@ def _keep_settings(plan: LabPlan, limits: Mapping[str, NodeLimits], ports: Mappi
     write(plan.runtime / _SETTINGS, json.dumps(settings, indent=1) + "\n")
 
 
-def recorded_settings(runtime: Path) -> dict[str, dict[str, Any]]:
+def read_settings(runtime: Path) -> dict[str, dict[str, Any]]:
     """Return the recorded settings by host; empty for a lab that is down."""
     try:
         settings: dict[str, dict[str, Any]] = json.loads((runtime / _SETTINGS).read_text(encoding="utf-8"))
@@ -248,7 +248,7 @@ def recorded_settings(runtime: Path) -> dict[str, dict[str, Any]]:
     return settings
 
 
-def link_lost(settings: Mapping[str, Any]) -> bool:
+def has_lost_link(settings: Mapping[str, Any]) -> bool:
     """Whether a host's link has lost its recorded limits or rack.
 
     Where systemd runs this machine, a host may reboot itself: it gets a new link, with another number, on the

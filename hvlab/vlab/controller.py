@@ -81,7 +81,9 @@ def stream(argv: Sequence[str], *, line: Callable[[str], None], remedy: str | No
         finally:
             timer.cancel()
     if late.is_set():
-        raise process.TimeLimitError(f"`{shlex.join(argv)}` {process.late(_STREAM_SECONDS)}", remedy=remedy)
+        raise process.TimeLimitError(
+            f"`{shlex.join(argv)}` {process.explain_timeout(_STREAM_SECONDS)}", remedy=remedy
+        )
     if program.returncode:
         raise _failure(argv, program.returncode, "".join(lines[-15:]), remedy)
 

@@ -1,4 +1,4 @@
-"""Join a control group of one's own in every hierarchy, then become the command.
+"""Join a new control group in every hierarchy, then become the command.
 
 ``python enter_cgroup.py NAME COMMAND...``. Used where PID 1 of this machine is not systemd: without it all
 nodes would share one group, and `systemctl stop` in one node would reach into the others.

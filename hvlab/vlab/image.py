@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hvlab.base import cache
 from hvlab.base.errors import HvlabError
-from hvlab.base.files import file_sha256, locked
+from hvlab.base.files import file_sha256, lock
 from hvlab.base.paths import image_dirs, images_dir
 from hvlab.vlab import names, packages, redhat
 from hvlab.vlab.controller import close, discard, link, run, stream, write
@@ -24,7 +24,7 @@ PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "python3", "python3-apt",
     "iproute2", "procps", "sudo", "ca-certificates",
 )  # fmt: skip
-# Nodes are thrown away: nothing that dpkg writes there has to survive a power cut.
+# Nodes are thrown away: what dpkg writes there need not survive a power cut.
 # A node has apt's lists, as an installed machine has: its first `apt-get update` fetches only what is new.
 _OPTIONS = ("--variant=minbase", "--dpkgopt=force-unsafe-io", "--skip=cleanup/apt/lists")
 # As in other images for containers: a first `apt-get update` takes half as long without.
@@ -63,7 +63,7 @@ def ensure(config: ImageConfig, *, say: Callable[[str], None]) -> Path:
     if image.is_dir():
         cache.use(image)
         return image
-    with locked(images, waiting=lambda: say("another call builds the image")):
+    with lock(images, waiting=lambda: say("another call builds the image")):
         if not image.is_dir():
             for half in images.glob(".building-*"):
                 discard(half)
@@ -82,7 +82,7 @@ def close_all() -> None:
                     image.chmod(0o700)
 
 
-def whole(image: Path) -> bool:
+def is_whole(image: Path) -> bool:
     """Whether this is an image that can be booted."""
     return image.is_absolute() and (image / "usr/lib/os-release").is_file()
 
@@ -132,7 +132,7 @@ def _finish(config: ImageConfig, tree: Path) -> None:
         path.unlink(missing_ok=True)
     text = packages.render(sources)
     write(apt / "sources.list.d/hvlab.sources", text, mode=packages.mode(text))
-    extra = packages.missing_certificates(
+    extra = packages.find_missing_certificates(
         config.ca_bundle, (tree / _CERTIFICATES).read_text(encoding="utf-8")
     )
     for number, certificate in enumerate(extra):

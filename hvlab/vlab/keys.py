@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hvlab.base.files import key_whole, public_whole
+from hvlab.base.files import is_key_whole, is_public_whole
 from hvlab.base.sudo import hand_over
 from hvlab.vlab.controller import discard, run, write
 
@@ -15,9 +15,9 @@ LOGIN_KEY = "id_ed25519"
 def ensure(path: Path, *, comment: str) -> str:
     """Make an ed25519 key pair unless a whole one exists; return the line of its public key."""
     public = path.with_name(f"{path.name}.pub")
-    if key_whole(path):
+    if is_key_whole(path):
         path.chmod(0o600)
-        if not public_whole(path, public):
+        if not is_public_whole(path, public):
             write(public, run(["ssh-keygen", "-y", "-f", path]))
     else:
         part = path.with_name(f"{path.name}.part")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvlab.base.errors import HvlabError, UnreachableError, UsageError
-from hvlab.base.files import locked
+from hvlab.base.files import lock
 from hvlab.base.paths import trust_dir
 from hvlab.base.sudo import as_caller
 from hvlab.lab.inventory import Lab
@@ -55,7 +55,7 @@ class NodeStatus:
 def up(plan: LabPlan, *, report: Report) -> list[str]:
     """Boot the nodes of the plan that do not run yet; called again it repairs what is not right.
 
-    Returns which limits do not hold, a line each. ``report`` gets (host, step), the host "" being the lab.
+    Returns the limits not in force, a line each. ``report`` gets (host, step), the host "" being the lab.
     Raises HvlabError.
     """
     check_machine()
@@ -63,8 +63,8 @@ def up(plan: LabPlan, *, report: Report) -> list[str]:
     links.check(plan.topology)
     check_names(plan)
     os.umask(0o022)
-    with _disk_errors(), _alone(plan, report):
-        routes = network.routes(plan.runtime.parent)
+    with _disk_errors(), _lock_lab(plan, report):
+        routes = network.is_router(plan.runtime.parent)
         network.ensure(plan.lab, plan.network, routes=routes, racks=len(plan.topology.racks))
         network.set_kernel(plan.runtime.parent)
         report("", "network is up")
@@ -74,8 +74,8 @@ def up(plan: LabPlan, *, report: Report) -> list[str]:
 def down(lab: Lab, plan: LabPlan, *, report: Report) -> bool:
     """Remove everything ``up`` made, even by a killed call; return whether there was anything."""
     check_machine()
-    existed = plan.runtime.exists() or network.present(plan.lab)
-    with _disk_errors(), _alone(plan, report):
+    existed = plan.runtime.exists() or network.exists(plan.lab)
+    with _disk_errors(), _lock_lab(plan, report):
         nodes = _existing_nodes(plan)
         for node in nodes:
             report(node.name, "stop")
@@ -107,13 +107,12 @@ def _existing_nodes(plan: LabPlan) -> list[Node]:
     return [Node(plan.lab, name, "", 0, nodes / name) for name in sorted(names)]
 
 
-def _alone(plan: LabPlan, report: Report) -> AbstractContextManager[None]:
-    return locked(plan.runtime, waiting=lambda: report("", "wait for another hvlab on this lab"))
+def _lock_lab(plan: LabPlan, report: Report) -> AbstractContextManager[None]:
+    return lock(plan.runtime, waiting=lambda: report("", "wait for another hvlab on this lab"))
 
 
 @contextmanager
 def _disk_errors() -> Iterator[None]:
-    """Turn a full disk, or a file that cannot be written, into an error for the reader."""
     try:
         yield
     except OSError as error:
@@ -126,7 +125,7 @@ def _disk_errors() -> Iterator[None]:
 def status(plan: LabPlan) -> list[NodeStatus]:
     """Return the state of each node; it needs no root."""
     running = reality.supervisors(plan.runtime / "nodes")
-    settings = boot.recorded_settings(plan.runtime)
+    settings = boot.read_settings(plan.runtime)
     with ThreadPoolExecutor(max_workers=32) as pool:
         rows = list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
     cores_of = {host: held.cpus for host, held in limits.host_cores(plan.lab).items()}
@@ -140,7 +139,7 @@ def _with_limits(
     if row.pid is None or own is None:
         return row
     others = (host for host, cores in cores_of.items() if host != row.host and set(own) & set(cores))
-    lost = boot.link_lost(settings)
+    lost = boot.has_lost_link(settings)
     names = ("memory", "cpu_weight") if lost else ("memory", "cpu_weight", *boot.OF_LINK)
     known: dict[str, Any] = {name: settings.get(name) for name in names}
     return replace(row, cores=own, shared_with=tuple(sorted(others)), link_lost=lost, **known)

@@ -145,7 +145,7 @@ def _pass_on(mount: Path, group: Path, controller: str) -> None:
 
 
 def blocking(mount: Path, group: str, controller: str) -> Path | None:
-    """Return the group above this one that does not pass a controller on, in version 2; None where all do."""
+    """Return the group above this one that does not pass a controller on, in version 2; None if all do."""
     for above in reversed(Path(group).parents):
         control = mount / above / "cgroup.subtree_control"
         if control.exists() and controller not in control.read_text(encoding="ascii").split():
@@ -166,7 +166,7 @@ def unit_of(cgroup: str) -> str | None:
 
 
 def apply(name: str, group: str, leader: int, limits: NodeLimits, *, unit: bool) -> list[str]:
-    """Give a node its limits; return what did not work, of cpuset, cpu and memory.
+    """Give a node its limits; return those of cpuset, cpu and memory that failed.
 
     ``leader`` is the pid of its PID 1; ``unit``: systemd runs this machine. The kernel has the last word:
     whether the cores hold is read back from the node.

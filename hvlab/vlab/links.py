@@ -50,7 +50,7 @@ def port_of(leader: int) -> str | None:
 
 
 def index_of(link: str) -> int | None:
-    """Return the kernel's number of a link, which no other gets later; None where it is no link."""
+    """Return the kernel's number of a link, which no other gets later; None if it is no link."""
     # Beside the links lie files such as bonding_masters, and a link may go at any time.
     with suppress(OSError):
         return int((_LINKS / link / "ifindex").read_text(encoding="ascii"))
@@ -68,7 +68,7 @@ def attach(bridge: str, port: str) -> None:
         run(["ip", "link", "set", port, "master", bridge, "up"])
 
 
-def limited() -> set[str]:
+def limited_links() -> set[str]:
     """Return the links of this machine whose traffic is limited."""
     queues = json.loads(run(["tc", "-json", "qdisc", "show"]))
     return {queue["dev"] for queue in queues if queue["kind"] in _KINDS}
@@ -175,7 +175,7 @@ def needs(topology: Topology) -> dict[str, list[str]]:
 
 
 def check(topology: Topology) -> None:
-    """Raise UsageError where this machine's kernel cannot shape what the topology asks for."""
+    """Raise UsageError if this machine's kernel cannot shape what the topology asks for."""
     missing = [(feature, uses) for feature, uses in needs(topology).items() if not _has(feature)]
     if missing:
         lines = "".join(

@@ -20,7 +20,7 @@ _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kmgt]?)(bit|bps)", re.IGNORECASE)
 
 
-def _short(text: str, limit: int) -> str:
+def _shorten(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return text[: limit - 7] + "-" + hashlib.sha256(text.encode()).hexdigest()[:6]
@@ -38,28 +38,28 @@ def check_lab_name(lab: str) -> str:
 
 def bridge(lab: str) -> str:
     """Return the name of the lab's bridge: ``hv-<lab>``, at most 15 characters."""
-    return _short(f"hv-{lab}", _LINK_NAME_MAX)
+    return _shorten(f"hv-{lab}", _LINK_NAME_MAX)
 
 
 def rack_bridge(lab: str, number: int) -> str:
     """Return the name of the bridge of a rack, numbered from 1."""
-    return _short(f"hv{number}r-{lab}", _LINK_NAME_MAX)
+    return _shorten(f"hv{number}r-{lab}", _LINK_NAME_MAX)
 
 
 def uplink(lab: str, number: int) -> tuple[str, str]:
     """Return the names of the two ends of a rack's uplink: at the lab's bridge, and at the rack's."""
-    return _short(f"hv{number}u-{lab}", _LINK_NAME_MAX), _short(f"hv{number}d-{lab}", _LINK_NAME_MAX)
+    return _shorten(f"hv{number}u-{lab}", _LINK_NAME_MAX), _shorten(f"hv{number}d-{lab}", _LINK_NAME_MAX)
 
 
 def table(lab: str) -> str:
     """Return the name of the lab's firewall table."""
     plain = lab.replace("-", "_")
-    return f"hvlab_{plain}" if plain == lab else _short(f"hvlab_{plain}_{lab}", 40)
+    return f"hvlab_{plain}" if plain == lab else _shorten(f"hvlab_{plain}_{lab}", 40)
 
 
 def machine(lab: str, node: str) -> str:
     """Return the machine name of a node; two labs may each have a node of one name."""
-    return _short(f"{lab.replace('_', '-')}-{node}", _MACHINE_NAME_MAX)
+    return _shorten(f"{lab.replace('_', '-')}-{node}", _MACHINE_NAME_MAX)
 
 
 def mac(lab: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.base.errors import UsageError
-from hvlab.base.files import locked
+from hvlab.base.files import lock
 from hvlab.vlab import names
 from hvlab.vlab.controller import run, succeeds, write
 from hvlab.vlab.topology import MAX_RACKS
@@ -80,7 +80,7 @@ def remove(lab: str) -> None:
         run(["nft", "delete", "table", "ip", names.table(lab)])
 
 
-def present(lab: str) -> bool:
+def exists(lab: str) -> bool:
     """Whether the bridge or the firewall table of the lab exists."""
     return (_LINKS / names.bridge(lab)).exists() or has_table(lab)
 
@@ -179,7 +179,7 @@ def set_kernel(runtime: Path, *, settings: Path = _SETTINGS) -> None:
                 (settings / name).write_text(str(least), encoding="ascii")
 
 
-def routes(runtime: Path, *, settings: Path = _SETTINGS) -> bool:
+def is_router(runtime: Path, *, settings: Path = _SETTINGS) -> bool:
     """Whether this machine forwards packets even without labs."""
     # In this order: a lab that begins now records before it sets.
     forwards = int((settings / _FORWARD).read_text(encoding="ascii"))
@@ -213,5 +213,5 @@ def _read(record: Path) -> dict[str, int]:
 @contextmanager
 def _record(runtime: Path) -> Iterator[Path]:
     """Hold the record for oneself; labs come and go at the same time."""
-    with locked(runtime):
+    with lock(runtime):
         yield runtime / "kernel.json"

@@ -16,7 +16,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from hvlab.base.errors import HvlabError
-from hvlab.base.files import key_whole
+from hvlab.base.files import is_key_whole
 from hvlab.vlab import console, enter_cgroup, image, keys, names, packages, reality
 from hvlab.vlab.controller import close, environment, folder_within, read_in, run, succeeds, write, write_in
 from hvlab.vlab.packages import NodeConfig
@@ -111,7 +111,7 @@ def assemble(node: Node, base: Path) -> None:
 def configure(node: Node, network: IPv4Network, config: NodeConfig, *, login: str) -> None:
     """Write the node's identity and network; at its first start also what it inherits from the controller.
 
-    Raises HvlabError where its tree has a link in the place of a folder: hvlab writes through none.
+    Raises HvlabError if its tree has a link in the place of a folder: hvlab writes through none.
     """
     host_key = keys.ensure(node.host_key, comment=node.name)
     address = _NETWORK.format(address=node.address, prefix=network.prefixlen, gateway=names.gateway(network))
@@ -169,7 +169,7 @@ def recover_host_key(node: Node) -> None:
             return
         part = node.host_key.with_name(f"{node.host_key.name}.part")
         write(part, key, mode=0o600)
-        if key_whole(part) and succeeds(["ssh-keygen", "-y", "-P", "", "-f", str(part)]):
+        if is_key_whole(part) and succeeds(["ssh-keygen", "-y", "-P", "", "-f", str(part)]):
             part.replace(node.host_key)
         part.unlink(missing_ok=True)
 

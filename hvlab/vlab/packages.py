@@ -130,7 +130,7 @@ def render(sources: Iterable[PackageSource]) -> str:
     return "\n".join(stanzas)
 
 
-def files_named(sources: Iterable[PackageSource], apt_settings: str) -> list[str]:
+def find_named_files(sources: Iterable[PackageSource], apt_settings: str) -> list[str]:
     """Return the files that apt's entries and settings name (keys, certificates), as absolute paths."""
     values = [value for source in sources for name, value in source.options if name.lower() == "signed-by"]
     values += re.findall(r'"(/[^"]+)"', apt_settings)
@@ -143,7 +143,7 @@ def apt_settings(dump: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def missing_certificates(bundle: str, other: str) -> list[str]:
+def find_missing_certificates(bundle: str, other: str) -> list[str]:
     """Return the certificates (PEM) of ``bundle`` that are missing in ``other``."""
 
     def bodies(text: str) -> dict[str, str]:
@@ -228,7 +228,7 @@ def local_path(word: str) -> Path | None:
     return Path(word).expanduser() if word.startswith(("/", "~")) else None
 
 
-def shareable(path: Path) -> bool:
+def is_shareable(path: Path) -> bool:
     """Whether a folder may be shown to the nodes: not a folder of the system itself."""
     return str(path) not in _SYSTEM and not str(path).startswith(("/etc/", "/usr/", "/bin/", "/lib/"))
 
@@ -270,7 +270,7 @@ def image_config(release: str) -> ImageConfig:
     sources = tuple(_sources(names.debian(release)))
     dump = run(["apt-config", "dump"]) if shutil.which("apt-config") else ""
     settings = apt_settings(dump)
-    paths = [Path(name) for name in files_named(sources, settings)]
+    paths = [Path(name) for name in find_named_files(sources, settings)]
     paths += [_APT / "auth.conf", *sorted((_APT / "auth.conf.d").glob("*.conf"))]
     own_keyrings = Path("/usr/share/keyrings/debian-archive-")
     files = _files(path for path in paths if not str(path).startswith(str(own_keyrings)))
@@ -288,8 +288,8 @@ def node_config(release: str) -> NodeConfig:
         resolv_conf=resolv_conf(_text(Path("/etc/resolv.conf")), _text(_RESOLVED_UPSTREAM)),
         pip_conf=pip_conf(settings),
         environment=every,
-        shared=tuple(path for path in dict.fromkeys(shared) if path.exists() and shareable(path)),
-        files=_files(path for path in named if not shareable(path)),
+        shared=tuple(path for path in dict.fromkeys(shared) if path.exists() and is_shareable(path)),
+        files=_files(path for path in named if not is_shareable(path)),
         sshd_settings=roots,
     )
 
@@ -322,7 +322,6 @@ def _sources(release: str) -> list[PackageSource]:
 
 
 def _pip_listing() -> str:
-    """Return the output of `pip config list` for the Python that runs hvlab; empty without pip."""
     argv = [sys.executable, "-m", "pip", "config", "list"]
     done = process.run(argv, seconds=SECONDS, env=environment())
     return done.stdout if not done.returncode else ""

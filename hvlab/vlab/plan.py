@@ -154,7 +154,6 @@ def plan_without_limits(lab: Lab) -> LabPlan:
 
 
 def _topology(lab: Lab, file: Path | None) -> Topology:
-    """Read the topology file: that of the command line, or lab_topology beside the inventory."""
     named = _text(lab, "lab_topology")
     if file is None and named:
         folder = lab.source if lab.source.is_dir() else lab.source.parent

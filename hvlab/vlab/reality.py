@@ -43,7 +43,7 @@ def supervisors(nodes: Path) -> dict[str, list[int]]:
             root = Path(os.fsdecode(word.partition(b"=")[2]))
             if word.startswith(b"--directory=/") and root.parent.parent == nodes:
                 uids = {int(uid) for uid in _status(pid, b"Uid")[:2]}
-                if uids and uids <= trusted and alive(pid):
+                if uids and uids <= trusted and is_alive(pid):
                     pids_of[root.parent.name].append(pid)
     return {name: sorted(pids, key=lambda pid: (_start_tick(pid), pid)) for name, pids in pids_of.items()}
 
@@ -113,7 +113,7 @@ def age(pid: int) -> float:
     return max(0.0, uptime - _start_tick(pid) / os.sysconf("SC_CLK_TCK"))
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
     state = _read(PROC / str(pid) / "stat").rpartition(b")")[2].split()
     return bool(state) and state[0] not in (b"Z", b"X")
@@ -130,6 +130,6 @@ def kill(pids: set[int], seconds: float = 5.0) -> set[int]:
 def wait_gone(pids: set[int], seconds: float) -> set[int]:
     """Wait up to ``seconds`` for processes to end and return those that still run."""
     deadline = time.monotonic() + seconds
-    while (left := {pid for pid in pids if alive(pid)}) and time.monotonic() < deadline:
+    while (left := {pid for pid in pids if is_alive(pid)}) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left

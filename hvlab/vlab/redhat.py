@@ -65,7 +65,7 @@ def turn(tree: Path, release: str) -> None:
     """Turn a Debian tree that has our packages into a system of the family."""
     system = SYSTEMS[release]
     installed = _debian_packages(tree)
-    # Debian's own folder for the database is the home directory of whoever calls rpm.
+    # Debian's own folder for the database is the home directory of rpm's caller.
     write(tree / "etc/rpm/macros.hvlab", "%_dbpath /var/lib/rpm\n")
     _install(tree, spec(system, installed, _libraries(tree), _programs(tree)))
     _move_away(tree)

@@ -25,11 +25,11 @@ _PAUSE_S = 0.2
 def write_known_hosts(directory: Path, nodes: Iterable[Node]) -> None:
     """Write the host keys of the nodes, each under its address and its name."""
     path = directory / KNOWN_HOSTS
-    write(path, "".join(f"{line}\n" for line in map(known_hosts_line, nodes) if line))
+    write(path, "".join(f"{line}\n" for line in map(read_known_hosts_line, nodes) if line))
     hand_over(path)
 
 
-def known_hosts_line(node: Node) -> str:
+def read_known_hosts_line(node: Node) -> str:
     """Return a node's line of known_hosts; empty while it has no key."""
     try:
         kind, key = node.host_key.with_suffix(".pub").read_text(encoding="utf-8").split()[:2]

@@ -20,7 +20,7 @@ from hvlab.workloads.case import Case
 from hvlab.workloads.collective import COLLECTIVES
 from hvlab.workloads.command import COMMAND
 from hvlab.workloads.contention import with_contention
-from hvlab.workloads.outcome import Figure, Outcome, Workload, ending, started
+from hvlab.workloads.outcome import Figure, Outcome, Workload, ending, start_outcome
 from hvlab.workloads.parameters import COMMON, Parameter, find, word
 from hvlab.workloads.training import TRAININGS
 
@@ -103,6 +103,6 @@ def outcome(case: Case, folder: Path) -> Outcome:
     except AnswerError as error:
         return Outcome(0.0, error=f"{error}: {error.remedy}")
     if ended.get("skipped"):
-        return replace(started(ended), error=str(ended["skipped"]), skipped=True)
+        return replace(start_outcome(ended), error=str(ended["skipped"]), skipped=True)
     parsed = WORKLOADS[case.workload].parse(case, ended, folder)
     return with_contention(case, parsed, folder)

@@ -13,7 +13,7 @@ from hvlab.workloads import answered, samples
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import TABLES
 from hvlab.workloads.operations import OPERATIONS
-from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, opened
+from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, open_outcome
 from hvlab.workloads.parameters import from_table
 
 _PROGRAM = "collective.py"
@@ -22,7 +22,7 @@ _COMMON = from_table(TABLES["collective"])
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    outcome, result = opened(case, ended, folder, answered.CollectiveResult)
+    outcome, result = open_outcome(case, ended, folder, answered.CollectiveResult)
     if outcome.error:
         return outcome
     expected, measured = list(case.params["sizes"]), [row["size_bytes"] for row in result["sizes"]]

@@ -21,7 +21,7 @@ from hvlab.base.errors import UsageError
 from hvlab.workloads import answered
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import METRICS, TABLES
-from hvlab.workloads.outcome import STEP, Figure, Outcome, Workload, figure, opened, output, read_text
+from hvlab.workloads.outcome import STEP, Figure, Outcome, Workload, figure, open_outcome, output, read_text
 from hvlab.workloads.parameters import from_table
 
 OUTPUT = "output.txt"
@@ -70,7 +70,7 @@ class _StepParts(HostAnswer):
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    outcome, result = opened(case, ended, folder, answered.CommandResult)
+    outcome, result = open_outcome(case, ended, folder, answered.CommandResult)
     copied = str(case.params.get("copy") or "")
     if copied:
         outcome = replace(outcome, versions={**outcome.versions, "files": copied.split(maxsplit=1)[0]})
@@ -116,7 +116,7 @@ def _steps(case: Case, folder: Path) -> Iterator[Figure]:
     yield figure("recorded_step", max(rank["overhead"] for ranks in by_host.values() for rank in ranks))
 
 
-def removed(folder: Path) -> tuple[str, ...]:
+def read_removed(folder: Path) -> tuple[str, ...]:
     """Return the files that rank 0 wrote to its temporary working folder; ``folder`` is the case's."""
     try:
         written = answers.read(folder / "result.json", "its result.json", answered.CommandResult)

@@ -49,7 +49,7 @@ class Taken:
 
 def with_contention(case: Case, outcome: Outcome, folder: Path) -> Outcome:
     """Return the outcome of a case with the sharing of its cores, if known; the same for each size."""
-    counters = _gathered(case, folder) or _printed(case, folder)
+    counters = _read_gathered(case, folder) or _read_printed(case, folder)
     if not counters:
         return outcome
     worst = max((one.total for one in stolen_time(counters)), default=0.0)
@@ -94,8 +94,8 @@ def stolen_time(counters: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
         yield Taken(tuple(hosts), *(min(100.0, max(0.0, 100 * part / core_s)) for part in parts))
 
 
-def _gathered(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the counters of each host under the inventory's name, which a host may not know."""
+def _read_gathered(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the counters of each host under the inventory's name, which the host might not know."""
     try:
         written = result(case, folder)
     except AnswerError:
@@ -104,8 +104,7 @@ def _gathered(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
     return {names.get(node, node): counted for node, counted in (written.get("stolen") or {}).items()}
 
 
-def _printed(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return them for the user's trainings, whose ranks each print their own."""
+def _read_printed(case: Case, folder: Path) -> dict[str, Mapping[str, Any]]:
     counters: dict[str, dict[str, Any]] = {}
     computed: dict[str, float] = {}
     for line in _LINE.findall(output(folder)):

@@ -177,13 +177,13 @@ def figure(metric: str, value: float, **params: Any) -> Figure:
     return Figure(metric, float(value), METRICS[metric].unit, params)
 
 
-def started(ended: Mapping[str, Any]) -> Outcome:
+def start_outcome(ended: Mapping[str, Any]) -> Outcome:
     """Return an outcome with only the times of the case."""
     begun = float(ended.get("started_at") or 0)
     return Outcome(begun, float(ended.get("ended_at") or begun) - begun)
 
 
-def opened(
+def open_outcome(
     case: Case, ended: Mapping[str, Any], folder: Path, shape: Any
 ) -> tuple[Outcome, Mapping[str, Any]]:
     """Return the facts that every program reports on a case, and its result; an error if it cannot count.
@@ -192,7 +192,7 @@ def opened(
     checks passed, the launcher ended well, the ranks were as many and on the device as requested, and the
     requested backend, and no other, carried the case's collective.
     """
-    begun = started(ended)
+    begun = start_outcome(ended)
     failed = launcher_error(case, ended, folder)
     try:
         written = result(case, folder)
@@ -200,23 +200,23 @@ def opened(
         return replace(begun, error=failed or f"{error}: {error.remedy}"), {}
     if not written:
         return replace(begun, error=failed or "the program wrote no result"), {}
-    outcome = _judged(case, begun, written, failed)
+    outcome = _judge(case, begun, written, failed)
     if not outcome.error:
         try:
-            answers.checked(written, f"{case.hosts[0]}: its result.json", shape)
+            answers.check(written, f"{case.hosts[0]}: its result.json", shape)
         except AnswerError as error:
             outcome = replace(outcome, error=f"{error}: {error.remedy}")
     return outcome, written
 
 
-def _judged(case: Case, begun: Outcome, result: Mapping[str, Any], failed: str | None) -> Outcome:
+def _judge(case: Case, begun: Outcome, result: Mapping[str, Any], failed: str | None) -> Outcome:
     """Return the facts that every program reports on a case; ``failed`` is the error of its launch."""
     if result.get("unavailable"):
         return replace(begun, error=str(result["unavailable"]), skipped=True)
     known = (result.get("state") or {}).get("versions") or {}
     outcome = replace(
         begun,
-        proved_backend=proof.proved(case, result),
+        proved_backend=proof.find_proved(case, result),
         world_size=(result.get("world") or {}).get("size"),
         versions={
             **{name: str(text) for name, text in known.items() if text is not None},
@@ -225,7 +225,7 @@ def _judged(case: Case, begun: Outcome, result: Mapping[str, Any], failed: str |
         },
     )
     error = "; ".join(result.get("checks") or []) or failed or _elsewhere(case, outcome, result)
-    return replace(outcome, error=error or proof.unproved(case, result))
+    return replace(outcome, error=error or proof.explain_unproved(case, result))
 
 
 def _transport(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
@@ -237,7 +237,7 @@ def _transport(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _library(case: Case, result: Mapping[str, Any]) -> dict[str, str]:
-    """Return which library answered the ranks' ``import horovod``, if it was not Horovod."""
+    """Return the library that answered the ranks' ``import horovod``, unless it was Horovod."""
     libraries = (result.get("state") or {}).get("libraries") or []
     return {"answered_by": ", ".join(libraries)} if BACKENDS[case.backend].framework == SHIM else {}
 
@@ -261,7 +261,7 @@ def launcher_error(case: Case, ended: Mapping[str, Any], folder: Path) -> str | 
         return error
     if culprit := _unlike(case, folder):
         return f"{culprit}{_ADVISED}{culprit.remedy}"
-    first = _first_failed(case, folder)
+    first = _read_first_failed(case, folder)
     where = first or (case.hosts[1:] if re.search("orted|ORTE|prted|PRTE", error) else case.hosts[:1])
     place = first[0] if first else _place(case, folder)
     known = not place or any(re.search(rf"\b{re.escape(host)}\b", error) for host in first or case.hosts[1:])
@@ -287,8 +287,7 @@ def _unlike(case: Case, folder: Path) -> standing.Holdup | None:
     return standing.ended(found, homes, case.hosts)
 
 
-def _first_failed(case: Case, folder: Path) -> Sequence[str]:
-    """Return the host of the rank that failed first, if the launcher names it."""
+def _read_first_failed(case: Case, folder: Path) -> Sequence[str]:
     text = output(folder)
     if case.params.get(MPIRUN.name):
         return ()
@@ -302,7 +301,6 @@ def _first_failed(case: Case, folder: Path) -> Sequence[str]:
 
 
 def _place(case: Case, folder: Path) -> str:
-    """Return the host, or the login, where a launcher could not start its daemons; empty if unknown."""
     text = output(folder)
     daemons = set(_DAEMON.findall(text))
     if len(daemons) == 1 and daemons <= set(case.hosts):
@@ -318,13 +316,13 @@ def _launch_failure(case: Case, ended: Mapping[str, Any], folder: Path) -> str |
     if ended.get("error"):
         return str(ended["error"])
     if ended.get("timed_out"):
-        return _late(case, folder)
+        return _explain_timeout(case, folder)
     if ended.get("rc") == 0:
         return None
     how = f"{case.launcher} ended with exit status {ended.get('rc')}"
     # ssh's answers for hosts whose ranks could not be ended.
     lost = {host: answer for host, answer in (ended.get("reaped") or {}).items() if isinstance(answer, str)}
-    known = _caused(how, folder, *lost.values())
+    known = _explain_cause(how, folder, *lost.values())
     if known:
         return known
     silent = [f"{host} is unreachable ({answers.clean(said)})" for host, said in lost.items()]
@@ -332,7 +330,7 @@ def _launch_failure(case: Case, ended: Mapping[str, Any], folder: Path) -> str |
     return ": ".join(filter(None, [how, words, *silent]))
 
 
-def _late(case: Case, folder: Path) -> str:
+def _explain_timeout(case: Case, folder: Path) -> str:
     missing = _MISSING.search(read_text(folder / "stderr"))
     over = f"ran over its {case.timeout} s and was ended"
     if culprit := _culprit(folder):
@@ -340,11 +338,10 @@ def _late(case: Case, folder: Path) -> str:
     if missing:
         return f"{over}: Horovod waited for ranks {missing.group(1)}"
     # How its processes died is hvlab's own doing.
-    return _caused(over, folder, known=True) or over + _SILENT * (len(case.hosts) > 1)
+    return _explain_cause(over, folder, known=True) or over + _SILENT * (len(case.hosts) > 1)
 
 
 def _culprit(folder: Path) -> standing.Holdup | None:
-    """Return what held a case up that was looked at before it was ended."""
     try:
         said = answers.read(folder / "standing.json", "the hosts: standing.json", dict[str, Any])
     except (FileNotFoundError, AnswerError):
@@ -352,14 +349,14 @@ def _culprit(folder: Path) -> standing.Holdup | None:
     seen, silent = {}, {}
     for host, words in said.items():
         try:
-            seen[host] = answers.checked(words, f"{host}: standing.py", HostStanding)
+            seen[host] = answers.check(words, f"{host}: standing.py", HostStanding)
         except AnswerError as error:
             silent[host] = words if isinstance(words, str) else error.observed
     jobs = standing.judge(seen, silent, over=True)
     return next((job.culprit for job in jobs if job.job.startswith("HVLAB_CASE=") and job.culprit), None)
 
 
-def _signalled(status: object) -> str:
+def _read_signal(status: object) -> str:
     """Return the signal that ended a rank if the launcher reports only its exit status."""
     try:
         name = signal.Signals(int(str(status)) - _SIGNALLED).name
@@ -371,7 +368,7 @@ def _signalled(status: object) -> str:
     )
 
 
-def _caused(how: str, folder: Path, *messages: str, known: bool = False) -> str:
+def _explain_cause(how: str, folder: Path, *messages: str, known: bool = False) -> str:
     """Return the cause that the output shows, its line and the remedy, if known.
 
     ``messages`` count if they are nearer to the root than the output. A launcher's general advice is left
@@ -391,7 +388,7 @@ def _caused(how: str, folder: Path, *messages: str, known: bool = False) -> str:
 def last_words(folder: Path, status: object = None) -> str:
     """Return why the launcher ended, from its and the ranks' output, and its exit status."""
     lines = _last_lines(folder)
-    return _telling(lines) or _signalled(status) or " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
+    return _telling(lines) or _read_signal(status) or " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
 
 
 def _last_lines(folder: Path) -> list[str]:

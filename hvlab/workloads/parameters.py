@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hvlab.base.errors import UsageError, unknown
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.lab.backends import BACKENDS, HOROVOD, Backend
 from hvlab.workloads.metrics import TABLES
 from hvlab.workloads.sizes import format_size, parse_size, parse_sizes
@@ -68,12 +68,12 @@ class Parameter:
             return parse_sizes(",".join(map(str, given)) if isinstance(given, list | tuple) else text)
         if self.kind in ("text", "data"):
             is_folder = self.kind == "data" and "/" in text
-            return str(Path(text).expanduser().absolute()) if is_folder else self._chosen(text)
+            return str(Path(text).expanduser().absolute()) if is_folder else self._format_choice(text)
         if self.kind in ("env", "stack"):
             return self._variables(text) if self.kind == "env" else self._stack(text)
         if self.kind == "flag":
             if text.lower() not in _FLAGS:
-                raise self._wrong(text, "neither true nor false", "true")
+                raise self._explain_wrong(text, "neither true nor false", "true")
             return _FLAGS[text.lower()]
         return self._number(text)
 
@@ -90,31 +90,30 @@ class Parameter:
         """Return a value as people write it."""
         return format_size(value) if self.kind == "bytes" and isinstance(value, int) else word(value)
 
-    def _chosen(self, text: str) -> str:
+    def _format_choice(self, text: str) -> str:
         if not text:
-            raise self._wrong(text, "no value", str(self.default))
+            raise self._explain_wrong(text, "no value", str(self.default))
         if self.choices and (text := text.lower()) not in self.choices:
             raise unknown(f"value of {self.name}", text, self.choices)
         return text
 
     def _variables(self, text: str) -> str:
-        """Return environment variables in the order of their names."""
         try:
             words = shlex.split(text)
         except ValueError as error:
-            raise self._wrong(text, str(error), _EXAMPLE) from error
+            raise self._explain_wrong(text, str(error), _EXAMPLE) from error
         for item in words:
             name, equals, _ = item.partition("=")
             if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
-                raise self._wrong(text, f"{item} is not NAME=VALUE", _EXAMPLE)
+                raise self._explain_wrong(text, f"{item} is not NAME=VALUE", _EXAMPLE)
             if name.startswith("HVLAB_"):
-                raise self._wrong(text, f"{name} is hvlab's own", _EXAMPLE)
+                raise self._explain_wrong(text, f"{name} is hvlab's own", _EXAMPLE)
         return shlex.join(sorted(words))
 
     def _stack(self, text: str) -> str:
         """Return the name of a stack beside the lab's own; empty for that."""
         if not _STACK_NAME.fullmatch(text):
-            raise self._wrong(text, "not the name of a stack", OWN_STACK)
+            raise self._explain_wrong(text, "not the name of a stack", OWN_STACK)
         return "" if text == OWN_STACK else text
 
     def _number(self, text: str) -> Value:
@@ -124,14 +123,14 @@ class Parameter:
             number = math.nan
         if not self.least <= number < math.inf:
             why = f"not a {_NOUNS[self.kind]} of {self.least:g} or more"
-            raise self._wrong(text, why, word(self.default))
+            raise self._explain_wrong(text, why, word(self.default))
         if number >= _TOO_LARGE:
-            raise self._wrong(text, "larger than any program takes", word(self.default))
+            raise self._explain_wrong(text, "larger than any program takes", word(self.default))
         return number
 
-    def _wrong(self, text: str, why: str, example: str) -> UsageError:
+    def _explain_wrong(self, text: str, why: str, example: str) -> UsageError:
         return UsageError(
-            masked(f"{self.name}={text}: {why}"), remedy=f"{self.help} Write --set {self.name}={example}"
+            mask(f"{self.name}={text}: {why}"), remedy=f"{self.help} Write --set {self.name}={example}"
         )
 
 
@@ -164,7 +163,7 @@ def variables(params: Mapping[str, Any]) -> dict[str, str]:
     return dict(item.split("=", 1) for item in shlex.split(str(params.get(ENV.name, ""))))
 
 
-def inherited(rank_env: Mapping[str, Any], backend: str) -> dict[str, Value]:
+def read_inherited(rank_env: Mapping[str, Any], backend: str) -> dict[str, Value]:
     """Return the tuning parameters in the inventory's rank environment, by name. Raises UsageError."""
     values: dict[str, Value] = {}
     for name, item in BY_VARIABLE.items():

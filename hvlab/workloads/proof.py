@@ -26,17 +26,17 @@ _ANY = {*_ALL, _GROUP}
 _SHIM = "hvlab_horovod"
 
 
-def proved(case: Case, result: Mapping[str, Any]) -> str | None:
+def find_proved(case: Case, result: Mapping[str, Any]) -> str | None:
     """Return the backends with activities, joined by +, if any; one process alone proves itself."""
     if not BACKENDS[case.backend].parallel:
         return case.backend
     if stranger := _stranger(case, result):
         return stranger
     carriers = _carriers(case, _activities(result), _ANY)
-    return case.backend if _own(case, carriers) else "+".join(carriers) or None
+    return case.backend if _is_own(case, carriers) else "+".join(carriers) or None
 
 
-def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
+def explain_unproved(case: Case, result: Mapping[str, Any]) -> str | None:
     """Return why nothing proves that the requested backend, and no other, carried the case."""
     if not BACKENDS[case.backend].parallel:
         return None
@@ -46,12 +46,12 @@ def unproved(case: Case, result: Mapping[str, Any]) -> str | None:
     carriers = _carriers(case, names, _ANY)
     evidence = "torch's profiler" if BACKENDS[case.backend].group else "Horovod's timeline"
     shown = ", ".join(names) or "nothing"
-    if set(carriers) != expected(case) and not _own(case, carriers):
+    if set(carriers) != find_expected(case) and not _is_own(case, carriers):
         carried = "+".join(carriers) or "no known backend"
         return f"asked for {case.backend}, but {carried} carried it ({evidence} shows {shown})"
     own = OPERATIONS.get(case.workload)
     activities = _ANY if case.command else own.shown if own else _TRAINING
-    if not expected(case) & set(_carriers(case, names, activities)):
+    if not find_expected(case) & set(_carriers(case, names, activities)):
         return f"asked for {case.workload}, but {evidence} shows {shown}"
     counted = collectives(result)
     if BACKENDS[case.backend].framework == FSDP and not all(counted.values()):
@@ -70,19 +70,19 @@ def _stranger(case: Case, result: Mapping[str, Any]) -> str | None:
 
 
 def collectives(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return how many all-gathers and reduce-scatters torch's profiler counted in a step."""
+    """Return the number of all-gathers and reduce-scatters torch's profiler counted in a step."""
     counts = (result.get("proof") or {}).get("counts") or {}
     return {name: float(counts.get(call, 0)) for name, call in _SHARDED.items()}
 
 
-def expected(case: Case) -> set[str]:
+def find_expected(case: Case) -> set[str]:
     """Return the required carriers of a case: its backend, and MPI too if the allreduce is hierarchical."""
     between_hosts = BACKENDS[case.backend].hierarchical
     both = between_hosts and case.params.get("hierarchical_allreduce") and len(case.hosts) > 1
     return {case.backend, between_hosts} if both else {case.backend}
 
 
-def _own(case: Case, carriers: Iterable[str]) -> bool:
+def _is_own(case: Case, carriers: Iterable[str]) -> bool:
     """Whether a user's own training sends on GPUs as it should: it may send from CPUs, too."""
     return bool(case.command) and BACKENDS[case.backend].gpu and case.backend in carriers
 
@@ -94,7 +94,6 @@ def _carriers(case: Case, names: Iterable[str], operations: Iterable[str]) -> li
 
 
 def _activities(result: Mapping[str, Any]) -> list[str]:
-    """Return the activities in the timeline, under their carrier's own name."""
     proof = result.get("proof") or {}
     names = [*(proof.get("activities") or []), *(f"{group}:{_GROUP}" for group in proof.get("groups") or [])]
     state = (result.get("state") or {}).get("horovod") or {}

@@ -49,12 +49,12 @@ def of_steps(steps: Mapping[str, Any]) -> Iterations:
 def read(folder: Path) -> tuple[Iterations, ...]:
     """Return all iterations in the files of a case, ``folder`` being its own."""
     try:
-        return tuple(_all(answers.read(folder / "result.json", str(folder), answered.Sampled)))
+        return tuple(_iterate_all(answers.read(folder / "result.json", str(folder), answered.Sampled)))
     except (FileNotFoundError, AnswerError):
         return ()
 
 
-def _all(result: Mapping[str, Any]) -> Iterator[Iterations]:
+def _iterate_all(result: Mapping[str, Any]) -> Iterator[Iterations]:
     yield from (of_size(row) for row in result.get("sizes") or () if row["mean_s"])
     if (result.get("steps") or {}).get("mean_s"):
         yield of_steps(result["steps"])

@@ -37,7 +37,7 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def whole(sizes: tuple[int, ...], step: int) -> tuple[int, ...]:
+def round_down(sizes: tuple[int, ...], step: int) -> tuple[int, ...]:
     """Return the sizes rounded down to multiples of ``step`` bytes, each once; 0 for smaller ones."""
     return tuple(dict.fromkeys(size - size % step for size in sizes))
 

@@ -14,7 +14,7 @@ from hvlab.statistics import interval
 from hvlab.workloads import answered, samples
 from hvlab.workloads.case import Case
 from hvlab.workloads.metrics import TABLES
-from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, host_names, opened
+from hvlab.workloads.outcome import Figure, Outcome, Workload, figure, host_names, open_outcome
 from hvlab.workloads.parameters import from_table
 from hvlab.workloads.proof import collectives
 
@@ -23,7 +23,7 @@ _PROGRAM = "train.py"
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
     """Return the figures of a case, or why it does not count."""
-    outcome, result = opened(case, ended, folder, answered.TrainingResult)
+    outcome, result = open_outcome(case, ended, folder, answered.TrainingResult)
     if outcome.error:
         return outcome
     error = _incomplete(case, result)
@@ -78,7 +78,7 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> Iterato
 
 
 def _by_host(case: Case, result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the computing seconds of each host under the inventory's name, which a host may not know."""
+    """Return the computing seconds of each host under the inventory's name, which the host might not know."""
     names = host_names(case, result)
     return {names.get(node, node): seconds for node, seconds in result["compute"]["by_host_s"].items()}
 

@@ -42,7 +42,7 @@ def block(page: str, heading: str = "") -> str:
 
 
 def load(path: Path) -> Any:
-    """Read one YAML file, Ansible's own tags as plain text; None where there is none."""
+    """Read one YAML file, Ansible's own tags as plain text; None without one."""
     if not path.exists():
         return None
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a safe loader

@@ -11,13 +11,13 @@ SPOILT = {
         "The password of the ranks' user has to be changed on the second host.",
         "chage -d 0 hvlab",
         "chage -d 2026-01-01 hvlab",
-        ("does not let the account in", "chage"),
+        ("refuses the account", "chage"),
     ),
     "host_under_maintenance": (
         "The second host lets nobody but root in (/etc/nologin).",
         "echo maintenance until 8 > /etc/nologin",
         "rm /etc/nologin",
-        ("closes ssh connections", "/etc/nologin"),
+        ("closes incoming ssh connections", "/etc/nologin"),
     ),
     "python_home_of_another_python": (
         "~/.bashrc on the second host sets PYTHONHOME for another Python.",

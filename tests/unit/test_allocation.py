@@ -54,7 +54,7 @@ def plan(*backends, **changes):
 
 def granting(schedule, folder):
     login = Login(lab(), None, "x")
-    return allocation.granted(schedule, schedule.cases, folder, login, Display(1), seconds=300)
+    return allocation.allocate(schedule, schedule.cases, folder, login, Display(1), seconds=300)
 
 
 def commands(slurm):

@@ -122,7 +122,7 @@ def _case():
 
 
 ANSWERS = {
-    name: {"rc": 0, "out": "1, 2, 3\n[N/A]\n", "err": ""} for name in subjects.questions(subjects.every())
+    name: {"rc": 0, "out": "1, 2, 3\n[N/A]\n", "err": ""} for name in subjects.questions(subjects.list_all())
 }
 
 
@@ -134,8 +134,8 @@ def test_a_probes_answer_with_anything_in_it_is_read_or_refused(path, value, pri
         answered = answers.load(json.dumps(said), "n1", ask._Answers)
     except AnswerError:
         return
-    values = subjects.readings(subjects.every(), answered)
-    subjects.findings(subjects.every(), values, {})
+    values = subjects.readings(subjects.list_all(), answered)
+    subjects.findings(subjects.list_all(), values, {})
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_probes_answer_with_anything_in_it_is_read_or_refused(path, value, pri
     ],
 )
 def test_an_answer_whose_paths_are_none_has_no_device(answered):
-    values = subjects.readings(subjects.every(), answered)
+    values = subjects.readings(subjects.list_all(), answered)
     assert not any(interface["card"] for interface in values.get("interfaces", {}).values())
 
 

@@ -52,7 +52,7 @@ def received(tmp_path: Path, **changes: Any) -> str:
     """Get CONTENT to a host, in the place of one of the tool's folder."""
     usual = {"archive": "", "url": "", "peer": {}, "size": len(CONTENT), "sha256": SHA256, "user": ""}
     place = str(tmp_path / "opt/.tool.pack-1/pack.tar.gz")
-    archive.received(place, **usual | changes)
+    archive.receive(place, **usual | changes)
     return place
 
 

@@ -238,12 +238,12 @@ def _facts(**versions: Any) -> dict[str, Any]:
 
 def test_a_stack_with_another_version_than_was_requested_cannot_be_built() -> None:
     recorded = {"n1": _facts(openmpi="4.1.4"), "n2": _facts()}
-    (wrong,) = session.others(GOOD, recorded)
+    (wrong,) = session.find_differing(GOOD, recorded)
     assert (wrong.host, wrong.observed) == ("n1", "Open MPI 4.1.8 was requested, 4.1.4 is recorded")
     assert wrong.remedy.startswith("put openmpi-4.1.8.tar.bz2 into sources/ on the controller")
     assert "openmpi_sources: [file, url]" in wrong.remedy
-    assert not session.others(Stack({"torch": "2.4", "openmpi": "4.1.8"}), {"n1": _facts()})
-    absent = session.others(_changed(tensorflow="2.18.0"), {"n1": _facts()})
+    assert not session.find_differing(Stack({"torch": "2.4", "openmpi": "4.1.8"}), {"n1": _facts()})
+    absent = session.find_differing(_changed(tensorflow="2.18.0"), {"n1": _facts()})
     assert [each.observed for each in absent] == ["TensorFlow 2.18.0 was requested, none is recorded"]
 
 

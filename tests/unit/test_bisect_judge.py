@@ -13,7 +13,7 @@ import pytest
 from hvlab.base.errors import CheckError
 from hvlab.bench.schedule import Schedule
 from hvlab.bench.settings import SettingsFile
-from hvlab.results.store import Store, new_run_id
+from hvlab.results.store import Store, make_run_id
 from hvlab.searches.bisect import judge
 from hvlab.searches.bisect.judge import InstalledStack, Judge, StackFailsError
 from hvlab.searches.bisect.result import BisectResult
@@ -36,7 +36,7 @@ def _judge(
     draw = random.Random(1)  # noqa: S311 - noise
 
     def measure(schedule: Schedule, store: Store) -> str:
-        run_id = new_run_id()
+        run_id = make_run_id()
         spec = schedule.spec
         cases = [case.id for case in schedule.cases]
         store.create(run_id, lab="t", spec_key=spec.key(schedule.lab), spec=asdict(spec), cases=cases)
@@ -129,5 +129,5 @@ def test_a_stack_that_fails_says_so_and_so_does_one_of_which_nothing_was_launche
         _judge(tmp_path / "a", lambda _: None, monkeypatch).effect(BAD)
     measured = _judge(tmp_path / "b", lambda _: 1.0, monkeypatch)
     monkeypatch.setattr(Store, "records", lambda *_: [])
-    with pytest.raises(CheckError, match="the good stack does not run: nothing of it was launched"):
+    with pytest.raises(CheckError, match="the good stack does not run: none of it was launched"):
         measured.effect(BAD)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.ansible.callback.hvlab_changes import changes, shown
+from hvlab.ansible.callback.hvlab_changes import changes, format_table
 from tests.contract.tree import ROOT
 
 PLAY = """
@@ -59,7 +59,7 @@ def test_a_change_is_named_with_its_kind(action, result, rows):
 
 def test_hosts_that_are_alike_share_a_table():
     row = ("file", "/etc/x", "written")
-    text = "".join(shown({"n1": [row], "n2": [row], "n3": []}))
+    text = "".join(format_table({"n1": [row], "n2": [row], "n3": []}))
     assert "n1, n2\n" in text
     assert "n3\nnothing would change" in text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.ansible.action.hvlab_case import ActionModule, _broke, _gone, _keep, _silent
+from hvlab.ansible.action.hvlab_case import ActionModule, _broke, _find_unreachable, _keep, _silent
 from hvlab.results import journal
 from tests.unit.plays import program
 from tests.unit.test_capability import gpus
@@ -61,7 +61,7 @@ def test_results_that_cannot_be_written_are_this_machines(tmp_path):
     result = action._reach_state({"state": "checked"}, plan, tmp_path / "gone", variables)
     assert result["stop"]
     assert result["msg"].startswith(f"this machine: {tmp_path}/gone/")
-    assert "No such file or directory; what to do: see that the folder is there" in result["msg"]
+    assert "No such file or directory; what to do: check that the folder exists" in result["msg"]
 
 
 def test_a_backend_that_was_not_asked_for_is_skipped(tmp_path):
@@ -141,7 +141,7 @@ def test_a_host_is_lost_where_neither_the_head_nor_this_machine_reaches_it():
             name: {"ansible_host": "127.0.0.1", "ansible_port": port}
             for name, port in zip(("n2", "n3"), ports, strict=True)
         }
-        gone = _gone(["n2", "n3"], 0, hostvars)
+        gone = _find_unreachable(["n2", "n3"], 0, hostvars)
     assert gone == {"n3": f"127.0.0.1:{ports[1]}: Connection refused"}
 
 
@@ -157,7 +157,7 @@ def test_a_host_behind_a_jump_host_is_asked_by_ssh_itself(tmp_path, monkeypatch,
         port = closed.getsockname()[1]
     own = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_ssh_common_args": options}
     own["ansible_ssh_args"] = "-o UserKnownHostsFile=/trust/known_hosts"
-    assert (_gone(["n2"], 0, {"n2": own}) == {}) is there
+    assert (_find_unreachable(["n2"], 0, {"n2": own}) == {}) is there
     assert "UserKnownHostsFile=/trust/known_hosts" in (tmp_path / "called").read_text()
 
 
@@ -171,7 +171,7 @@ def test_a_program_that_a_signal_ended_is_no_lost_host():
 
 def test_the_limits_of_virtual_links_stand_among_the_facts(tmp_path, monkeypatch):
     limits = {"up": "1gbit", "down": "100mbit", "rack": "a", "uplink": None, "memory": 1}
-    monkeypatch.setattr("hvlab.vlab.boot.recorded_settings", lambda runtime: {"n1": limits})
+    monkeypatch.setattr("hvlab.vlab.boot.read_settings", lambda runtime: {"n1": limits})
     check(tmp_path, CASE, n1={**BUILT, **gpus(2)}, n2={**BUILT, **gpus(2)})
     stored = json.loads((tmp_path / "facts.json").read_text())
     assert stored["n1"]["virtual_link"] == {"up": "1gbit", "down": "100mbit", "rack": "a", "uplink": None}

@@ -13,7 +13,7 @@ import yaml
 
 from hvlab.base.yaml_files import read_shipped
 from hvlab.stack.resolver import catalogue, facts
-from hvlab.stack.resolver.versions import major, minor, numbers, within
+from hvlab.stack.resolver.versions import is_within, major, minor, numbers
 from tests.contract.tree import ROOT
 
 pytestmark = pytest.mark.resolver
@@ -430,7 +430,7 @@ def test_a_system_has_drivers_and_compilers_for_its_cuda(system: dict[str, Any])
 
 
 def covers(rule: dict[str, Any], branch: str) -> bool:
-    return within(branch, (rule["from"], rule["to"]))
+    return is_within(branch, (rule["from"], rule["to"]))
 
 
 @every(SYSTEMS.values())

@@ -210,7 +210,7 @@ def test_an_update_changes_these_lines_alone_and_the_loader_takes_it(
     file: str, more: dict[str, list[str]], release: str
 ) -> None:
     before = text(file)
-    after = update.updated(before, update.entries_of(before), changed(**more))
+    after = update.update(before, update.entries_of(before), changed(**more))
     lost = set(before.splitlines()) - set(after.splitlines())
     assert len(lost) == (release in update.entries_of(before))
     assert all(len(line) <= 160 for line in set(after.splitlines()) - set(before.splitlines()))
@@ -232,7 +232,7 @@ def test_a_users_file_gets_the_same(tmp_path: Path) -> None:
     changes = changed(cuda_toolkit=["13.9.1"], torch=["2.99.0"])
     path.write_text(update.apply_changes(comment, changes), encoding="utf-8")
     assert path.read_text(encoding="utf-8").startswith(comment)
-    known = catalogue.build(own.merged(FILES, own.read(path), path))
+    known = catalogue.build(own.merge(FILES, own.read(path), path))
     assert known.torch["2.99.0"].python == ("3.11", "3.15")
     assert known.cuda["13.9"].driver is None
     twice = update.apply_changes(path.read_text(encoding="utf-8"), changes)
@@ -271,7 +271,7 @@ def test_a_release_in_a_users_file_keeps_its_other_fields(before: str, after: st
     change = differences.Difference("nccl", "2.99.1", {"wheels": ["cu12", "cu13"]}, {"wheels": ["cu13"]})
     assert update.apply_changes(before, [change]) == after
     path.write_text(after, encoding="utf-8")
-    assert catalogue.build(own.merged(FILES, own.read(path), path)).nccl["2.99.1"].wheels == (12, 13)
+    assert catalogue.build(own.merge(FILES, own.read(path), path)).nccl["2.99.1"].wheels == (12, 13)
 
 
 @pytest.mark.parametrize("release", ["2.99.1", "2.99.2"])

@@ -154,8 +154,8 @@ def test_what_is_found_across_hosts_is_listed(subject):
 
 
 def test_what_a_node_is_judged_by_is_listed(lab):
-    judged = subjects.findings(subjects.every(), {}, {})
-    known = [id_ for subject in subjects.every() for id_ in getattr(subject, "CHECKS", ())]
+    judged = subjects.findings(subjects.list_all(), {}, {})
+    known = [id_ for subject in subjects.list_all() for id_ in getattr(subject, "CHECKS", ())]
     assert judged
     assert not [each.check for each in judged if not each.check.startswith(tuple(known))]
 

@@ -283,7 +283,7 @@ def runs(tmp_path, monkeypatch):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has more rights than a user")
 def test_below_a_users_home_root_has_no_more_rights_than_the_user(runs, capsys):
     program, folder = runs
-    assert not program.removed({"path": str(folder / "kept")}, {"user": "nobody"})
+    assert not program.remove_folder({"path": str(folder / "kept")}, {"user": "nobody"})
     assert (folder / "kept").is_dir()
     assert "Permission denied" in capsys.readouterr().err
     assert os.geteuid() == os.getegid() == 0
@@ -291,5 +291,5 @@ def test_below_a_users_home_root_has_no_more_rights_than_the_user(runs, capsys):
 
 def test_what_another_host_removed_from_a_shared_home_is_not_missed(runs):
     program, folder = runs
-    assert not program.removed({"path": str(folder / "gone")}, {"user": ""})
-    assert program.present("run files", [str(folder / "gone")]) == []
+    assert not program.remove_folder({"path": str(folder / "gone")}, {"user": ""})
+    assert program.describe_present("run files", [str(folder / "gone")]) == []

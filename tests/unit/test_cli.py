@@ -65,7 +65,8 @@ def elsewhere(tmp_path, monkeypatch):
 def test_ansible_starts_to_read_before_the_modules_of_bench_are_loaded(words, read, monkeypatch):
     begun = []
     monkeypatch.setattr(
-        "hvlab.lab.inventory.begun", lambda path, *, limit: nullcontext(begun.append((str(path), limit)))
+        "hvlab.lab.inventory.start_loading",
+        lambda path, *, limit: nullcontext(begun.append((str(path), limit))),
     )
     monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
     context = cli.make_context("hvlab", ["bench", *words])
@@ -139,7 +140,7 @@ def test_a_run_with_a_secret_goes_on_with_its_own_command_alone(secret, inventor
     assert run(["bench", "-i", inventory, "--resume", "r1", "--dry-run"]) == 2
     told = capsys.readouterr().err
     assert "run r1 set a variable whose value is a secret" in told
-    assert "goes on with its own command" in " ".join(told.split())
+    assert "is continued by its own command" in " ".join(told.split())
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if b"hf-aaaa" in path.read_bytes()]

@@ -25,7 +25,7 @@ def rounds(monkeypatch):
     def put(lab, questions, *, at_once=0):
         return given.pop(0) if len(given) > 1 else given[0]
 
-    monkeypatch.setattr(doctor_live, "put", put)
+    monkeypatch.setattr(doctor_live, "ask_hosts", put)
     return given
 
 
@@ -34,7 +34,7 @@ def answered(hosts=RECORDED, silent=(), broken=()):
 
 
 def sick():
-    """A key that others may read, which a role mends, and a small /dev/shm, which none does."""
+    """A key that others may read, which a role fixes, and a small /dev/shm, which none does."""
     hosts = copy.deepcopy(RECORDED)
     said = "Permissions 0644 for '/home/hvlab/.ssh/id_ed25519' are too open."
     hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 255, "out": "", "err": said}})
@@ -78,7 +78,7 @@ def test_a_silent_host_is_exit_code_3_and_its_cause_is_named(rounds, capsys):
     "words", [["--fix"], ["--fix", "--yes", "--format", "json"], ["--fix", "--log", "x"], ["--fix", "x"]]
 )
 def test_fix_is_refused_before_any_host_is_asked(monkeypatch, words):
-    monkeypatch.setattr(doctor_live, "put", lambda *_, **__: pytest.fail("a host was asked"))
+    monkeypatch.setattr(doctor_live, "ask_hosts", lambda *_, **__: pytest.fail("a host was asked"))
     assert run(["doctor", "-i", LAB, *words]) == 2
 
 
@@ -98,7 +98,7 @@ def test_fix_runs_roles_asks_again_and_says_what_is_left(rounds, capsys, monkeyp
     assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 1
     assert calls == [(["--tags", "ssh_trust"], "p1")]
     out = capsys.readouterr().out
-    assert "no role mends: p2: /dev/shm is too small" in out
+    assert "no role fixes: p2: /dev/shm is too small" in out
     assert "gone: p1: ssh ignores a key" in out
     assert "\nleft:\n1. p2: /dev/shm is too small" in out
     assert ("provisioning failed" in out) is fails
@@ -161,7 +161,7 @@ def test_fix_leaves_a_host_that_preflight_would_refuse(rounds, capsys, monkeypat
     )
     rounds.append(answered(hosts))
     assert run(["doctor", "-i", LAB, "--fix", "--yes"]) == 1
-    assert "not changed: p1: mend by hand" in capsys.readouterr().out
+    assert "not changed: p1: fix by hand" in capsys.readouterr().out
 
 
 def test_nothing_is_changed_where_a_person_says_no(rounds, monkeypatch):

@@ -42,8 +42,8 @@ def test_two_calls_do_not_change_the_hosts_of_a_lab_at_once(calls, monkeypatch, 
     """The first one, in another process, holds the lab until the second has said that it waits."""
     monkeypatch.setenv("HVLAB_DATA", str(tmp_path))
     hold = (
-        "import sys; from hvlab.base.files import locked; from hvlab.base.paths import provisioning_dir\n"
-        "with locked(provisioning_dir('lab')): print('held', flush=True); sys.stdin.read()"
+        "import sys; from hvlab.base.files import lock; from hvlab.base.paths import provisioning_dir\n"
+        "with lock(provisioning_dir('lab')): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -157,5 +157,5 @@ def test_an_ansible_that_does_not_end_is_killed(monkeypatch):
     monkeypatch.setattr(provision, "_STOPS_S", 0.2)
     argv = ["sh", "-c", "trap '' TERM INT; sleep 60 & wait; wait; wait"]
     begun = time.monotonic()
-    assert provision._played(argv, os.environ) == 130
+    assert provision._play(argv, os.environ) == 130
     assert time.monotonic() - begun < 10

@@ -97,7 +97,7 @@ def started(tmp_path):
     (project / "train it.py").write_text(SCRIPT)
 
     def start(*words, rank=0, hosts=2, before=(), **more):
-        line = own_files.chosen(words, ["."], project)
+        line = own_files.format_chosen(words, ["."], project)
         _, copied = own_files.pack(line, cache=tmp_path / "cache")
         command = " ".join(f"'{word}'" for word in words)
         options = ["--workload", "command", "--world-size", "2", "--hosts", str(hosts), "--command", command]
@@ -300,8 +300,8 @@ def test_the_files_that_went_are_named(tmp_path, capsys):
         command = RESULT["command"] | {"removed": names}
         (tmp_path / f"c{number}/result.json").write_text(json.dumps(RESULT | {"command": command}))
     records = [SimpleNamespace(case_id=f"c{number}", workload="command") for number in range(4)]
-    bench_output.lost_files(records[2:], tmp_path)
+    bench_output.print_lost_files(records[2:], tmp_path)
     assert capsys.readouterr().err == ""
-    bench_output.lost_files(records[:2], tmp_path)
+    bench_output.print_lost_files(records[:2], tmp_path)
     told = "removed with the working folder: b.pt, a.pt, logs/1 and 1 more; to keep files, write them to an"
     assert capsys.readouterr().err == f"{told} absolute path\n"

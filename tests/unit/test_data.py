@@ -34,7 +34,7 @@ def root(tmp_path):
 
 
 def put(ready, root, key=None):
-    return data.put(str(datasets.archive(ready.folder)), str(root), key or ready.key)
+    return data.install(str(datasets.archive(ready.folder)), str(root), key or ready.key)
 
 
 # On the host.
@@ -140,7 +140,7 @@ def test_an_archive_reaches_nowhere_else(tmp_path, root, name):
             member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(member)
     with pytest.raises(ValueError, match="no plain file"):
-        data.put(str(archive), str(root), "0123456789abcdef")
+        data.install(str(archive), str(root), "0123456789abcdef")
     assert names(root) == [".lock"]
     assert not (root.parent / "outside").exists()
 

@@ -512,7 +512,7 @@ def test_a_python_home_that_a_login_sets(hosts):
 
 
 def test_a_host_whose_ldd_does_not_work_differs_from_none(hosts):
-    """As where /dev/null is no device any more."""
+    """As where /dev/null is no longer a device."""
     rows = hosts["p1"]["open mpi"]["out"].splitlines()
     hosts["p1"]["open mpi"]["out"] = "".join(f"{row}\n" for row in rows if not row.startswith("hwloc"))
     hosts["p2"]["open mpi"]["out"] += "hwloc /usr/lib/libhwloc.so.15\n"

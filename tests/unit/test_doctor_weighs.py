@@ -148,7 +148,7 @@ def test_at_most_three_are_shown_with_what_speaks_against_them(tmp_path):
     assert "also seen, further from the root: " in shown
     log.write_text(CONTRADICTED["a limit that is unlimited"][0])
     shown = CliRunner().invoke(command, ["--log", str(log)]).stdout
-    assert "2. possibly: too little memory may be locked" in shown
+    assert "2. possibly: the limit of locked memory is too low" in shown
     assert "against it, line 1: $ ulimit -l" in shown
     log.write_text("ncclCommInitRank failed: unhandled cuda error")
     assert (

@@ -5,9 +5,9 @@ from dataclasses import asdict, replace
 import pytest
 
 from hvlab.ansible.action.hvlab_driver import as_request
-from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, installed_version
+from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, find_installed_version
 from hvlab.stack.provision.driver.in_use import loading
-from hvlab.stack.provision.driver.packages import packages_to_hold, signed
+from hvlab.stack.provision.driver.packages import packages_to_hold, with_signed_modules
 from hvlab.stack.provision.driver.plan import guard, pin, plan, sources
 from hvlab.stack.provision.driver.system import bare_kernels, kernels_to_build
 
@@ -195,7 +195,7 @@ def test_with_secure_boot_ubuntus_signed_modules_are_taken():
         headers_following=({"name": "linux-headers-generic-hwe-24.04", "version": None},),
     )
     on, off = make({"secure_boot": True}), make({"secure_boot": False})
-    taken = signed(on, request)
+    taken = with_signed_modules(on, request)
     assert [package["name"] for package in taken.packages] == [
         "linux-modules-nvidia-580-server-open-generic-hwe-24.04",
         "nvidia-headless-no-dkms-580-server-open",
@@ -203,7 +203,7 @@ def test_with_secure_boot_ubuntus_signed_modules_are_taken():
     ]
     assert not any("Secure Boot" in p.observed for p in plan(on, taken, repository_ready=False).problems)
     for host, other in ((off, request), (on, replace(request, secure_boot="allow")), (on, REQUEST)):
-        assert signed(host, other) is other
+        assert with_signed_modules(host, other) is other
     ubuntu = replace(on, facts={**on.facts, "distribution": "Ubuntu"})
     (problem,) = (p for p in plan(ubuntu, REQUEST, repository_ready=False).problems if "Secure" in p.observed)
     assert problem.remedy.startswith("set lab_driver_method: distro")
@@ -576,7 +576,7 @@ def test_without_a_gpu_or_for_another_kernel_nothing_is_loaded():
 
 
 def test_the_library_tells_the_installed_version_before_the_module_does():
-    assert installed_version(make(dkms=[BUILT], library="570.86.15"), KERNEL) == "570.86.15"
-    assert installed_version(make(dkms=[BUILT]), KERNEL) == "550.54.14"
-    assert installed_version(make(dkms=[BUILT]), "other") is None
-    assert installed_version(make(packages={"kmod-nvidia": "470.256.02-1.el8"}), KERNEL) == "470.256.02"
+    assert find_installed_version(make(dkms=[BUILT], library="570.86.15"), KERNEL) == "570.86.15"
+    assert find_installed_version(make(dkms=[BUILT]), KERNEL) == "550.54.14"
+    assert find_installed_version(make(dkms=[BUILT]), "other") is None
+    assert find_installed_version(make(packages={"kmod-nvidia": "470.256.02-1.el8"}), KERNEL) == "470.256.02"

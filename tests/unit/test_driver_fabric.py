@@ -6,7 +6,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from hvlab.stack.provision.driver.packages import requested_packages
+from hvlab.stack.provision.driver.packages import list_requested
 from hvlab.stack.provision.driver.plan import plan
 from tests.contract.tree import ROOT, load
 from tests.unit.test_container_runtime import trusted
@@ -67,7 +67,7 @@ def test_without_them_there_is_none(request_):
 
 
 def test_switches_on_the_bus_are_managed_without_a_subnet_manager():
-    packages = requested_packages(make(own={"nvswitches": 4}, versions=VERSIONS), replace(B200, fabric=False))
+    packages = list_requested(make(own={"nvswitches": 4}, versions=VERSIONS), replace(B200, fabric=False))
     assert names(packages) == ["nvidia-open", "nvidia-fabricmanager"]
 
 

@@ -129,7 +129,7 @@ def test_why_gpudirect_is_none():
     [(None, "no link speed"), (100, "100 Mbit/s"), (2500, "2.5 Gbit/s"), (400000, "400 Gbit/s")],
 )
 def test_speeds(megabits, words):
-    assert environment.speed(megabits) == words
+    assert environment.format_speed(megabits) == words
 
 
 def test_a_package_tells_the_cuda_that_nccl_is_for():

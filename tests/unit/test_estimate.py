@@ -7,7 +7,7 @@ import pytest
 
 from hvlab.bench.estimate import estimate, rough
 from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.suite import Overrides, blocks, load, plain
+from hvlab.bench.suite import Overrides, blocks, build_plain, load
 from hvlab.cli import run
 from hvlab.results.store import Store
 from tests.unit.labs import VARIANTS, case, lab
@@ -21,7 +21,7 @@ SMALL, FULL = ("resnet18", 64, 8), ("resnet50", 224, 32)
 
 def synthetic(there, suite=None, **sets):
     asked = Overrides(workloads=("synthetic",), backends=("mpi",), sets=sets)
-    spec = Spec(blocks(suite or plain(asked, there), there, asked))
+    spec = Spec(blocks(suite or build_plain(asked, there), there, asked))
     cases, _ = expand(spec, there)
     [sizes] = {tuple(case.params[name] for name in ("model", "image", "batch")) for case in cases}
     return sizes, cases[0].id

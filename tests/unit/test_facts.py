@@ -103,15 +103,15 @@ def test_what_killed_runs_left_for_ansible_is_listed_but_not_that_of_the_task_it
     homes = {"alice": SimpleNamespace(pw_dir=str(tmp_path), pw_uid=os.getuid())}
     monkeypatch.setattr(hvlab_disk.pwd, "getpwnam", homes.__getitem__)
     monkeypatch.setattr(hvlab_disk, "SOURCES", str(tmp_path / "hvlab-source-"))
-    assert hvlab_disk.left_behind(None) == []
+    assert hvlab_disk.find_leftovers(None) == []
     own, left = (tmp_path / ".hvlab/tmp" / f"ansible-tmp-1795473712.7-28114-{number}" for number in (1, 2))
     for folder in (own, left, tmp_path / ".hvlab/tmp/of-somebody-else"):
         folder.mkdir(parents=True)
-    assert hvlab_disk.left_behind(f"{own}/") == [str(left)]
-    assert hvlab_disk.left_behind(None) == [str(own), str(left)]
+    assert hvlab_disk.find_leftovers(f"{own}/") == [str(left)]
+    assert hvlab_disk.find_leftovers(None) == [str(own), str(left)]
     sources = tmp_path / "hvlab-source-x7k2"
     sources.mkdir()
-    assert hvlab_disk.left_behind(f"{own}/") == [str(left), str(sources)]
+    assert hvlab_disk.find_leftovers(f"{own}/") == [str(left), str(sources)]
     settings = configparser.ConfigParser(interpolation=None)
     settings.read(project_dir() / "ansible.cfg")
     assert settings["defaults"]["remote_tmp"] == "~/.hvlab/tmp"
@@ -134,8 +134,8 @@ def test_what_runs_on_hosts_is_written_for_old_pythons():
 
 def test_local_facts_are_without_the_hosts_of_the_lab():
     record = {"hosts": {"n1": {}}, "stack": {"gcc": "12"}}
-    assert hvlab_facts.short(record) == {"stack": {"gcc": "12"}}
-    assert hvlab_facts.short("no JSON") == "no JSON"
+    assert hvlab_facts.without_hosts(record) == {"stack": {"gcc": "12"}}
+    assert hvlab_facts.without_hosts("no JSON") == "no JSON"
 
 
 # hosts.debian.tmpl of cloud-init 22.4.2, without its comments.

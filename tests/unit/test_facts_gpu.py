@@ -71,7 +71,7 @@ def smi(monkeypatch: pytest.MonkeyPatch, *answers: tuple[int | None, str] | Exce
             raise answer
         return answer
 
-    monkeypatch.setattr(hvlab_gpu, "said", said)
+    monkeypatch.setattr(hvlab_gpu, "run_for_status", said)
     return asked
 
 
@@ -240,20 +240,22 @@ def test_gpus_keep_the_device_id_of_the_bus(monkeypatch, tmp_path):
 )
 def test_the_loaded_driver(tmp_path, name, version, is_open):
     root = put(tmp_path, {"proc/driver/nvidia/version": text(name)})
-    assert (hvlab_gpu.driver(root), hvlab_gpu.open_modules(root)) == (version, is_open)
+    assert (hvlab_gpu.driver(root), hvlab_gpu.has_open_modules(root)) == (version, is_open)
 
 
 def test_no_driver_at_all(tmp_path):
     root = str(tmp_path)
-    assert (hvlab_gpu.driver(root), hvlab_gpu.open_modules(root), hvlab_gpu.driver_installed(root)) == (
-        None,
-    ) * 3
+    assert (
+        hvlab_gpu.driver(root),
+        hvlab_gpu.has_open_modules(root),
+        hvlab_gpu.read_driver_version(root),
+    ) == (None,) * 3
 
 
 def test_the_driver_on_disk(tmp_path):
     put(tmp_path, {"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05": ""})
     (tmp_path / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580.95.05")
-    assert hvlab_gpu.driver_installed(str(tmp_path)) == "580.95.05"
+    assert hvlab_gpu.read_driver_version(str(tmp_path)) == "580.95.05"
 
 
 def test_names_of_devices():
@@ -479,7 +481,7 @@ def test_nccl_by_its_library(tmp_path):
 )
 def test_secure_boot(tmp_path, value, answer):
     name = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-    assert hvlab_kernel.secure_boot(put(tmp_path, {name: value} if value else {})) is answer
+    assert hvlab_kernel.has_secure_boot(put(tmp_path, {name: value} if value else {})) is answer
 
 
 @pytest.mark.parametrize(
@@ -493,7 +495,7 @@ def test_secure_boot(tmp_path, value, answer):
     ],
 )
 def test_containers(tmp_path, files, answer):
-    assert hvlab_kernel.container(put(tmp_path, files)) is answer
+    assert hvlab_kernel.is_container(put(tmp_path, files)) is answer
 
 
 @pytest.mark.parametrize(
@@ -525,28 +527,30 @@ def test_a_driver_of_the_kernel_that_has_the_gpu_is_in_the_way(tmp_path, vendor,
     (tmp_path / "drivers" / driver).mkdir(parents=True)
     (tmp_path / device / "driver").symlink_to(tmp_path / "drivers" / driver)
     assert hvlab_kernel.rivals(root) == rivals
-    assert hvlab_kernel.nouveau(root) is bool(rivals)
+    assert hvlab_kernel.has_nouveau(root) is bool(rivals)
 
 
 def test_nouveau_is_in_the_way(tmp_path):
-    assert hvlab_kernel.nouveau(put(tmp_path, {"proc/modules": "nouveau 2400256 1 - Live 0x0\n"}))
-    assert not hvlab_kernel.nouveau(put(tmp_path, {"proc/modules": "i915 2400256 1 - Live 0x0\n"}))
+    assert hvlab_kernel.has_nouveau(put(tmp_path, {"proc/modules": "nouveau 2400256 1 - Live 0x0\n"}))
+    assert not hvlab_kernel.has_nouveau(put(tmp_path, {"proc/modules": "i915 2400256 1 - Live 0x0\n"}))
 
 
 def test_headers_of_the_running_kernel(tmp_path, monkeypatch):
     monkeypatch.setattr(hvlab_kernel.platform, "release", lambda: "6.1.0-40-amd64")
-    assert not hvlab_kernel.kernel_headers(put(tmp_path, {"lib/modules/6.1.0-39-amd64/build/Makefile": ""}))
-    assert hvlab_kernel.kernel_headers(put(tmp_path, {"lib/modules/6.1.0-40-amd64/build/Makefile": ""}))
+    assert not hvlab_kernel.has_kernel_headers(
+        put(tmp_path, {"lib/modules/6.1.0-39-amd64/build/Makefile": ""})
+    )
+    assert hvlab_kernel.has_kernel_headers(put(tmp_path, {"lib/modules/6.1.0-40-amd64/build/Makefile": ""}))
 
 
 def test_a_command_that_hangs_is_left(tmp_path):
     started = time.monotonic()
-    assert hvlab_probe.said("sleep", "30", seconds=0.2) == (None, "")
+    assert hvlab_probe.run_for_status("sleep", "30", seconds=0.2) == (None, "")
     assert time.monotonic() - started < 20
 
 
 def test_what_a_command_said_with_its_status():
-    assert hvlab_probe.said("sh", "-c", "echo out; echo err >&2; exit 9") == (9, "out\nerr\n")
+    assert hvlab_probe.run_for_status("sh", "-c", "echo out; echo err >&2; exit 9") == (9, "out\nerr\n")
 
 
 @pytest.mark.parametrize("folder", ["usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib"])

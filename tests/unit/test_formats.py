@@ -144,7 +144,7 @@ def test_a_run_is_written_as_the_format_has_it(name):
 
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_what_a_format_has_no_place_for_is_told(name):
-    left_out = formats.left_out(name, measured())
+    left_out = formats.list_left_out(name, measured())
     assert left_out == (["c3", "c5"] if formats.FORMATS[name].workloads else [])
     trainings = replace(measured(), records=[r for r in measured().records if r.case_id == "c3"])
     if left_out:

@@ -528,4 +528,4 @@ def test_a_half_that_was_not_measured_is_not_available():
     ],
 )  # fmt: skip
 def test_numbers_are_rounded_as_the_tool_rounds_them(value, width, wanted):
-    assert nccl_document.rounded(value, width) == wanted
+    assert nccl_document.round_to_width(value, width) == wanted

@@ -121,7 +121,7 @@ def test_blanks_that_were_lost_change_no_column():
         ("8  12.05  11.99", "line 4: '8 12.05 11.99' is no row: cut, or not of the columns Avg Latency(us)"),
         ("8  0.00", "line 4: time is 0, which nothing measured can be"),
         ("8  -1.50", "line 4: time is -1.5, which nothing measured can be"),
-        ("8  12.05 [n1:mpi_rank_0] Warning", "other words stand in it"),
+        ("8  12.05 [n1:mpi_rank_0] Warning", "it contains other words"),
         ("8", "line 4: '8' is no row: cut after its size"),
     ],
 )

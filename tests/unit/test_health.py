@@ -52,9 +52,9 @@ def test_a_host_that_is_gone_is_known_at_once_and_not_asked(monkeypatch):
     gone = Problem("n1", "10.0.0.1:22 does not answer within 8 s", "look at its power")
     monkeypatch.setattr(ask, "problems", lambda hosts: [gone])
     monkeypatch.setattr(ask, "collect", collect)
-    answered = ask.put(lab(2), {})
+    answered = ask.ask_hosts(lab(2), {})
     assert (answered.silent, list(answered.readings)) == ({"n1": gone.observed}, ["n2"])
-    assert ask.put(lab(1), {}).silent == answered.silent
+    assert ask.ask_hosts(lab(1), {}).silent == answered.silent
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hvlab.checks.ask import Answered
-from hvlab.checks.judge import HealthCheck, judge, unmeasured
+from hvlab.checks.judge import HealthCheck, find_unmeasured, judge
 from hvlab.checks.node import burn, on_all_devices
 from hvlab.checks.outliers import outliers
 from tests.unit import labs
@@ -163,7 +163,7 @@ def test_without_torch_everything_is_skipped():
 def test_a_requested_burn_that_cannot_run_is_told():
     readings = burned(2) | {"n3": read("", on_all_devices.NOTHING_TO_RUN)}
     checks = list(judged(readings).values())
-    ((name, host, reason),) = unmeasured(checks, ["burn"])
+    ((name, host, reason),) = find_unmeasured(checks, ["burn"])
     assert (name, host) == ("burn", "n3")
     assert "role python_env" in reason
 

@@ -161,8 +161,8 @@ def test_odd_output_is_never_an_error(value, text):
 
 
 def test_a_longer_level_takes_the_place_of_the_short_one():
-    assert dcgm in subjects.chosen([])
-    longer = subjects.chosen(["diagnostics 2", "bandwidth"])
+    assert dcgm in subjects.choose([])
+    longer = subjects.choose(["diagnostics 2", "bandwidth"])
     assert dcgm not in longer
     assert subjects.ON_REQUEST["diagnostics 2"] in longer
     assert bandwidth in longer

@@ -432,8 +432,8 @@ def test_odd_answers_raise_nothing(data):
 
 def test_every_question_begins_with_its_subject_and_every_fault_with_a_remedy():
     asked: dict[str, object] = {}
-    names = {subject.__name__.rpartition(".")[2] for subject in subjects.every()}
-    for subject in subjects.every():
+    names = {subject.__name__.rpartition(".")[2] for subject in subjects.list_all()}
+    for subject in subjects.list_all():
         for name, question in subject.QUESTIONS.items():
             assert name.partition(" ")[0] in names
             assert asked.setdefault(name, question) == question, f"{name} asks two things"

@@ -62,7 +62,7 @@ AZURE, GOOGLE = ("Virtual Machine", "Microsoft Corporation"), ("Google Compute E
     ids=lambda value: "" if isinstance(value, dict) else str(value),
 )
 def test_which_type_a_machine_is(values, name):
-    assert machine.expected(TYPES, values).get("machine_type") == name
+    assert machine.find_expected(TYPES, values).get("machine_type") == name
 
 
 def test_every_value_has_a_source_and_agrees_with_the_match():
@@ -90,7 +90,7 @@ RECORDED = [
 def test_a_recorded_machine_is_what_its_type_expects(name, type_name):
     recorded = answers({**gpu.QUESTIONS, **pcie.QUESTIONS}, outputs={smi.NAME: report(name)})
     values = {**gpu.readings(recorded), **pcie.readings(recorded)}
-    values_expected = machine.expected(TYPES, values)
+    values_expected = machine.find_expected(TYPES, values)
     assert values_expected["machine_type"] == type_name
     findings = [*gpu.findings(values, values_expected), *pcie.findings(values, values_expected)]
     assert set(faults(findings)) <= {"gpu persistence mode"}
@@ -102,7 +102,9 @@ def test_a_gpu_less_on_a_machine_known_by_name_is_a_hard_fault():
     recorded = answers({**gpu.QUESTIONS, **nvlink.QUESTIONS}, outputs={smi.NAME: text.replace(block, "")})
     values = {**gpu.readings(recorded), "machine_product": "p5.48xlarge", "machine_vendor": "Amazon EC2"}
     (fault,) = [
-        each for each in gpu.findings(values, machine.expected(TYPES, values)) if each.outcome == "failed"
+        each
+        for each in gpu.findings(values, machine.find_expected(TYPES, values))
+        if each.outcome == "failed"
     ]
     assert (fault.check, fault.severity) == ("gpu count", "hard")
     assert fault.observed.startswith("7 GPUs instead of 8: 0000:64:00.0")
@@ -111,10 +113,10 @@ def test_a_gpu_less_on_a_machine_known_by_name_is_a_hard_fault():
 def test_a_users_own_type_goes_first():
     own = copy.deepcopy(next(each for each in TYPES if each["name"] == "hgx-h100"))
     own.update(name="ours", own=True)
-    assert machine.expected([*TYPES, own], host("X", "Y", H100, 8))["machine_type"] == "ours"
+    assert machine.find_expected([*TYPES, own], host("X", "Y", H100, 8))["machine_type"] == "ours"
 
 
 def test_links_of_a_type():
     recorded = answers(nvlink.QUESTIONS, outputs={smi.NAME: report(), "nvlink status": H100_LINKS})
-    values_expected = machine.expected(TYPES, host("p5.48xlarge", "Amazon EC2", H100, 8))
+    values_expected = machine.find_expected(TYPES, host("p5.48xlarge", "Amazon EC2", H100, 8))
     assert faults(nvlink.findings(nvlink.readings(recorded), values_expected)) == {}

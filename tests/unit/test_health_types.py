@@ -48,8 +48,8 @@ def test_the_type_that_fits_best(types, gpus, chosen):
 
 def test_the_inventory_may_name_the_type():
     types = [kind("dgx", product="DGXH100"), kind("by-name")]
-    assert machine.expected(types, DGX, "by-name") == {"cpu_count": 1, "machine_type": "by-name"}
-    assert machine.expected(types, {}, None) == {}
+    assert machine.find_expected(types, DGX, "by-name") == {"cpu_count": 1, "machine_type": "by-name"}
+    assert machine.find_expected(types, {}, None) == {}
     with pytest.raises(UsageError) as error:
         machine_types.check_names(types, [None, "by-name", "by-nane"])
     assert "did you mean by-name" in (error.value.remedy or "")
@@ -104,7 +104,7 @@ def test_every_type_of_ours_is_right_and_has_its_sources():
 
 
 def test_names_of_values_are_one_subject_s():
-    known = subjects.known()
+    known = subjects.list_known()
     assert len(set(known)) == len(known)
 
 
@@ -122,7 +122,7 @@ def test_a_good_host_teaches_a_type_that_fits_it(tmp_path):
     path = machine_types.write(tmp_path, "n7", LEARNT, day="2026-01-02", force=False)
     assert path == tmp_path / "health/dgxh100-8x-nvidia-h100-80gb-hbm3.yml"
     assert "n7 taught" in path.read_text("utf-8")
-    values = machine.expected(machine_types.load(tmp_path), LEARNT, None)
+    values = machine.find_expected(machine_types.load(tmp_path), LEARNT, None)
     assert values["machine_type"] == path.stem
     assert {
         name: values[name] for name in ("cpu_count", "memory_gib", "rdma_rate_gbit", "rdma_device_count")
@@ -151,8 +151,8 @@ def test_a_machine_without_gpus_is_chosen_by_the_inventory(tmp_path, firmware, n
     path = machine_types.write(tmp_path, "n7", readings, day="2026-01-02", force=False)
     assert path.name == f"{name}.yml"
     types = machine_types.load(tmp_path)
-    assert machine.expected(types, readings, None) == {}
-    assert machine.expected(types, readings, name)["cpu_count"] == 2
+    assert machine.find_expected(types, readings, None) == {}
+    assert machine.find_expected(types, readings, name)["cpu_count"] == 2
 
 
 def test_a_name_of_the_inventory_that_is_no_type_is_refused():

@@ -61,7 +61,7 @@ def slurm(tmp_path, monkeypatch):
 
 def test_the_hosts_of_the_job_are_a_lab(slurm, monkeypatch):
     address = {"interfaces": {"eth0": {"up": True, "cidrs": ["10.1.0.7/24"]}}, "nics": [], "gpus": []}
-    monkeypatch.setattr(here, "_installed", lambda *_, inside: {NODE: installed()})
+    monkeypatch.setattr(here, "_read_installed", lambda *_, inside: {NODE: installed()})
     monkeypatch.setattr(
         here, "first_facts", lambda hosts: ({host.name: {"hvlab": address} for host in hosts}, [])
     )
@@ -93,7 +93,7 @@ def test_what_slurm_warns_of_names_no_host(slurm, monkeypatch):
         asked.extend(nodes)
         raise CheckError("that will do")
 
-    monkeypatch.setattr(here, "_installed", installed_on)
+    monkeypatch.setattr(here, "_read_installed", installed_on)
     with pytest.raises(CheckError, match="that will do"), here.lab(None):
         pass
     assert asked == [NODE]
@@ -124,7 +124,7 @@ def test_ranks_of_mpi_meet_as_srun_can(slurm, listed, chosen):
 
 def probed(tmp_path, python, inside=()):
     job = SlurmJob("4", "alps", NODE, (2,), (), 0, NODE)
-    return here._installed(job, [NODE], [22, 5], python, tmp_path, inside=inside)
+    return here._read_installed(job, [NODE], [22, 5], python, tmp_path, inside=inside)
 
 
 def test_a_python_without_torch_or_horovod_is_refused(slurm):
@@ -181,7 +181,7 @@ def test_a_node_may_have_a_name_that_is_not_in_dns(slurm, monkeypatch):
     address = {"interfaces": {"eth0": {"up": True, "cidrs": ["10.1.0.7/24"]}}, "nics": [], "gpus": []}
     (slurm / "bin/scontrol").write_text("#!/bin/sh\necho gpu_01\n")
     monkeypatch.setenv("SLURMD_NODENAME", "gpu_01")
-    monkeypatch.setattr(here, "_installed", lambda *_, inside: {"gpu_01": installed()})
+    monkeypatch.setattr(here, "_read_installed", lambda *_, inside: {"gpu_01": installed()})
     monkeypatch.setattr(
         here, "first_facts", lambda hosts: ({host.name: {"hvlab": address} for host in hosts}, [])
     )
@@ -436,7 +436,7 @@ def test_a_step_asks_all_hosts_of_the_job_without_ansible(three):
     assert three.listed
     assert [host.name for host in three.hosts] == ["h1", "h2", "h3"]
     words = {"long": {"run": ["python3", "-c", "print('x' * 5000)"]}, "own": {"run": ["echo", "@HOST@"]}}
-    answered = ask.put(three, words)
+    answered = ask.ask_hosts(three, words)
     assert (answered.silent, answered.broken) == ({}, {})
     for host, own in answered.readings.items():
         assert (own["long"]["out"].strip(), own["own"]["out"].strip()) == ("x" * 5000, host)

@@ -10,7 +10,7 @@ from paramiko.hostkeys import HostKeyEntry
 
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.remote.host_keys import ShownKeys, compare, find_shared_keys, read_fingerprints, select_trusted
-from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, known_keys, record
+from hvlab.remote.known_hosts import KnownKeys, entry_name, known_hosts_files, read_known_keys, record
 from tests.unit.labs import lab
 
 # Made by ssh-keygen; the fingerprints are those that `ssh-keygen -lf` prints of them.
@@ -57,7 +57,7 @@ def test_a_fingerprint_is_written_as_ssh_keygen_does():
 )
 def test_a_known_key_is_read_in_every_form(file, line, host):
     file.write_text(f"# comment\n\nbroken line\n10.0.0.1 ssh-ed25519 ====\n|1|x|y {TWO}\n{line}\n")
-    assert known_keys([entry_name(host)], [file, Path("/no/such/file")]).keys == (key(ONE),)
+    assert read_known_keys([entry_name(host)], [file, Path("/no/such/file")]).keys == (key(ONE),)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_a_known_key_is_read_in_every_form(file, line, host):
 )
 def test_the_key_of_another_address_is_none_of_its(file, line):
     file.write_text(line + "\n")
-    assert known_keys([entry_name(N1)], [file]) == KnownKeys()
+    assert read_known_keys([entry_name(N1)], [file]) == KnownKeys()
 
 
 def test_marks_are_read(file):
     file.write_text(f"@cert-authority *.0.0.1 {TWO}\n@revoked\t* {ONE}\n")
-    assert known_keys([entry_name(N1)], [file]) == KnownKeys(revoked=(key(ONE),), by_authority=True)
+    assert read_known_keys([entry_name(N1)], [file]) == KnownKeys(revoked=(key(ONE),), by_authority=True)
 
 
 def test_a_file_in_the_inventorys_options_may_have_a_space(tmp_path):
@@ -172,7 +172,7 @@ def test_ssh_itself_reads_what_is_recorded(file, hashed):
         argv = ["ssh-keygen", "-F", name, "-f", str(file)]
         shown = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.splitlines()
         assert [line.split(" ", 1)[1] for line in shown if not line.startswith("#")] == lines
-    assert known_keys([entry_name(N1)], [file]).keys == (key(ONE), key(ECDSA))
+    assert read_known_keys([entry_name(N1)], [file]).keys == (key(ONE), key(ECDSA))
 
 
 def test_a_new_file_is_the_owners_alone(tmp_path):

@@ -11,9 +11,9 @@ import time
 import pytest
 from ansible.module_utils import hvlab_lock
 
-from hvlab.ansible.callback.hvlab_lock import HostLink, other, program
+from hvlab.ansible.callback.hvlab_lock import HostLink, find_owner, program
 from hvlab.base.errors import report
-from hvlab.checks.before import held
+from hvlab.checks.before import explain_lock
 
 ANN = {"owner": "ann@laptop", "command": "hvlab provision"}
 READ = "exec(__import__('json').loads(input()))"
@@ -147,9 +147,9 @@ def test_a_stranger_on_the_socket_is_named_by_process_and_user(name, answer, mon
 
 
 def test_the_refusal_names_the_first_since_when_and_what_to_do():
-    said = report([held("n1", ANN | {"seconds": 90})])
+    said = report([explain_lock("n1", ANN | {"seconds": 90})])
     assert "n1: it is held by ann@laptop, who runs `hvlab provision` " in said
     assert re.search(r"since \d\d:\d\d:\d\d \(this machine's clock\)", said)
     assert "what to do: wait until that has ended" in said
-    assert "\x1b" not in other("n1", json.dumps({"owner": "\x1b[2Jann"}))
-    assert "n1" in other("n1", "rubbish")
+    assert "\x1b" not in find_owner("n1", json.dumps({"owner": "\x1b[2Jann"}))
+    assert "n1" in find_owner("n1", "rubbish")

@@ -19,7 +19,7 @@ from hvlab.bench import suite
 from hvlab.checks import machine_types
 from hvlab.doctor import reading
 from hvlab.lab import inventory
-from hvlab.remote.known_hosts import known_keys
+from hvlab.remote.known_hosts import read_known_keys
 from hvlab.report import data, sheet, write
 from hvlab.results import formats, journal
 from hvlab.results.formats import READERS, detect, importing, pods
@@ -113,7 +113,7 @@ def test_yaml(tmp_path, reader, name):
     readers = {
         "suite": lambda: suite.load(str(path)),
         "topology": lambda: topology.load(path, ["n1"]),
-        "catalogue": lambda: own.merged(catalogue.files(), own.read(path), path),
+        "catalogue": lambda: own.merge(catalogue.files(), own.read(path), path),
         "health": lambda: machine_types._read(tmp_path, []),
         "inventory": lambda: inventory.load(path),
     }
@@ -140,9 +140,9 @@ TEXT_READERS = {
     "sheet answers": lambda text: sheet.fill_in(text, sheet.Content()),
     "doctor": lambda text: reading.diagnose(text.splitlines()),
     "slurm waiting": slurm_queue.waiting,
-    "slurm unfit": slurm_queue.unfit,
-    "slurm granted": slurm.granted,
-    "slurm revoked": slurm.revoked,
+    "slurm unfit": slurm_queue.read_unfit,
+    "slurm granted": slurm.read_granted_job,
+    "slurm revoked": slurm.is_revoked,
     "slurm state": slurm.state,
     "slurm longest": slurm.longest,
     "sizes": sizes.parse_sizes,
@@ -390,7 +390,7 @@ def test_a_throughput_is_looked_for_in_time_that_grows_with_the_line(text):
 def test_known_hosts(tmp_path, content):
     (tmp_path / "known_hosts").write_bytes(content)
     try:
-        known_keys(["n1"], [tmp_path / "known_hosts"])
+        read_known_keys(["n1"], [tmp_path / "known_hosts"])
     except HvlabError as error:
         assert str(error)  # noqa: PT017 - most end without one
 

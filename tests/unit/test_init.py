@@ -92,7 +92,7 @@ def hosts(tmp_path, monkeypatch):
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(init, "_at_terminal", lambda: False)
+    monkeypatch.setattr(init, "_is_at_terminal", lambda: False)
     for of_host in (own := Hosts(answers)).facts.values():
         of_host["hvlab"] |= {"tmp": {"writable": True, "noexec": False, "mode": "1777"}, "ssh_host_key": ONE}
     monkeypatch.setattr(gather, "first_facts", own.first_facts)
@@ -149,7 +149,7 @@ def test_without_a_terminal_new_keys_are_shown_and_refused(hosts, capsys):
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 2), ("\n", 2), ("", 130)])
 def test_a_person_is_asked(hosts, monkeypatch, capsys, answer, code):
-    monkeypatch.setattr(init, "_at_terminal", lambda: True)
+    monkeypatch.setattr(init, "_is_at_terminal", lambda: True)
     monkeypatch.setattr("click.termui.visible_prompt_func", typed(answer))
     assert hosts.init() == code
     assert (hosts.known.exists(), Path("mylab").exists()) == (code == 0, code == 0)
@@ -168,7 +168,7 @@ def typed(*lines):
 
 
 def test_hosts_and_login_are_asked_for(hosts, monkeypatch):
-    monkeypatch.setattr(init, "_at_terminal", lambda: True)
+    monkeypatch.setattr(init, "_is_at_terminal", lambda: True)
     monkeypatch.setattr("click.termui.visible_prompt_func", typed(HOSTS, "admin", "y"))
     assert run(["init", "mylab", "--known-hosts", str(hosts.known)]) == 0
     assert "-l admin" in (hosts.folder / "calls").read_text()

@@ -11,10 +11,10 @@ from hvlab.base import process
 from hvlab.base.errors import InventoryError
 from hvlab.base.paths import project_dir
 from hvlab.lab import inventory
-from hvlab.lab.inventory import begun, load, problems
+from hvlab.lab.inventory import load, problems, start_loading
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_reader import READ, Inventory
-from hvlab.lab.inventory_rules import argument_problems, role_options, valid_name
+from hvlab.lab.inventory_rules import argument_problems, is_valid_name, role_options
 from hvlab.lab.variants import available
 
 GOOD = {"ansible_host": "10.0.0.1", "lab_network": "10.0.0.0/24", "lab_interface": "eth0"}
@@ -104,13 +104,13 @@ def test_a_missing_variable_is_named(roles, missing):
 
 @pytest.mark.parametrize("name", ["n_1", "-n", "n-", "a" * 64, "a..b", ""])
 def test_wrong_host_names(name, roles):
-    assert not valid_name(name)
+    assert not is_valid_name(name)
     assert "RFC 1123" in observed(GOOD, roles, name=name)
 
 
 @pytest.mark.parametrize("name", ["n1", "N1", "1", "a.b-c.example", "a" * 63])
 def test_good_host_names(name):
-    assert valid_name(name)
+    assert is_valid_name(name)
 
 
 def test_an_address_is_no_host_name(roles):
@@ -239,14 +239,14 @@ def test_a_reading_begun_before_is_the_one_that_counts(lab, monkeypatch):
     monkeypatch.setattr(
         process, "begin", lambda *words, **named: started.append(begin(*words, **named)) or started[-1]
     )
-    with begun(lab, limit="n2"):
+    with start_loading(lab, limit="n2"):
         assert [host.name for host in load(lab, limit="n2").hosts] == ["n2"]
         assert len(started) == 1
         assert len(load(lab).hosts) == 3
-    with begun(lab):
+    with start_loading(lab):
         pass
     assert [reader.returncode for reader in started] == [0, 0, -9]
-    with begun(lab / "nowhere"):
+    with start_loading(lab / "nowhere"):
         assert len(started) == 3
 
 

@@ -34,7 +34,7 @@ def test_headers_of_a_newer_version_are_in_the_way_of_an_older_one():
     installed = [f"libcudnn9{kind}-cuda-12" for kind in ("", "-dev", "-headers")]
     older = {"installed": installed, "version": "9.1.0.70", "cuda": "12.4"}
     (problem,) = planned(DEBIAN, "cudnn", **older)["problems"]
-    assert problem.startswith("libcudnn9-headers-cuda-12 would have to go for cuDNN 9.1.0.70 for CUDA 12:")
+    assert problem.startswith("libcudnn9-headers-cuda-12 would be removed for cuDNN 9.1.0.70 for CUDA 12:")
     assert planned(DEBIAN, "cudnn", **older, remove_old=True)["problems"] == []
     assert planned(DEBIAN, "cudnn", **older | {"version": "9.10.2.21"})["problems"] == []
 

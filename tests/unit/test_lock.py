@@ -73,7 +73,7 @@ def test_a_locked_driver_is_kept_to_its_last_number(
 
 def test_a_driver_asked_for_by_its_branch_is_locked_as_such_until_it_is_there() -> None:
     stack = {"versions": {"driver": "580.178.04", "cuda": "12.6"}, "driver_requested": "580"}
-    held = lock.Lock(Path("lock"), {"n1": lock._locked(stack)})
+    held = lock.Lock(Path("lock"), {"n1": lock._lock(stack)})
     assert held.versions("n1") == {"driver": "580", "cuda": "12.6"}
     assert not held.differences({"n1": {"versions": {"driver": "580.170.01", "cuda": "12.6"}}})
 

@@ -12,7 +12,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from hvlab.ansible.action.hvlab_files import all_right, bring
+from hvlab.ansible.action.hvlab_files import are_as_desired, bring
 from hvlab.ansible.modules import hvlab_files
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -42,13 +42,13 @@ def states(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def test_the_facts_show_that_all_is_right_and_no_secret(items: list[dict[str, str]], tmp_path: Path) -> None:
-    assert all_right(items, states(tmp_path))
+    assert are_as_desired(items, states(tmp_path))
     assert "a key" not in json.dumps(states(tmp_path))
 
 
 def test_what_the_facts_do_not_show_is_not_right(items: list[dict[str, str]], tmp_path: Path) -> None:
-    assert not all_right([*items, {"path": str(tmp_path / "new"), "state": "absent"}], states(tmp_path))
-    assert not all_right(items, {})
+    assert not are_as_desired([*items, {"path": str(tmp_path / "new"), "state": "absent"}], states(tmp_path))
+    assert not are_as_desired(items, {})
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_what_the_facts_do_not_show_is_not_right(items: list[dict[str, str]], tm
 )  # fmt: skip
 def test_damage_shows(items: list[dict[str, str]], tmp_path: Path, damage: object) -> None:
     damage(tmp_path)
-    assert not all_right(items, states(tmp_path))
+    assert not are_as_desired(items, states(tmp_path))
 
 
 def test_another_owner_shows(items: list[dict[str, str]], tmp_path: Path) -> None:
     item = items[1] | {"owner": "nobody" if ME != "nobody" else "root"}
-    assert not all_right([item], states(tmp_path))
+    assert not are_as_desired([item], states(tmp_path))
 
 
 def test_a_file_that_was_never_loaded_counts_as_changed(
@@ -94,15 +94,15 @@ def test_a_file_that_was_never_loaded_counts_as_changed(
 
     assert bring()["changed"]
     written = (tmp_path / "f").stat().st_mtime
-    assert not all_right(files, states(tmp_path))
+    assert not are_as_desired(files, states(tmp_path))
     again = bring()
     assert (again["changed"], again["paths"]) == (True, [str(tmp_path / "f")])
     assert (tmp_path / "f").stat().st_mtime == written
     (tmp_path / "pid").touch()
-    assert all_right(files, states(tmp_path))
+    assert are_as_desired(files, states(tmp_path))
     assert not bring()["changed"]
     (tmp_path / "pid").unlink()
-    assert all_right(files, states(tmp_path)), "the daemon is not there, and reads it when it starts"
+    assert are_as_desired(files, states(tmp_path)), "the daemon is not there, and reads it when it starts"
 
 
 def test_texts_and_paths_come_from_templates(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvlab.base.masking import hides, is_masked, masked, masked_argv
+from hvlab.base.masking import hides, is_masked, mask, mask_argv
 from hvlab.results import outcomes
 from hvlab.workloads import Outcome
 from tests.unit import labs
@@ -22,7 +22,7 @@ from tests.unit import labs
 )
 def test_what_is_secret(name):
     assert hides(name)
-    assert masked({"env": {name: "x"}}) == {"env": {name: "***"}}
+    assert mask({"env": {name: "x"}}) == {"env": {name: "***"}}
     assert is_masked({"env": {name: "***"}})
 
 
@@ -35,7 +35,7 @@ def test_what_is_secret(name):
 )
 def test_what_is_not(name):
     assert not hides(name)
-    assert masked(f"{name}=x") == f"{name}=x"
+    assert mask(f"{name}=x") == f"{name}=x"
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_what_is_not(name):
     ],
 )
 def test_assignments_in_a_text(text, shown):
-    assert masked(text) == shown
-    assert masked(shown) == shown
+    assert mask(text) == shown
+    assert mask(shown) == shown
     assert is_masked(shown) is ("***" in shown)
 
 
@@ -76,7 +76,7 @@ def test_assignments_in_a_text(text, shown):
 def test_no_value_is_left_of_what_a_shell_would_read(value):
     secret = f"s3cr3t{value}s3cr3t"
     line = shlex.join(["env", "A=1", f"HF_TOKEN={secret}", "B=2", "python", "t.py"])
-    assert shlex.split(masked(line)) == ["env", "A=1", "HF_TOKEN=***", "B=2", "python", "t.py"]
+    assert shlex.split(mask(line)) == ["env", "A=1", "HF_TOKEN=***", "B=2", "python", "t.py"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_no_value_is_left_of_what_a_shell_would_read(value):
     ],
 )
 def test_an_argument_is_hidden_as_a_whole(word, shown):
-    assert masked_argv(["mpirun", "-x", word]) == ("mpirun", "-x", shown)
+    assert mask_argv(["mpirun", "-x", word]) == ("mpirun", "-x", shown)
 
 
 @pytest.mark.parametrize(
@@ -105,18 +105,18 @@ def test_an_argument_is_hidden_as_a_whole(word, shown):
 )
 def test_a_long_text_takes_no_time(text):
     begun = time.process_time()
-    shown = masked(text)
+    shown = mask(text)
     assert time.process_time() - begun < 60
     assert not [value for value in ("TOKEN=x", "a x") if value in shown]
 
 
 def test_what_json_holds():
     spec = {"axes": {"env": ("HF_TOKEN=abc",)}, "sides": {"A": {"env": "X=1 HF_TOKEN=abc"}}, "n": [1, None]}
-    assert masked(spec) == {
+    assert mask(spec) == {
         "axes": {"env": ("HF_TOKEN=***",)}, "sides": {"A": {"env": "X=1 HF_TOKEN=***"}}, "n": [1, None],
     }  # fmt: skip
     assert not is_masked(spec)
-    assert is_masked(masked(spec))
+    assert is_masked(mask(spec))
 
 
 def test_a_record_says_why_a_case_failed_without_the_secret():

@@ -238,7 +238,7 @@ def test_an_inventory_that_is_there_is_refused_or_kept(files, tmp_path):
 
 def test_a_file_of_that_name_is_never_replaced(tmp_path):
     (tmp_path / "mylab").write_text("mine")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         new_inventory.check_free(tmp_path / "mylab", force=True)
 
 

@@ -14,7 +14,7 @@ from hvlab.base import paths
 from hvlab.cli import run
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, facts, pins, plan
 from hvlab.stack.resolver.catalogue import files, load
-from hvlab.stack.resolver.own import CatalogueError, merged
+from hvlab.stack.resolver.own import CatalogueError, merge
 
 H100 = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0"}
 UBUNTU = {"distribution": "Ubuntu", "distribution_version": "24.04", "python": "3.12.3", "gcc": "13.2.0"}
@@ -52,7 +52,7 @@ def test_without_the_file_the_catalogue_is_hvlabs(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.usefixtures("write")
 def test_a_file_that_is_named_and_not_there_is_refused() -> None:
-    with pytest.raises(CatalogueError, match=r"catalogue\.yml is not there, and HVLAB_CATALOGUE names it"):
+    with pytest.raises(CatalogueError, match=r"catalogue\.yml does not exist, and HVLAB_CATALOGUE names it"):
         load()
 
 
@@ -104,7 +104,7 @@ def test_every_field_that_is_read_can_be_given(file: str, tmp_path: Path) -> Non
     # The majors of CUDA that a library serves stand under this name, or are those of its builds.
     for field in {"cuda" if field == "majors" else field for field in fields}:
         value: Any = next((entry[field] for entry in entries.values() if field in entry), [])
-        merged(data, {file: {"999": {"like": list(entries)[-1], field: value}}}, tmp_path)
+        merge(data, {file: {"999": {"like": list(entries)[-1], field: value}}}, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def names(line, cache):
     ],
 )
 def test_what_is_copied(folder, tmp_path, words, paths, copied):
-    line = own_files.chosen(words, paths, folder)
+    line = own_files.format_chosen(words, paths, folder)
     assert set(names(line, tmp_path / "cache") if line else {}) == copied
 
 
@@ -55,7 +55,7 @@ def test_linked_folders_are_copied_and_rounds_end(folder, tmp_path):
     (folder / "again").symlink_to(data / "deep")
     (folder / "net/here").symlink_to(".")
     (folder / "net/above").symlink_to("..")
-    line = own_files.chosen(["python", "train.py"], ["."], folder)
+    line = own_files.format_chosen(["python", "train.py"], ["."], folder)
     expected = {"train.py", "conf.yml", "net/model.py", "go.sh", "data/deep/x.bin", "again/x.bin"}
     assert set(names(line, tmp_path / "cache")) == expected
 
@@ -63,21 +63,23 @@ def test_linked_folders_are_copied_and_rounds_end(folder, tmp_path):
 def test_a_linked_folder_may_be_named(folder, tmp_path):
     (folder / "conf").symlink_to("net")
     (folder / "net/here").symlink_to(".")
-    line = own_files.chosen(["true"], ["conf"], folder)
+    line = own_files.format_chosen(["true"], ["conf"], folder)
     assert set(names(line, tmp_path / "cache")) == {"net/model.py"}
 
 
 def test_a_script_may_be_run_and_content_is_the_key(folder, tmp_path):
-    line = own_files.chosen(["./go.sh", "train.py"], [], folder)
+    line = own_files.format_chosen(["./go.sh", "train.py"], [], folder)
     assert names(line, tmp_path / "cache") == {"go.sh": 0o755, "train.py": 0o644}
     (folder / "train.py").touch()
-    assert own_files.chosen(["./go.sh", "train.py"], [], folder) == line
+    assert own_files.format_chosen(["./go.sh", "train.py"], [], folder) == line
     (folder / "train.py").write_text("other")
-    assert shlex.split(own_files.chosen(["./go.sh", "train.py"], [], folder))[0] != shlex.split(line)[0]
+    assert (
+        shlex.split(own_files.format_chosen(["./go.sh", "train.py"], [], folder))[0] != shlex.split(line)[0]
+    )
 
 
 def test_files_that_changed_do_not_continue_a_run(folder, tmp_path):
-    line = own_files.chosen(["python", "train.py"], [], folder)
+    line = own_files.format_chosen(["python", "train.py"], [], folder)
     (folder / "train.py").write_text("other")
     with pytest.raises(UsageError, match="have changed since this run was started"):
         own_files.pack(line, cache=tmp_path / "cache")
@@ -94,26 +96,26 @@ def test_files_that_changed_do_not_continue_a_run(folder, tmp_path):
 )
 def test_what_cannot_be_copied(folder, words, paths, told):
     with pytest.raises(UsageError, match=told):
-        own_files.chosen(words, paths, folder)
+        own_files.format_chosen(words, paths, folder)
 
 
 def test_a_folder_that_is_too_large(folder, monkeypatch):
     monkeypatch.setattr(own_files, "LIMIT", 10)
     with pytest.raises(UsageError, match="more than"):
-        own_files.chosen(["python", "train.py"], ["."], folder)
+        own_files.format_chosen(["python", "train.py"], ["."], folder)
 
 
 @pytest.mark.parametrize("program", ["cd src && python train.py", "print(1)\n" * 100])
 def test_a_program_in_a_word_is_no_file(folder, program):
-    assert own_files.chosen(["bash", "-c", program], [], folder) == ""
+    assert own_files.format_chosen(["bash", "-c", program], [], folder) == ""
 
 
 def test_only_the_newest_archives_are_kept(folder, tmp_path):
     cache, lines = tmp_path / "cache", []
-    first = own_files.chosen(["./go.sh"], [], folder)
+    first = own_files.format_chosen(["./go.sh"], [], folder)
     for number in range(own_files.KEPT + 2):
         (folder / "train.py").write_text(str(number))
-        lines.append(own_files.chosen(["python", "train.py"], [], folder))
+        lines.append(own_files.format_chosen(["python", "train.py"], [], folder))
         _, place = own_files.pack(lines[-1], cache=cache)
         archive(place)
         # What is used again counts as new.

@@ -272,11 +272,11 @@ def test_the_build_folder_of_a_killed_run_goes_once_the_pack_is_cached(
 
     monkeypatch.setattr(action, "_step", step)
     state = {"leftovers": [], "building": pack.describe(str(folder), [], builds=str(builds))["building"]}
-    assert action._installed(state) == {"changed": True, "status": "installed"}
+    assert action._keep(state) == {"changed": True, "status": "installed"}
     assert names(builds) == ["tool-other"]
     archive.discard()
     (builds / "tool-k").mkdir()
-    assert not action._installed(state)["changed"], "the host that saves it goes on with it"
+    assert not action._keep(state)["changed"], "the host that saves it goes on with it"
     assert names(builds) == ["tool-k", "tool-other"]
 
 

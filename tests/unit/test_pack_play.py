@@ -268,7 +268,7 @@ def test_a_host_builds_in_a_folder_of_its_own_not_in_the_shared_one(built: Hosts
 def test_a_shared_folder_that_differs_between_hosts_is_named(built: Hosts) -> None:
     different = {"pack_shared_dir": "{{ folder }}/{{ inventory_hostname }}/shared"}
     printed = " ".join(built.play("--limit", "n2,n4", "-i", "n4,", expect=2, **different).split())
-    assert "which another host unpacked, is not there" in printed
+    assert "which another host unpacked, does not exist" in printed
     assert "is the same folder on all hosts (lab_shared_packs)" in printed
 
 

@@ -146,9 +146,9 @@ def test_packages_that_dpkg_could_not_configure(tmp_path, monkeypatch):
     )
     (tmp_path / "status").write_text(text)
     monkeypatch.setattr(facts, "DPKG", str(tmp_path / "status"))
-    assert facts.unfinished() == ["b", "c"]
+    assert facts.list_unfinished() == ["b", "c"]
     monkeypatch.setattr(facts, "DPKG", str(tmp_path / "none"))
-    assert facts.unfinished() == []
+    assert facts.list_unfinished() == []
 
 
 def test_versions_there_are():
@@ -195,8 +195,8 @@ def test_holds_and_module_streams(monkeypatch, tmp_path):
     texts = {facts.LOCKS[0]: lock, facts.HELD_OWN: '["libnccl", "gone"]'}
     monkeypatch.setattr(facts.os.path, "exists", lambda _: False)
     monkeypatch.setattr(facts, "read", texts.get)
-    assert facts.held() == ["curl", "libnccl", "nvidia-driver"]
-    assert facts.held_own() == ["libnccl"]
+    assert facts.list_held() == ["curl", "libnccl", "nvidia-driver"]
+    assert facts.list_held_own() == ["libnccl"]
     monkeypatch.setattr(facts.glob, "glob", lambda _: ["m"])
     monkeypatch.setattr(
         facts,
@@ -209,7 +209,7 @@ def test_holds_and_module_streams(monkeypatch, tmp_path):
 def test_dpkg_holds(monkeypatch):
     monkeypatch.setattr(facts.os.path, "exists", lambda _: True)
     monkeypatch.setattr(facts, "run", lambda *_: "install bash\nhold libnccl2\n")
-    assert facts.held() == ["libnccl2"]
+    assert facts.list_held() == ["libnccl2"]
 
 
 class Host:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hvlab.base.errors import UsageError
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import COMMON, Parameter, environment, word
-from hvlab.workloads.sizes import format_size, parse_size, parse_sizes, whole
+from hvlab.workloads.sizes import format_size, parse_size, parse_sizes, round_down
 
 BATCH = Parameter("batch", "int", 32, "Samples.")
 LR = Parameter("lr", "float", 0.05, "Rate.", least=0)
@@ -49,7 +49,7 @@ def test_sizes_grow_by_the_factor_up_to_the_greatest(low, high, factor, step):
     sizes = parse_sizes(f"{low}:{high}:{factor}")
     assert sizes[0] == low
     assert list(sizes) == sorted(set(sizes))
-    assert all(size % step == 0 and size <= high for size in whole(sizes, step))
+    assert all(size % step == 0 and size <= high for size in round_down(sizes, step))
 
 
 @given(st.integers(1, 2**40))

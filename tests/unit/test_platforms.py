@@ -36,7 +36,7 @@ def noted(answer: Resolution | Infeasible) -> str:
 
 @pytest.mark.parametrize(("name", "kind"), NAMES["platforms"].items())
 def test_what_a_name_tells_of_the_platform(name: str, kind: str) -> None:
-    tests = {"mig": facts.mig, "vgpu": facts.vgpu, "board": facts.board}
+    tests = {"mig": facts.is_mig, "vgpu": facts.is_vgpu, "board": facts.is_board}
     assert " ".join(word for word, holds in tests.items() if holds(name)) == kind
 
 

@@ -50,7 +50,7 @@ def test_people_s_work_is_neither_a_service_nor_short(monkeypatch, process, long
     monkeypatch.setattr(hvlab_processes, "LONG_S", long)
     with subprocess.Popen(["sleep", "60"]) as started:
         try:
-            words = hvlab_processes.long_running(started.pid, comm)
+            words = hvlab_processes.list_long_running(started.pid, comm)
         finally:
             started.kill()
     assert [word.startswith(f"{comm}[{started.pid}] of ") for word in words] == [True] * named

@@ -26,7 +26,7 @@ def test_sums_stay_whole_in_every_type(patterns, dtype):
     for ranks in RANKS:
         found = tables(patterns, ranks, dtype)
         assert min(map(min, found)) >= 0, ranks
-        assert 0 < max(patterns.summed(found)) <= LARGEST[dtype], ranks
+        assert 0 < max(patterns.sum_tables(found)) <= LARGEST[dtype], ranks
 
 
 def test_no_two_ranks_hold_the_same(patterns):
@@ -37,16 +37,16 @@ def test_no_two_ranks_hold_the_same(patterns):
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_rank_left_out_or_counted_twice_shows_in_the_sum(patterns, ranks):
     found = tables(patterns, ranks)
-    whole = patterns.summed(found)
+    whole = patterns.sum_tables(found)
     for rank in range(ranks):
         others = found[:rank] + found[rank + 1 :]
-        assert patterns.summed([*others, [0] * len(whole)]) != whole
-        assert all(patterns.summed([*others, other]) != whole for other in others)
+        assert patterns.sum_tables([*others, [0] * len(whole)]) != whole
+        assert all(patterns.sum_tables([*others, other]) != whole for other in others)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_piece_that_was_shifted_shows(patterns, ranks):
-    whole = patterns.summed(tables(patterns, ranks))
+    whole = patterns.sum_tables(tables(patterns, ranks))
     for shift in (1, 4, 64, 1024):
         assert [whole[(i + shift) % len(whole)] for i in range(len(whole))] != whole, shift
 
@@ -78,4 +78,4 @@ def test_adasum_adds_what_is_at_right_angles_and_averages_what_is_the_same(patte
 
 
 def test_averages(patterns):
-    assert patterns.averaged([[1, 2], [2, 4]]) == [1.5, 3]
+    assert patterns.average_tables([[1, 2], [2, 4]]) == [1.5, 3]

@@ -30,12 +30,12 @@ def host(root, *, eth0=0, ib0=0, port=0):
 
 def test_a_port_counts_words_and_the_loopback_does_not_count(wire, tmp_path):
     host(tmp_path, eth0=1000, port=250)
-    assert wire.sent(str(tmp_path)) == {"eth0": 1000, "ib0": 0, "mlx5_0:1": 1000}
+    assert wire.read_sent(str(tmp_path)) == {"eth0": 1000, "ib0": 0, "mlx5_0:1": 1000}
 
 
 def test_only_what_grew_is_shown(wire, tmp_path):
     host(tmp_path, eth0=1000, port=10)
-    before = wire.sent(str(tmp_path))
+    before = wire.read_sent(str(tmp_path))
     host(tmp_path, eth0=1500, port=10)
     assert wire.since(before, str(tmp_path)) == {"eth0": 500}
 
@@ -155,4 +155,4 @@ class Several:
     ],
 )
 def test_all_ranks_are_asked(monkeypatch, answers, text):
-    assert imported(monkeypatch, "evidence").loaded_nccl(Several(*answers)) == text
+    assert imported(monkeypatch, "evidence").describe_nccl(Several(*answers)) == text

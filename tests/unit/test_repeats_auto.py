@@ -126,8 +126,8 @@ def test_the_report_of_a_run_gives_the_verdicts_it_ended_on(auto, store):  # noq
 
 
 def test_a_median_of_few_repeats_is_not_known():
-    assert looks._known([1.0] * 6)
-    assert not looks._known([1.0] * 5)
+    assert looks._is_known([1.0] * 6)
+    assert not looks._is_known([1.0] * 5)
 
 
 def test_a_fixed_number_of_repeats_has_no_looks():

@@ -198,7 +198,7 @@ def test_figures_of_a_larger_batch_are_told_by_the_time_of_a_sample():
 
 
 def test_two_sides_of_one_backend_are_not_a_backend_alone():
-    assert answer.alone(sided(1.3)) is None
+    assert answer.find_only_backend(sided(1.3)) is None
 
 
 def pool(other, ratio):
@@ -216,7 +216,7 @@ def test_a_backend_that_may_be_as_fast_comes_before_one_that_is_nearer():
 def test_pools_of_a_backend_share_its_launches():
     data = trained({"mpi": 1.0, "gloo": 1.3, "nccl": 1.1})
     judged = verdicts.judge(data, studies(data), collectives.sweeps(data))
-    pools = answer._pooled(judged, "across", auto=False)
+    pools = answer._pool_places(judged, "across", auto=False)
     assert len(pools) == len({launch for one in pools for launch in one.pair.launches}) == 3
 
 

@@ -137,14 +137,14 @@ def test_intervals_at_the_same_place_stand_apart(log):
     lines = tuple(Series(name, name, (1.0, 2.0), (1.0, 1.9), (0.9, 1.8), (1.1, 2.1)) for name in ("a", "b"))
     ideal = Series("ideal", "ideal", (1.0, 2.0), (1.0, 2.0))
     drawn = Plot("key", "title", Axis("ranks", log=log), Axis("y"), (ideal, *lines))
-    first, one, other = plots.dodged(drawn)
+    first, one, other = plots.dodge(drawn)
     assert first == ideal.x
     assert all(a < real < b for a, real, b in zip(one, (1.0, 2.0), other, strict=True))
     assert other[0] - one[0] < 0.05
     (trace,) = [trace for trace in plots.figure(drawn)["data"] if trace["name"] == "a"]
     assert trace["customdata"] == [1.0, 2.0]
     alone = Plot("key", "title", Axis("ranks"), Axis("y"), (ideal, lines[0]))
-    assert plots.dodged(alone)[1] == lines[0].x
+    assert plots.dodge(alone)[1] == lines[0].x
 
 
 def test_every_trace_is_of_a_kind_that_the_basic_bundle_has():

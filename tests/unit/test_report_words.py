@@ -63,7 +63,7 @@ def test_a_compression_that_no_workload_has_goes_by_its_own_name():
     """A store of somebody else may have any."""
     configuration = SimpleNamespace(backend="gloo", get={"compression": "1e999"}.get)
     assert compression.algorithm(configuration, ENGLISH) == "1e999"
-    assert ENGLISH._called("algorithm", "1e999") == "1e999"
+    assert ENGLISH._name_value("algorithm", "1e999") == "1e999"
 
 
 def test_no_phrase_is_left_over():

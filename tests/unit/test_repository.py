@@ -36,7 +36,7 @@ OPTIONS = {
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
 def test_one_key_is_taken_out_of_a_file(manager):
     source = repository.repository(manager, OPTIONS)
-    key = repository.chosen(repository.keys(TWO_KEYS, "it"), SECOND, "it")
+    key = repository.choose(repository.keys(TWO_KEYS, "it"), SECOND, "it")
     assert [one.fingerprint.upper() for one in repository.keys(source.key_file(key), "it")] == [SECOND]
 
 
@@ -59,9 +59,9 @@ def test_what_is_no_key_is_told(data, why):
 def test_a_fingerprint_may_be_written_in_several_ways(wanted):
     found = repository.keys(TWO_KEYS, "it")
     digits = repository.fingerprint(wanted)
-    assert repository.chosen(found, digits, "it").fingerprint.upper() == FIRST
+    assert repository.choose(found, digits, "it").fingerprint.upper() == FIRST
     with pytest.raises(CheckError, match=f"has the fingerprint {SECOND}, not"):
-        repository.chosen(found[1:], digits, "it")
+        repository.choose(found[1:], digits, "it")
 
 
 @pytest.mark.parametrize("text", ["3bf863c", "D42D0685", FIRST[-16:], FIRST[:-1], "not hexadecimal"])
@@ -73,7 +73,7 @@ def test_only_a_whole_fingerprint_is_one(text):
 
 def test_a_key_with_nothing_to_compare_it_with_is_refused():
     with pytest.raises(CheckError, match=f"has the fingerprint {FIRST}, {SECOND}, and none is set") as caught:
-        repository.chosen(repository.keys(TWO_KEYS, "it"), repository.fingerprint(""), "it")
+        repository.choose(repository.keys(TWO_KEYS, "it"), repository.fingerprint(""), "it")
     assert "set the fingerprint to it" in caught.value.remedy
 
 

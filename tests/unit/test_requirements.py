@@ -7,7 +7,7 @@ import yaml
 
 from hvlab.stack.provision import python_env
 from hvlab.stack.provision.packs import pack_key
-from hvlab.stack.provision.python_env import locked, of_framework, requirements, without_build
+from hvlab.stack.provision.python_env import of_framework, read_locked, requirements, without_build
 from hvlab.stack.resolver.catalogue import FOLDER, load
 from tests.contract.tree import ROOT
 
@@ -47,7 +47,7 @@ def test_an_old_torch_gets_an_old_numpy():
 
 
 def test_tensorflow_has_its_own_names():
-    assert locked(text("tensorflow")) == "2.15.1"
+    assert read_locked(text("tensorflow")) == "2.15.1"
     assert "tensorflow[and-cuda]==2.14.0" in text("tensorflow", "2.14.0", "cu118").splitlines()
     assert "tensorflow-cpu==2.14.0" in text("tensorflow", "2.14.0", python="3.9").splitlines()
 
@@ -111,7 +111,7 @@ def test_an_unknown_python_is_told():
 @pytest.mark.parametrize("path", sorted(FILES.glob("*.txt")), ids=lambda path: path.name)
 def test_every_lock_file_pins_pip_and_a_framework(path):
     lock = path.read_text("utf-8")
-    assert locked(lock)
+    assert read_locked(lock)
     assert re.search(r"(?m)^pip==", lock)
 
 

@@ -36,10 +36,10 @@ def test_numbers(version, numbers):
 
 
 def test_a_short_version_counts_for_what_it_leaves_open():
-    assert versions.at_least("450", "450.80.02")
-    assert not versions.at_least("450.36", "450.80.02")
-    assert versions.at_most("580.95.05", "580")
-    assert not versions.at_most("590.1", "580")
+    assert versions.is_at_least("450", "450.80.02")
+    assert not versions.is_at_least("450.36", "450.80.02")
+    assert versions.is_at_most("580.95.05", "580")
+    assert not versions.is_at_most("590.1", "580")
 
 
 @given(
@@ -47,13 +47,13 @@ def test_a_short_version_counts_for_what_it_leaves_open():
 )
 def test_at_least_and_at_most_agree(one, other):
     first, second = ".".join(map(str, one)), ".".join(map(str, other))
-    assert versions.at_least(first, second) or versions.at_most(first, second)
+    assert versions.is_at_least(first, second) or versions.is_at_most(first, second)
 
 
 def test_prefixes_end_at_a_number():
-    assert versions.prefix("12", "12.4")
-    assert not versions.prefix("12.1", "12.10")
-    assert versions.prefix("2.4.1", "2.4.1+cu121")
+    assert versions.is_prefix("12", "12.4")
+    assert not versions.is_prefix("12.1", "12.10")
+    assert versions.is_prefix("2.4.1", "2.4.1+cu121")
 
 
 def test_neighbours_are_told_as_a_span():

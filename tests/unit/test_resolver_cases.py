@@ -10,7 +10,7 @@ from hvlab.base.yaml_files import read_shipped
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, plan
 from hvlab.stack.resolver.facts import from_file
 from hvlab.stack.resolver.pins import parse
-from hvlab.stack.resolver.versions import prefix
+from hvlab.stack.resolver.versions import is_prefix
 
 pytestmark = pytest.mark.resolver
 
@@ -44,7 +44,7 @@ def check_versions(case: dict[str, Any], answer: Resolution) -> None:
         expected = case["versions"] if same else case["versions"].get(host, {})
         for name, version in expected.items():
             chosen = stack["versions"][name]
-            fits = chosen == version or (version and chosen and prefix(version, chosen))
+            fits = chosen == version or (version and chosen and is_prefix(version, chosen))
             assert fits, (host, name, chosen)
     notes = [*answer.notes, *(note for stack in answer.hosts.values() for note in stack["notes"])]
     lines = "".join(f"{note}\n" for note in notes)

@@ -8,7 +8,7 @@ import pytest
 
 from hvlab.base.errors import HvlabError, UsageError
 from hvlab.results import journal
-from hvlab.results.store import FIELDS, Record, Store, new_run_id, utc
+from hvlab.results.store import FIELDS, Record, Store, make_run_id, utc
 
 DESIGN = (
     "run_id case_id started_at workload launcher backend proved_backend hosts slots_per_host world_size "
@@ -132,5 +132,5 @@ def test_a_run_from_elsewhere_is_put_in_whole_or_not_at_all(store):
 
 
 def test_run_ids_sort_by_time():
-    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{8}", new_run_id())
+    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{8}", make_run_id())
     assert utc(0) == "1970-01-01T00:00:00.000Z"

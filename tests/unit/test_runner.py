@@ -260,11 +260,11 @@ GONE = "Failed to connect to the host via ssh: ssh: connect to host 198.18.62.11
 @pytest.mark.parametrize(
     ("observed", "first"),
     [
-        (CHANGED, "the host key is not the one that is known:"),
+        (CHANGED, "the host key differs from the known one:"),
         (DENIED, "the host refuses the login:"),
         (GONE, "a host was lost:"),
-        (EXPIRED, "the host knows the user, and does not let the account in:"),
-        (CLOSED, "the host closes ssh connections as they come:"),
+        (EXPIRED, "the host knows the user, but refuses the account:"),
+        (CLOSED, "the host closes incoming ssh connections:"),
     ],
     ids=["key", "login", "gone", "expired", "nologin"],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.records import COLLECTIVE, SIZES, STEPS, filled
 from hvlab.cli import run
-from hvlab.results.samples import bars, pooled, samples_of
+from hvlab.results.samples import bars, pool, samples_of
 from hvlab.results.store import Store
 from hvlab.statistics.distribution import distribution
 from hvlab.workloads import outcome
@@ -78,7 +78,7 @@ def test_the_iterations_of_all_repeats_belong_to_a_configuration(store):
     ((configuration, repeats),) = sampled.items()
     assert configuration.get("size_bytes") == 1024
     assert {number: len(each.times) for number, each in repeats.items()} == {1: 100, 2: 100}
-    assert pooled(repeats).median == pytest.approx(1e6 * statistics.median(SERIES))
+    assert pool(repeats).median == pytest.approx(1e6 * statistics.median(SERIES))
 
 
 def test_without_raw_files_there_are_no_samples(store):

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.bench_looks import looked_at, simulate
 from hvlab.statistics.interval import Interval
 from hvlab.statistics.looks import LOOKS
-from hvlab.statistics.sequential import answered, compare_in_looks, repeats_to_decide
+from hvlab.statistics.sequential import compare_in_looks, is_answered, repeats_to_decide
 from hvlab.statistics.verdict import Pair, Verdict, compare_all
 
 
@@ -79,7 +79,7 @@ def test_what_was_not_repeated_keeps_its_verdict():
     ],
 )
 def test_when_a_question_is_answered(kind, low, high, end):
-    assert answered(Verdict(kind, Interval(low, 1.0, high), "")) is end
+    assert is_answered(Verdict(kind, Interval(low, 1.0, high), "")) is end
 
 
 def test_repeats_end_early_where_the_difference_is_large():

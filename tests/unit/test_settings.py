@@ -76,10 +76,10 @@ def test_a_file_is_read_as_it_was_written_and_says_what_a_job_needs(tmp_path: Pa
 
 
 def test_rules_go_to_the_hosts_by_their_content(tmp_path: Path) -> None:
-    key, folder = rules.placed(TABLE, cache=tmp_path)
+    key, folder = rules.place(TABLE, cache=tmp_path)
     assert key == rules.key(TABLE) == key_in(folder)
     assert (folder / "rules.conf").read_text() == f"{TABLE}\n"
-    assert rules.placed(TABLE, cache=tmp_path) == (key, folder)
+    assert rules.place(TABLE, cache=tmp_path) == (key, folder)
 
 
 def _argv(axes: dict[str, tuple[str, ...]], backend: str = "mpi") -> str:

@@ -26,7 +26,7 @@ def two(a, b, *blocks, **changes):
     """The specification of both sides."""
     texts = {"A": sides.read(a), "B": sides.read(b)}
     chosen = blocks or (block("mpi"),)
-    return Spec(sides.sided(chosen, texts, lab()), sides=sides.values(texts, chosen), **changes)
+    return Spec(sides.with_sides(chosen, texts, lab()), sides=sides.values(texts, chosen), **changes)
 
 
 def test_each_case_is_measured_with_both_one_after_the_other():
@@ -103,10 +103,10 @@ def test_hvlabs_default_differs_from_nothing_where_the_lab_sets_another():
     there = lab(lab_rank_env={"HOROVOD_CYCLE_TIME": 5})
     asked = [block("mpi")]
     texts = {"A": sides.read("cycle_time=1"), "B": sides.read("")}
-    a, b = sides.sided(asked, texts, there)
+    a, b = sides.with_sides(asked, texts, there)
     assert (a.axes["cycle_time"], b.axes.get("cycle_time")) == ((1.0,), None)
     with pytest.raises(UsageError, match="A and B are the same"):
-        sides.sided(asked, texts | {"A": sides.read("cycle_time=5")}, there)
+        sides.with_sides(asked, texts | {"A": sides.read("cycle_time=5")}, there)
 
 
 def test_a_side_without_its_counterpart_is_not_measured():

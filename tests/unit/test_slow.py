@@ -76,7 +76,7 @@ def found(result):
 
 
 def test_the_first_launch_holds_every_link_in_groups_of_all_hosts():
-    planned = steps.all_hosts(5, seeded(0))
+    planned = steps.plan_all_hosts(5, seeded(0))
     cells = Counter(cell for step in planned for cell in step.cells(5))
     assert {cell: n for cell, n in cells.items() if cell[0] != cell[1]} == dict.fromkeys(
         itertools.permutations(range(5), 2), steps.SWEEPS
@@ -251,7 +251,7 @@ def test_simulated_pairs_differ_as_hosts_do():
 def test_what_an_end_explains_is_not_the_pairs():
     """Both ends are slow: their pair is as slow as the slower of them, and no suspect."""
     given = Links(6, {UP: 4.0, DOWN: 4.0}, noise=0.01)
-    planned = steps.all_hosts(6, seeded(0))
+    planned = steps.plan_all_hosts(6, seeded(0))
     pointed_at = suspects(relative(planned, given(planned)), 6, ratio=1.2)
     assert {(each.kind, each.cell) for each in pointed_at} == {UP, DOWN}
 

@@ -358,7 +358,7 @@ def test_a_host_that_is_cut_off_is_named_before_anything_is_measured(monkeypatch
     [([[], [], []], []), ([[2], [], [0]], []), ([[2], [2], []], [2]), ([[1, 2], [], []], [0]), ([[]], [])],
 )
 def test_cut_off_is_who_reaches_none_or_is_reached_by_none(unreached, places):
-    assert transfers.cut_off(unreached) == places
+    assert transfers.find_cut_off(unreached) == places
 
 
 def answering(monkeypatch, answer, failures=()):

@@ -34,7 +34,7 @@ def test_options_may_be_one_line_and_a_partition_empty():
     assert not [word for word in words if word.startswith("--partition")]
     assert slurm.partition(there) == ("sinfo", "--noheader", "--format=%P %l")
     assert slurm.longest("short 10:00\nlong* 2-00:00:00\n") == 2 * 24 * 60
-    assert slurm.limited(lab(lab_slurm_options="--account=x --time=60"))
+    assert slurm.has_time_limit(lab(lab_slurm_options="--account=x --time=60"))
     with pytest.raises(UsageError, match=r"lab_slurm_options .* cannot be read"):
         slurm.request(lab(lab_slurm_options="--comment='two"), ("n1",), "R")
 
@@ -62,7 +62,7 @@ def test_the_labs_own_memory_and_partition_count():
 def test_the_time_is_hvlabs_unless_the_lab_has_its_own(options, given):
     there = lab(lab_slurm_options=options)
     assert ("--time=25" in slurm.request(there, ("n1",), "R", minutes=25)) is given
-    assert slurm.limited(there) is not given
+    assert slurm.has_time_limit(there) is not given
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_gpus_are_asked_for_where_all_hosts_run_ranks_on_them():
     ],
 )
 def test_a_refusal_names_host_answer_and_remedy(stderr, kind, remedy):
-    error = slurm.refused("n1", stderr, 1, {})
+    error = slurm.explain_refusal("n1", stderr, 1, {})
     assert type(error) is kind
     assert str(error).startswith("n1: Slurm grants no hosts: ")
     said = [line.rpartition("error: ")[2].rpartition("failed: ")[2] for line in stderr.splitlines()]
@@ -181,29 +181,33 @@ def test_a_refusal_names_host_answer_and_remedy(stderr, kind, remedy):
 def test_what_a_site_says_of_its_own_rules_is_shown():
     """A job_submit plugin says why, then salloc names the error without words for it."""
     said = f"salloc: error: Please name a project: --comment=PROJECT\n{FAILED} Unspecified error\n"
-    error = slurm.refused("n1", said, 1, {})
+    error = slurm.explain_refusal("n1", said, 1, {})
     assert "no hosts: Please name a project: --comment=PROJECT; Job submit/allocate failed:" in str(error)
 
 
 def test_a_job_that_ended_with_its_node_before_it_began_names_the_node():
     stderr = "salloc: Granted job allocation 13\nsalloc: Relinquishing job allocation 13\n"
-    error = slurm.refused("n1", stderr, 1, slurm_queue.unfit("n1|idle|none\nn2|down*|Not responding\n"))
+    error = slurm.explain_refusal(
+        "n1", stderr, 1, slurm_queue.read_unfit("n1|idle|none\nn2|down*|Not responding\n")
+    )
     assert type(error) is UnreachableError
     assert str(error) == "n2: Slurm reports it as down* (Not responding)"
     assert "hvlab verify -l n2" in error.remedy
 
 
 def test_the_job_that_was_granted():
-    assert slurm.granted("salloc: Pending job allocation 2\nsalloc: Granted job allocation 2\n") == "2"
+    assert (
+        slurm.read_granted_job("salloc: Pending job allocation 2\nsalloc: Granted job allocation 2\n") == "2"
+    )
     with pytest.raises(CheckError, match="no job"):
-        slurm.granted("salloc: hello\n")
+        slurm.read_granted_job("salloc: hello\n")
 
 
 SINFO = "n1|idle|none\nn1|idle|none\nn2|mixed|none\nn3|drained|bad disk\nn4|down*|Not responding\n"
 
 
 def test_nodes_that_take_no_jobs():
-    unfit = slurm_queue.unfit(SINFO)
+    unfit = slurm_queue.read_unfit(SINFO)
     assert {host: node.observed for host, node in unfit.items()} == {
         "n3": "n3: Slurm reports it as drained (bad disk)",
         "n4": "n4: Slurm reports it as down* (Not responding)",
@@ -223,25 +227,27 @@ STAYS = (
 
 
 def test_states_that_pass():
-    assert [state for state in PASSES.split() if slurm_queue.unfit(f"n1|{state}|none\n")] == []
+    assert [state for state in PASSES.split() if slurm_queue.read_unfit(f"n1|{state}|none\n")] == []
 
 
 def test_a_state_that_stays_is_an_error_with_a_remedy():
     for state in STAYS.split():
-        error = slurm_queue.unusable(slurm_queue.unfit(f"n1|{state}|none\n"))
+        error = slurm_queue.unusable(slurm_queue.read_unfit(f"n1|{state}|none\n"))
         assert str(error) == f"n1: Slurm reports it as {state}"
         assert "leave it out with -l" in error.remedy
         assert type(error) is (UnreachableError if "down" in state else CheckError), state
 
 
 def test_a_node_that_registered_with_less_than_slurm_conf_says_names_both():
-    error = slurm_queue.unusable(slurm_queue.unfit("n1|inval|Low RealMemory (reported:7000 < 100.00%)\n"))
+    error = slurm_queue.unusable(
+        slurm_queue.read_unfit("n1|inval|Low RealMemory (reported:7000 < 100.00%)\n")
+    )
     assert "Low RealMemory" in str(error)
     assert "compare `slurmd -C` there with its line in slurm.conf, then bring it back" in error.remedy
 
 
 def test_maintenance_ends_by_itself():
-    error = slurm_queue.unusable(slurm_queue.unfit("n1|maint|none\n"))
+    error = slurm_queue.unusable(slurm_queue.read_unfit("n1|maint|none\n"))
     assert error.remedy.startswith("see until when: `scontrol show reservation`, then wait, or leave it out")
     job = slurm_queue.waiting("8|PENDING|ReqNodeNotAvail, Reserved for maintenance\n")
     assert slurm_queue.hopeless(job, {}) is None
@@ -296,7 +302,7 @@ def test_a_limit_of_one_job_is_an_error_that_says_how_to_keep_it(reason, remedy)
 )
 def test_what_passes_is_waited_for(reason):
     job = slurm_queue.waiting(f"8|PENDING|{reason}\n")
-    assert slurm_queue.hopeless(job, slurm_queue.unfit("n1|idle|none\nn2|blocked|none\n")) is None
+    assert slurm_queue.hopeless(job, slurm_queue.read_unfit("n1|idle|none\nn2|blocked|none\n")) is None
 
 
 @pytest.mark.parametrize(
@@ -329,7 +335,7 @@ def test_what_passes_is_waited_for(reason):
 )
 def test_a_job_that_waits_for_ever_is_told_from_one_that_waits(reason, nodes, kind):
     job = slurm_queue.waiting(f"8|PENDING|{reason}\n")
-    error = slurm_queue.hopeless(job, slurm_queue.unfit(nodes))
+    error = slurm_queue.hopeless(job, slurm_queue.read_unfit(nodes))
     assert type(error) is (kind or type(None))
     assert error is None or error.remedy
 

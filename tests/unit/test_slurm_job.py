@@ -150,7 +150,7 @@ def test_a_heterogeneous_job_of_an_old_slurm_is_refused():
 
 def test_a_machine_that_is_no_host_of_the_job_is_refused():
     with pytest.raises(UsageError, match="this machine, login1, is no host of job 6, which has h1, h2, h3"):
-        slurm_job.own_first(job(SLURMD_NODENAME="login1"), NODES)
+        slurm_job.put_own_first(job(SLURMD_NODENAME="login1"), NODES)
 
 
 def test_what_describes_this_process_is_dropped_and_what_names_the_job_stays():
@@ -247,13 +247,13 @@ def test_hosts_whose_networks_are_routed_are_measured():
 
 
 def test_what_horovod_was_built_with_is_read(monkeypatch):
-    build = program(monkeypatch, "installed").checked_build(CHECKED)
+    build = program(monkeypatch, "installed").parse_build(CHECKED)
     assert build == {
         "frameworks": ["PyTorch"],
         "controllers": ["MPI", "Gloo"],
         "operations": ["CCL", "MPI", "Gloo"],
     }
-    assert program(monkeypatch, "installed").checked_build("No module named horovod") == {
+    assert program(monkeypatch, "installed").parse_build("No module named horovod") == {
         "frameworks": [],
         "controllers": [],
         "operations": [],

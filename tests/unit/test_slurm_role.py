@@ -14,7 +14,7 @@ from ansible.template import Templar
 from hvlab.checks import slurm as checks
 from hvlab.checks.provisioned import RoleHost, WrongNodeError
 from hvlab.stack.provision.roles import gpu_type
-from hvlab.stack.provision.slurm.checks import check_absent, lost_hardware
+from hvlab.stack.provision.slurm.checks import check_absent, find_lost_hardware
 from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem, registrations
 from hvlab.stack.provision.slurm.plan import REST_APIS, describe, plan
 from hvlab.stack.resolver.catalogue import load as load_catalogue
@@ -280,9 +280,9 @@ def test_a_cluster_whose_slurmctld_is_left_out_changes_nothing():
     ids=["GPUs", "CPUs", "memory", "as it was"],
 )
 def test_a_host_that_lost_hardware_keeps_its_line_unless_that_is_meant(line, refused):
-    problems = lost_hardware(host(), request(gpus=7), {"g1": line})
+    problems = find_lost_hardware(host(), request(gpus=7), {"g1": line})
     assert [refused in problem.observed for problem in problems] == ([True] if refused else [])
-    assert not lost_hardware(host(), request(gpus=7, less_hardware=True), {"g1": line})
+    assert not find_lost_hardware(host(), request(gpus=7, less_hardware=True), {"g1": line})
 
 
 CONFIGURE = """

@@ -548,7 +548,7 @@ def test_sides_without_spread_have_no_chance_or_a_sure_one():
 def test_variances_that_differ_by_chance_become_one():
     draw = np.random.default_rng(0)
     variances = np.var(draw.normal(size=(5, 400)), axis=0, ddof=1)
-    drawn, freedom = welch.squeezed(variances, np.full(400, 4.0))
+    drawn, freedom = welch.squeeze(variances, np.full(400, 4.0))
     assert np.ptp(np.log(drawn)) < 0.1 * np.ptp(np.log(variances))
     assert np.median(drawn) == pytest.approx(1, rel=0.1)
     assert freedom.min() > 40
@@ -558,9 +558,9 @@ def test_copies_of_a_variance_make_it_no_surer():
     draw = np.random.default_rng(0)
     variances = np.repeat(np.var(draw.normal(size=(5, 3)), axis=0, ddof=1), 9)
     launches = np.repeat(np.arange(3), 9)
-    drawn, freedom = welch.squeezed(variances, np.full(27, 4.0), launches)
+    drawn, freedom = welch.squeeze(variances, np.full(27, 4.0), launches)
     assert freedom.max() <= 12
-    _, alone = welch.squeezed(
+    _, alone = welch.squeeze(
         np.full(9, 2.0) * np.exp(0.01 * draw.normal(size=9)), np.full(9, 4.0), np.zeros(9, int)
     )
     assert alone == pytest.approx(np.full(9, 4.0))
@@ -571,7 +571,7 @@ def test_variances_that_differ_stay_apart():
     draw = np.random.default_rng(0)
     scale = np.exp(2 * draw.normal(size=400))
     variances = scale**2 * np.var(draw.normal(size=(5, 400)), axis=0, ddof=1)
-    drawn, freedom = welch.squeezed(variances, np.full(400, 4.0))
+    drawn, freedom = welch.squeeze(variances, np.full(400, 4.0))
     assert np.corrcoef(np.log(drawn), np.log(scale))[0, 1] > 0.9
     assert freedom.max() < 6
 
@@ -580,7 +580,7 @@ def test_the_prior_is_that_of_which_the_variances_were_drawn():
     # The true variances are 8 over chi-squared with 8 degrees of freedom; each one's own are 4 more.
     draw = np.random.default_rng(1)
     variances = 8 / draw.chisquare(8, size=20_000) * draw.chisquare(4, size=20_000) / 4
-    drawn, freedom = welch.squeezed(variances, np.full(20_000, 4.0))
+    drawn, freedom = welch.squeeze(variances, np.full(20_000, 4.0))
     assert freedom[0] == pytest.approx(12, rel=0.05)
     assert drawn == pytest.approx((4 * variances + 8) / 12, rel=0.05)
 
@@ -588,7 +588,7 @@ def test_the_prior_is_that_of_which_the_variances_were_drawn():
 @pytest.mark.parametrize("variances", [[], [1.0], [1.0, 9.0], [0.0, 0.0, 0.0, 1.0]])
 def test_too_few_variances_stay_as_they_are(variances):
     given = np.array(variances), np.full(len(variances), 4.0)
-    assert [part.tolist() for part in welch.squeezed(*given)] == [part.tolist() for part in given]
+    assert [part.tolist() for part in welch.squeeze(*given)] == [part.tolist() for part in given]
 
 
 @pytest.mark.parametrize("value", [1e-3, 0.5, 3.0, 1e3])
@@ -644,7 +644,7 @@ def launches(times: np.ndarray) -> list[dict[str, float]]:
 def test_hosts_alike_are_named_in_at_most_one_percent_of_labs(hosts):
     draw = np.random.default_rng(31)
     trials = 100 * len(NOISE)
-    count = straggler.launches_needed(hosts) + 2
+    count = straggler.count_launches(hosts) + 2
     alarms = sum(
         bool(straggler.stragglers([launches(noise(draw, (count, hosts)) ** 3)]))
         for noise in NOISE.values()
@@ -657,7 +657,7 @@ def test_hosts_alike_are_named_in_at_most_one_percent_of_labs(hosts):
 def test_a_slow_host_is_named_with_how_slow(hosts):
     draw = np.random.default_rng(hosts)
     for _ in range(30):
-        times = np.exp(0.02 * draw.normal(size=(straggler.launches_needed(hosts), hosts)))
+        times = np.exp(0.02 * draw.normal(size=(straggler.count_launches(hosts), hosts)))
         times[:, hosts - 1] *= 1.2
         (found,) = straggler.stragglers([launches(times)])
         assert found.host == f"n{hosts}"
@@ -688,7 +688,7 @@ def test_slower_by_less_than_matters_is_not_named():
 
 @pytest.mark.parametrize("hosts", [2, 3, 5, 10, 100])
 def test_the_launches_needed_do_and_fewer_do_not(hosts):
-    needed = straggler.launches_needed(hosts)
+    needed = straggler.count_launches(hosts)
     times = np.ones((needed, hosts))
     times[:, 0] = 2
     assert [found.host for found in straggler.stragglers([launches(times)])] == ["n1"]

@@ -41,7 +41,7 @@ def test_each_moment_is_in_one_part():
         event("enumerate(DataLoader)#_Iter.__next__", 70, 90),
         event("aten::stack", 75, 80),
     ]
-    assert step_parts.divided(events, (0, 100)) == {
+    assert step_parts.divide(events, (0, 100)) == {
         "wall": 100,
         "compute": 40,
         "exposed": 20,
@@ -57,13 +57,13 @@ def test_where_a_gpu_works_its_kernels_are_the_compute():
         event("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 40, 70, "DeviceType.CUDA"),
         event("enumerate(DataLoader)#_Iter.__next__", 45, 80),
     ]
-    parts = step_parts.divided(events, (0, 100))
+    parts = step_parts.divide(events, (0, 100))
     assert [parts[name] for name in ("compute", "exposed", "data", "host")] == [40, 20, 10, 30]
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(-5, 120), st.integers(0, 40))))
 def test_the_parts_are_the_whole(drawn):
-    parts = step_parts.divided([event(name, start, start + long) for name, start, long in drawn], (0, 100))
+    parts = step_parts.divide([event(name, start, start + long) for name, start, long in drawn], (0, 100))
     assert sum(parts.values()) - parts["wall"] == pytest.approx(100)
     assert min(parts.values()) >= 0
 

@@ -6,7 +6,7 @@ from hvlab.base.errors import UsageError
 from hvlab.bench import suite
 from hvlab.bench.estimate import estimate
 from hvlab.bench.matrix import Spec, expand
-from hvlab.bench.suite import Overrides, Suite, blocks, load, plain
+from hvlab.bench.suite import Overrides, Suite, blocks, build_plain, load
 from hvlab.lab.backends import PARALLEL
 from hvlab.results.store import Store
 from tests.unit.labs import VARIANTS, lab
@@ -164,7 +164,7 @@ def test_one_process_alone_stays_as_it_is():
 
 
 def test_a_command_line_without_a_suite():
-    found = plain(Overrides(workloads=("mnist", "allreduce")), lab())
+    found = build_plain(Overrides(workloads=("mnist", "allreduce")), lab())
     made = blocks(found, lab(), Overrides(workloads=("mnist", "allreduce")))
     assert [block.workload for block in made] == ["mnist", "allreduce"]
     assert {block.backends for block in made} == {("mpi", "gloo", "ccl")}
@@ -173,11 +173,11 @@ def test_a_command_line_without_a_suite():
 
 def test_serial_beside_others_and_serial_alone():
     both = Overrides(workloads=("mnist",), backends=("serial", "mpi"), sets={"compression": "fp16"})
-    alone, other = blocks(plain(both, lab()), lab(), both)
+    alone, other = blocks(build_plain(both, lab()), lab(), both)
     assert (alone.backends, alone.hosts, alone.slots, alone.axes) == (("serial",), (1,), (1,), {})
     assert (other.backends, other.axes) == (("mpi",), {"compression": ("fp16",)})
     just = Overrides(workloads=("mnist",), backends=("serial",), hosts="2", sets={"compression": "fp16"})
-    (found,) = blocks(plain(just, lab()), lab(), just)
+    (found,) = blocks(build_plain(just, lab()), lab(), just)
     assert (found.hosts, found.slots, found.axes) == ((2,), (1,), {"compression": ("fp16",)})
 
 

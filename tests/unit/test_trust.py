@@ -109,7 +109,7 @@ def test_a_host_may_have_capitals_in_its_name(lab, host_key):
     """ssh looks for n1 in the certificate, and refused a host that had N1 there."""
     first = lab.sign_host(host_key, name="N1", principals=["N1", "FE80::1"])
     assert ssh_keys.read_certificate(first).principals == {"n1", "fe80::1"}
-    assert trust.checked_names(["::1", "N1"]) == ["::1", "n1"]
+    assert trust.check_names(["::1", "N1"]) == ["::1", "n1"]
     assert lab.sign_host(host_key, name="N1", principals=["N1", "FE80::1"], current=first) == first
 
 
@@ -175,9 +175,9 @@ def test_a_damaged_key_is_named_and_made_anew_only_on_request(lab, name, harm):
             act()
         assert str(key) in str(raised.value)
         assert "hvlab keys init" in raised.value.remedy
-    trust.ensure_lab_trust("lab1", user="ranks", anew=True)
+    trust.ensure_lab_trust("lab1", user="ranks", fresh=True)
     assert ssh_keys.public(key) != public
-    assert trust.damaged(lab) == []
+    assert trust.find_damaged(lab) == []
     assert lab.user_certificate_good("ranks")
 
 

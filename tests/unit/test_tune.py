@@ -16,7 +16,7 @@ from hvlab.bench.settings import SettingsFile
 from hvlab.lab.backends import BACKENDS
 from hvlab.searches.tune import confirmation, space_file
 from hvlab.searches.tune import space as spaces
-from hvlab.searches.tune.autotune import best_of
+from hvlab.searches.tune.autotune import read_best
 from hvlab.searches.tune.result import TuneResult, importance
 from hvlab.searches.tune.search import Board, SearchResult, search
 from hvlab.searches.tune.space import Candidate, Space
@@ -439,7 +439,7 @@ def test_an_algorithm_may_have_segments() -> None:
             "parameters: [{name: a, to: rules, collective: 2, values: ['0', ring], default: '0'}]",
             "a rule is an algorithm's number",
         ),
-        ("parameters: [{name: a, to: env, variable: A, values: [1, 1.0], default: 1}]", "stands there twice"),
+        ("parameters: [{name: a, to: env, variable: A, values: [1, 1.0], default: 1}]", "occurs twice"),
         (
             "parameters: [{name: a, to: mpirun, values: ['', '-v'], default: ''}, "
             "{name: b, to: mpirun, values: ['', '-q'], default: ''}]",
@@ -478,10 +478,10 @@ def _last(*losses: float) -> dict[int, tuple[float, ...]]:
 def test_loss_is_unchanged_within_the_spread_of_repeats() -> None:
     today = _last(0.30, 0.34, 0.31)
     assert confirmation.describe_loss_change(today, _last(0.31, 0.33, 0.30)) == ""
-    assert "the loss moved by 0.1" in confirmation.describe_loss_change(today, _last(0.40, 0.44, 0.41))
+    assert "the loss changed by 0.1" in confirmation.describe_loss_change(today, _last(0.40, 0.44, 0.41))
     assert confirmation.describe_loss_change(_last(0.3, 0.3), _last(0.3, 0.3)) == ""
     assert confirmation.describe_loss_change(_last(0.3, 0.3), _last(0.3002, 0.3001)) == ""
-    assert "moved" in confirmation.describe_loss_change(_last(0.3, 0.3), _last(0.31, 0.31))
+    assert "changed" in confirmation.describe_loss_change(_last(0.3, 0.3), _last(0.31, 0.31))
     assert confirmation.describe_loss_change({}, {}) == ""
     assert "no loss" in confirmation.describe_loss_change(today, {})
 
@@ -492,7 +492,7 @@ def test_the_loss_of_every_epoch_counts_against_the_spread_of_that_epoch() -> No
     later = {repeat: (first, middle + 0.5, last) for repeat, (first, middle, last) in today.items()}
     assert confirmation.describe_loss_change(today, today) == ""
     assert (
-        "the loss of epoch 2 moved by 0.5, and today's repeats lie within 0.02"
+        "the loss of epoch 2 changed by 0.5, and today's repeats are within 0.02"
         in confirmation.describe_loss_change(today, later)
     )
     other = {repeat: (first + 0.5, middle, last) for repeat, (first, middle, last) in today.items()}
@@ -525,7 +525,7 @@ def test_what_horovods_autotune_chose_is_the_best_of_its_log() -> None:
         "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
         "tensor_fusion_threshold,score\n0,0,0, 1,5,64,12.5\n0,0,0, 0,1.25,12.5,22.5\n0,0,0, 1,2,32,20\n"
     )
-    settings = best_of(log)
+    settings = read_best(log)
     assert settings is not None
     assert settings.env == {
         "HOROVOD_CYCLE_TIME": 1.25,
@@ -534,4 +534,4 @@ def test_what_horovods_autotune_chose_is_the_best_of_its_log() -> None:
     }
     head = log.splitlines()[0]
     for broken in ("", head, f"{head}\n0,0,0, 1,5", f"{head}\n0,0,0, 1,nan,inf,1", "a,b\n1,2", f"{head}\n\0"):
-        assert best_of(broken) is None
+        assert read_best(broken) is None

@@ -130,8 +130,8 @@ class Played:
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Kernels:
     hosts = Kernels()
-    monkeypatch.setattr(host_space, "put", hosts.put)
-    monkeypatch.setattr(host_state, "put", hosts.put)
+    monkeypatch.setattr(host_space, "ask_hosts", hosts.put)
+    monkeypatch.setattr(host_state, "ask_hosts", hosts.put)
     monkeypatch.setattr(host_state, "Play", hosts.play)
     monkeypatch.setattr(host_state, "login_of", lambda _: None)
     return hosts
@@ -223,7 +223,7 @@ def test_an_interrupted_search_puts_back_and_goes_on(
     with pytest.raises(KeyboardInterrupt):
         _tune(kernels, tmp_path / "cut", monkeypatch, launches)
     assert kernels.files == before
-    assert not host_state.left_behind(tmp_path / "cut", "t")
+    assert not host_state.find_leftovers(tmp_path / "cut", "t")
     result, _, _ = _tune(kernels, tmp_path / "cut", monkeypatch, launches)
     assert sorted(launches.runs) == sorted(all_launches.runs)
     assert result.answer == whole.answer or result.proved
@@ -240,8 +240,8 @@ def test_what_a_killed_search_left_is_put_back(
         with pytest.raises(KeyboardInterrupt):
             _tune(kernels, tmp_path, monkeypatch, launches)
     assert kernels.files != before
-    [file] = host_state.left_behind(tmp_path, "t")
-    assert host_state.left_behind(tmp_path, "another") == []
+    [file] = host_state.find_leftovers(tmp_path, "t")
+    assert host_state.find_leftovers(tmp_path, "another") == []
     # What the hosts have now is not what they had: it must not take that file's place.
     with pytest.raises(CheckError, match="not restored yet"):
         _tune(kernels, tmp_path, monkeypatch, launches)
@@ -261,15 +261,15 @@ def test_a_host_that_cannot_be_put_back_keeps_the_file(
     with pytest.raises(CheckError, match=r"n2: tee: .*tcp_wmem: Invalid argument"):
         _tune(kernels, tmp_path, monkeypatch, Hosts(cost), notes=notes)
     assert "`hvlab tune --restore` tries again" in notes[-1]
-    [file] = host_state.left_behind(tmp_path, "t")
+    [file] = host_state.find_leftovers(tmp_path, "t")
     with pytest.raises(CheckError, match="n2: settings were changed there"):
         host_state.restore(labs.lab(1), file)
     file.write_text(file.read_text().replace(SMALL, "{{ 1 }}"))
     with pytest.raises(CheckError, match=r"tcp_wmem: string should match"):
-        host_state.left_behind(tmp_path, "t")
+        host_state.find_leftovers(tmp_path, "t")
     file.write_text(json.dumps({"lab": "t", "hosts": {"n1": {"/sys/class/net/eth0/device/remove": "1"}}}))
     with pytest.raises(CheckError, match=r"remove.*: string should match"):
-        host_state.left_behind(tmp_path, "t")
+        host_state.find_leftovers(tmp_path, "t")
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_hosts_that_have_it_all_are_said_so(
     kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels.pings, kernels.read_only = False, (*CORE, WMEM, RMEM)
-    with pytest.raises(CheckError, match="nothing of these hosts can be changed"):
+    with pytest.raises(CheckError, match="nothing can be changed on these hosts"):
         _tune(kernels, tmp_path, monkeypatch)
     assert not kernels.written
 
@@ -429,7 +429,7 @@ def test_host_settings_need_no_place_for_a_settings_file(kernels: Kernels, tmp_p
     words = ["-i", str(project_dir() / "tests/vlab/tune"), "--results", str(tmp_path), "--backend", "mpi"]
     nowhere = ["--output", str(tmp_path / "no-such-folder/tuned.yml")]
     done = CliRunner().invoke(cli, ["tune", *words, *nowhere, "--host-settings"])
-    assert "nothing of these hosts can be changed" in str(done.exception)
+    assert "nothing can be changed on these hosts" in str(done.exception)
     done = CliRunner().invoke(cli, ["tune", *words, *nowhere])
     assert "cannot be written there" in str(done.exception)
 

@@ -26,7 +26,7 @@ from hvlab.report.words import LANGUAGES
 from hvlab.results import searches
 from hvlab.results.lock import holder, measuring
 from hvlab.results.searches import RESULT
-from hvlab.results.store import Record, Run, Store, new_run_id
+from hvlab.results.store import Record, Run, Store, make_run_id
 from hvlab.searches.tune import confirmation, session, trials
 from hvlab.searches.tune import space as spaces
 from hvlab.searches.tune.result import TuneResult
@@ -61,7 +61,7 @@ class Hosts:
         assert locked == (store.folder == self.results)
         key = schedule.spec.key(schedule.lab)
         run: Run | None = store.unfinished(key)
-        run_id = run.run_id if run else new_run_id()
+        run_id = run.run_id if run else make_run_id()
         if run is None:
             first = looks.first(schedule.cases, schedule.spec)
             store.create(
@@ -214,7 +214,7 @@ def test_a_search_can_be_watched_from_its_first_run_to_its_proof(
     assert [view.run.run_id for view in hosts.views] == [*runs, result.proof.run_id]
     assert {(view.state, view.search) for view in hosts.views} == {("running", place)}
     assert hosts.watching.look().ended
-    assert searches.ended(place)
+    assert searches.has_ended(place)
 
 
 def test_the_recipe_of_the_best_is_that_of_the_case_that_was_measured() -> None:
@@ -236,14 +236,14 @@ def test_the_file_has_what_was_proved_and_otherwise_that_of_an_earlier_search_is
 ) -> None:
     output = tmp_path / "tuned.yml"
     none, _ = _tune(Hosts(lambda _: 1.0), tmp_path / "a", monkeypatch, today=SettingsFile())
-    assert session.written(_request(SettingsFile()), none, output) == ""
+    assert session.write_settings(_request(SettingsFile()), none, output) == ""
     assert not output.exists()
     best, _ = _tune(Hosts(_slow), tmp_path / "b", monkeypatch, today=BAD)
-    assert str(output) in session.written(_request(BAD), best, output)
+    assert str(output) in session.write_settings(_request(BAD), best, output)
     before = output.read_text()
     assert load(output).model_copy(update={"about": ""}) == best.space.settings(best.search.best)
     assert "mpirun --bind-to none --map-by slot" in before
-    assert "earlier search" in session.written(_request(SettingsFile()), none, output)
+    assert "earlier search" in session.write_settings(_request(SettingsFile()), none, output)
     assert output.read_text() == before
 
 
@@ -253,7 +253,7 @@ def test_the_file_has_a_value_that_only_horovods_autotune_chose(
     hosts = Training(lambda case: 1.0 + 0.1 * abs(float(case.params["cycle_time"]) - 3.25), LOG)
     asked = {"workload": "mnist", "sizes": None}
     result, _ = _tune(hosts, tmp_path, monkeypatch, today=BAD, **asked)
-    session.written(_request(BAD, **asked), result, tmp_path / "tuned.yml")
+    session.write_settings(_request(BAD, **asked), result, tmp_path / "tuned.yml")
     assert load(tmp_path / "tuned.yml").env["HOROVOD_CYCLE_TIME"] == 3.25
 
 
@@ -263,7 +263,7 @@ def test_the_report_of_the_proof_has_the_search(tmp_path: Path, monkeypatch: pyt
     pages = {lang: markdown(reports.report(data).document, lang) for lang in LANGUAGES}
     assert "Tuning\n\nBetter, and proved by this run: " in pages["en"]
     assert "调优\n\n更好，并由本次运行证实：" in pages["zh"]
-    changes = [one.change for one in tuning.tried(data.tuning)]
+    changes = [one.change for one in tuning.list_tried(data.tuning)]
     assert changes == sorted(changes)
     assert len(changes) == min(10, len(result.search.board.values))
     assert changes[0] == pytest.approx(
@@ -326,7 +326,7 @@ def test_settings_that_change_the_training_are_not_accepted(
     result, _ = _tune(Hosts(_slow, loss=loss), tmp_path / "a", monkeypatch, today=BAD, **changed)
     assert result.proof.better
     assert not result.proved
-    assert "the loss moved by 0.2" in result.answer
+    assert "the loss changed by 0.2" in result.answer
     result, _ = _tune(Hosts(_slow), tmp_path / "b", monkeypatch, today=BAD, **changed)
     assert result.proved
 

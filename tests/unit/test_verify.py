@@ -93,7 +93,7 @@ def test_a_machine_that_is_no_lab_host_fails(tmp_path: Path) -> None:
 
 def test_a_failure_of_many_hosts_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = [check(f"h{number:04}", "failed") for number in range(1000)]
-    printed_checks.failed([*outcomes, replace(check("n1", "failed"), observed="another thing")])
+    printed_checks.print_failed([*outcomes, replace(check("n1", "failed"), observed="another thing")])
     printed = capsys.readouterr().out
     assert "h0000, h0001, h0002 and 997 more  openmpi: version matches" in printed
     assert "n1  openmpi: version matches" in printed

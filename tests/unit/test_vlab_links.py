@@ -117,4 +117,4 @@ KEPT = {"up": "1gbit", "rack": None, "port": "vb-lab-n1", "port_index": 12, "bri
     ],
 )
 def test_a_link_that_is_not_the_limited_one_has_lost_its_limits(machine, kept, lost):
-    assert boot.link_lost(kept) is lost
+    assert boot.has_lost_link(kept) is lost

@@ -6,7 +6,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from hvlab.base.files import locked
+from hvlab.base.files import lock
 from hvlab.vlab import network
 
 LAB = IPv4Network("198.18.0.0/24")
@@ -50,11 +50,11 @@ def test_a_machine_that_is_no_router_forwards_for_labs_alone(tmp_path, settings)
     refused = '    iifname != "hv*" oifname != "hv*" drop'
     lines = [network.ruleset("lab", LAB, routes=routes).splitlines() for routes in (True, False)]
     assert [refused in of_table for of_table in lines] == [False, True]
-    assert not network.routes(tmp_path, settings=settings)
+    assert not network.is_router(tmp_path, settings=settings)
     network.set_kernel(tmp_path, settings=settings)
-    assert not network.routes(tmp_path, settings=settings)
+    assert not network.is_router(tmp_path, settings=settings)
     (tmp_path / "kernel.json").unlink()
-    assert network.routes(tmp_path, settings=settings)
+    assert network.is_router(tmp_path, settings=settings)
 
 
 def test_uplinks_that_no_bridge_has_yet_are_removed(tmp_path, monkeypatch):
@@ -114,7 +114,7 @@ def test_kernel_settings_that_suffice_or_were_changed_since_stay(tmp_path, setti
 
 def come_and_go(runtime, settings, name):
     for _ in range(200):
-        with locked(runtime / name):
+        with lock(runtime / name):
             network.set_kernel(runtime, settings=settings)
             (runtime / name).rmdir()
             network.restore_kernel(runtime, settings=settings)
@@ -130,5 +130,5 @@ def test_labs_may_come_and_go_at_the_same_time(tmp_path, settings):
 
 
 def test_an_error_under_a_lock_is_told_as_it_is(tmp_path):
-    with pytest.raises(FileNotFoundError, match="gone"), locked(tmp_path / "lab"):
+    with pytest.raises(FileNotFoundError, match="gone"), lock(tmp_path / "lab"):
         raise FileNotFoundError("gone")

@@ -109,7 +109,9 @@ def test_a_controller_of_another_release_has_nothing_for_us():
 
 
 def test_files_that_entries_and_settings_name():
-    named = packages.files_named(packages.read_list(LIST), 'Acquire::https::CaInfo "/etc/ssl/lab.pem";\n')
+    named = packages.find_named_files(
+        packages.read_list(LIST), 'Acquire::https::CaInfo "/etc/ssl/lab.pem";\n'
+    )
     assert named == ["/etc/ssl/lab.pem", "/keys/own.gpg"]
 
 
@@ -143,8 +145,8 @@ def _pem(body: str) -> str:
 
 def test_certificates_that_the_image_lacks():
     wanted = f"# one\n{_pem('AAA')}\n{_pem('BBB')}\n{_pem('BBB')}\n"
-    assert packages.missing_certificates(wanted, _pem("AAA") + "\n") == [_pem("BBB") + "\n"]
-    assert packages.missing_certificates("", _pem("AAA")) == []
+    assert packages.find_missing_certificates(wanted, _pem("AAA") + "\n") == [_pem("BBB") + "\n"]
+    assert packages.find_missing_certificates("", _pem("AAA")) == []
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,7 @@ def test_a_node_has_the_files_of_pips_settings_that_lie_among_the_systems_own(mo
     constraint.chmod(0o640)
     monkeypatch.setattr(packages, "_pip_listing", lambda: f"global.constraint='{constraint}'\n")
     assert packages.node_config("bookworm").shared == (constraint,)
-    monkeypatch.setattr(packages, "shareable", lambda path: path != constraint)
+    monkeypatch.setattr(packages, "is_shareable", lambda path: path != constraint)
     config = packages.node_config("bookworm")
     assert config.files == ((str(constraint), 0o640, b"torch<3\n"),)
     assert constraint not in config.shared
@@ -232,7 +234,7 @@ def test_a_file_below_a_link_of_the_system_is_written_to_where_that_leads(monkey
     (tmp_path / "etc/ca.pem").write_text("x")
     (tmp_path / "lib").symlink_to("etc")
     monkeypatch.setattr(packages, "_pip_listing", lambda: f"global.cert='{tmp_path}/lib/ca.pem'\n")
-    monkeypatch.setattr(packages, "shareable", lambda _: False)
+    monkeypatch.setattr(packages, "is_shareable", lambda _: False)
     assert [path for path, _, _ in packages.node_config("bookworm").files] == [f"{tmp_path}/etc/ca.pem"]
 
 
@@ -247,7 +249,7 @@ def test_a_file_below_a_link_of_the_system_is_written_to_where_that_leads(monkey
     ],
 )
 def test_the_system_itself_is_not_shared(path, expected):
-    assert packages.shareable(Path(path)) is expected
+    assert packages.is_shareable(Path(path)) is expected
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.base.errors import HvlabError
-from hvlab.base.files import locked
+from hvlab.base.files import lock
 from hvlab.vlab import controller, keys, lab, node, packages, reality, ssh
 from hvlab.vlab.controller import run
 from hvlab.vlab.node import Node
@@ -110,10 +110,10 @@ def test_who_waits_for_a_directory_that_is_removed_gets_a_new_one(tmp_path):
     waits, done = threading.Event(), []
 
     def second() -> None:
-        with locked(directory, waiting=waits.set):
+        with lock(directory, waiting=waits.set):
             done.append(directory.is_dir())
 
-    with locked(directory):
+    with lock(directory):
         thread = threading.Thread(target=second)
         thread.start()
         assert waits.wait(5)
@@ -128,9 +128,9 @@ def test_keys_are_made_once_and_the_private_one_is_ours_alone(tmp_path):
     line = keys.ensure(machine.host_key, comment="n1")
     assert keys.ensure(machine.host_key, comment="n1") == line
     assert machine.host_key.stat().st_mode & 0o777 == 0o600
-    assert ssh.known_hosts_line(machine) == f"198.18.0.11,n1 {' '.join(line.split()[:2])}"
+    assert ssh.read_known_hosts_line(machine) == f"198.18.0.11,n1 {' '.join(line.split()[:2])}"
     other = Node("lab", "n1", "198.18.0.11", 2222, tmp_path)
-    assert ssh.known_hosts_line(other).startswith("[198.18.0.11]:2222,[n1]:2222 ssh-ed25519 ")
+    assert ssh.read_known_hosts_line(other).startswith("[198.18.0.11]:2222,[n1]:2222 ssh-ed25519 ")
 
 
 def test_a_login_key_is_written_through_no_link_of_the_caller(tmp_path, monkeypatch):

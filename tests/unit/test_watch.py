@@ -88,7 +88,7 @@ def test_a_bench_that_was_killed_is_shown_as_such(results, capsys):
     assert "run r1 on t: killed" in text
     assert f"process {os.getpid()} is gone" in text
     assert "hvlab bench --resume r1" in text
-    with pytest.raises(UsageError, match="no run goes on"):
+    with pytest.raises(UsageError, match="no run is in progress"):
         watch.current(results)
 
 
@@ -212,7 +212,7 @@ def test_a_damaged_store_of_a_search_hides_no_other_run(trials, tmp_path):
 
 
 def test_a_search_that_ended_is_none_in_progress(trials, tmp_path):
-    with pytest.raises(UsageError, match="no run goes on"):
+    with pytest.raises(UsageError, match="no run is in progress"):
         watch.current(Store(tmp_path / "results"))
 
 
@@ -295,12 +295,12 @@ def test_a_disk_that_is_full_does_not_end_a_bench(tmp_path, monkeypatch):
 
 def test_verdicts_are_those_of_the_last_complete_look():
     records = [replace(RECORD, repeat=number) for number in range(1, 9)]
-    judged = watch._judged(records, {"auto": True}, ended=False)
+    judged = watch._up_to_look(records, {"auto": True}, ended=False)
     assert [record.repeat for record in judged] == [1, 2, 3, 4, 5, 6]
-    assert watch._judged(records[:6], {"auto": True}, ended=False) == ()
-    assert len(watch._judged(records, {"auto": True}, ended=True)) == 8
-    assert watch._judged(records, {"sides": {"A": {}}}, ended=False) == ()
-    assert watch._judged(records, {}, ended=True) is None
+    assert watch._up_to_look(records[:6], {"auto": True}, ended=False) == ()
+    assert len(watch._up_to_look(records, {"auto": True}, ended=True)) == 8
+    assert watch._up_to_look(records, {"sides": {"A": {}}}, ended=False) == ()
+    assert watch._up_to_look(records, {}, ended=True) is None
 
 
 def test_ctrl_c_ends_it_quietly_and_leaves_the_run(results):

@@ -11,7 +11,7 @@ import pytest
 
 from hvlab.ansible import plugin
 from hvlab.ansible.action import hvlab_wheels
-from hvlab.ansible.action.hvlab_wheels import sum_path, whole
+from hvlab.ansible.action.hvlab_wheels import checksum_if_whole, sum_path
 
 PIP_DOWNLOAD = hvlab_wheels.pip_download
 
@@ -47,7 +47,7 @@ def action(monkeypatch, tmp_path):
 def run(action) -> Path:
     result = action.run(None, {"inventory_hostname": "n1"})
     path = Path(result["path"])
-    assert result["sha256"] == whole(path) != ""
+    assert result["sha256"] == checksum_if_whole(path) != ""
     return path
 
 

@@ -745,11 +745,11 @@ EXPIRED = "Your account has expired; please contact your system administrator."
 @pytest.mark.parametrize(
     ("printed", "told"),
     [
-        (f"{EXPIRED}\nConnection closed by 198.18.71.12 port 22\n{ORTE}", f"let the account in ({EXPIRED})"),
+        (f"{EXPIRED}\nConnection closed by 198.18.71.12 port 22\n{ORTE}", f"refuses the account ({EXPIRED})"),
         (
             "RuntimeError: could not connect to some hosts via ssh\nssh not successful for host n2:\n"
             "This account is currently not available.\n",
-            "let the account in (This account is currently not available.)",
+            "refuses the account (This account is currently not available.)",
         ),
         # An exit in ~/.bashrc says nothing.
         (ORTE, "`hvlab doctor -l n1,n2`"),
@@ -777,7 +777,7 @@ def test_a_login_that_a_launcher_could_not_make_names_both_ends(tmp_path, printe
             "Could not chdir to home directory /home/hvlab: No such file or directory\n"
             "mpirun was unable to launch the specified application as it could not\n"
             "change to the specified working directory:\n\nWorking directory: /home/hvlab/x\nNode: n2\n",
-            "n2: the user's home is not there",
+            "n2: the user's home does not exist on this host",
         ),
     ],
 )

@@ -8,7 +8,7 @@ from tests.vlab.labs import booted
 
 pytestmark = pytest.mark.doctor
 
-# The name of another machine, a folder without room for others, a closed port; what roles mend; the rest.
+# The name of another machine, a folder without room for others, a closed port; what roles fix; the rest.
 PLANTED = {
     "p1": "sed -i '1i 198.18.61.99 p2' /etc/hosts; chmod 0755 /tmp",
     "p2": "chmod 0644 /home/hvlab/.ssh/id_ed25519; rm /opt/hvlab/openmpi/current/bin/orted; "
@@ -21,7 +21,7 @@ TAKEN_BACK = {
     "p2": "mount -o remount,size=1g /dev/shm; ip link set host0 mtu 1500; "
     "ip rule del ipproto 6 sport 20000-29999 blackhole",
 }
-# What is seen, on which hosts, and whether a role mends it.
+# What is seen, on which hosts, and whether a role fixes it.
 OBSERVED = {
     ("name-wrong-address", "p1", None),
     ("session-dir", "p1", None),
@@ -60,7 +60,7 @@ def test_faults_are_named_mended_and_gone(lab):
     assert "add --yes" in lab.hvlab("doctor", "--fix", expect=2).stderr
     printed = lab.hvlab("doctor", "--fix", "--yes", expect=1).stdout
     assert "--fix runs: hvlab provision -l p2 -t ssh_trust,openmpi" in printed
-    assert "no role mends: p2: /dev/shm is too small" in printed
+    assert "no role fixes: p2: /dev/shm is too small" in printed
     gone = [line for line in printed.splitlines() if line.startswith("gone: ")]
     assert len(gone) == 2
     assert all(line.startswith("gone: p2: ") for line in gone)

@@ -37,7 +37,7 @@ def test_from_a_log_to_its_proof(tmp_path):
 
 @pytest.fixture(scope="module")
 def lab():
-    with doctor_prove.fresh_lab() as lab:
+    with doctor_prove.boot_fresh_lab() as lab:
         yield lab
 
 

@@ -174,7 +174,10 @@ def test_a_rate_limits_both_ways_and_is_lifted_again(lab):
     assert 0.6 < seconds(lab, "n1", "n2", 10) < 10
     assert 0.6 < seconds(lab, "n2", "n1", 10) < 10
     assert hvlab("up", "-i", lab).returncode == 0
-    assert links.limited() & {path.name for path in Path("/sys/class/net/hv-vtest/brif").iterdir()} == set()
+    assert (
+        links.limited_links() & {path.name for path in Path("/sys/class/net/hv-vtest/brif").iterdir()}
+        == set()
+    )
 
 
 def test_each_host_has_cores_of_its_own_and_gives_them_up_on_request(lab):
@@ -219,7 +222,10 @@ def test_a_topology_limits_directions_pairs_and_uplinks_without_a_restart(lab, t
         "n2": (before["n2"], "b"),
     }
     assert hvlab("up", "-i", lab).returncode == 0
-    assert links.limited() & {path.name for path in Path("/sys/class/net/hv-vtest/brif").iterdir()} == set()
+    assert (
+        links.limited_links() & {path.name for path in Path("/sys/class/net/hv-vtest/brif").iterdir()}
+        == set()
+    )
 
 
 def test_a_host_with_a_new_link_has_lost_its_limits_until_up(lab, tmp_path):

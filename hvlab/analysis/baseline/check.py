@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from hvlab.analysis.compare import Comparison, ComparisonRow, Measurements, Side, compare
-from hvlab.analysis.compare.comparison import whole
+from hvlab.analysis.compare.comparison import without_size
 from hvlab.analysis.compare.rows import case_names, why
 from hvlab.base.errors import CheckError
 from hvlab.results.configurations import Configuration
@@ -73,7 +73,7 @@ def check(
 ) -> BaselineCheck:
     """Return the result for each configuration. Raises CheckError if run and baseline share none."""
     each = [compare(run, kept, metric=metric, matters=matters) for kept in baseline]
-    comparison = merged(each, matters=matters)
+    comparison = merge(each, matters=matters)
     if not comparison.rows:
         raise CheckError(
             f"run {run.run_id} and the baseline of run {', '.join(kept.run_id for kept in baseline)} "
@@ -104,14 +104,14 @@ def _why(row: ComparisonRow) -> str:
 
 
 def _status(row: ComparisonRow) -> Status:
-    if row.verdict.kind == "slower" or _fails(row.a, row.b):
+    if row.verdict.kind == "slower" or _is_failure(row.a, row.b):
         return "regression"
     if row.verdict.kind == "too_few":
         return "undecided"
     return "better" if row.verdict.kind == "faster" else "fine"
 
 
-def _fails(now: Side, before: Side) -> bool:
+def _is_failure(now: Side, before: Side) -> bool:
     if not now.failed or not before.ok:
         return False
     mostly = now.ok < _SUCCEEDS * now.tried and before.ok > _SUCCEEDED * before.tried
@@ -123,7 +123,7 @@ T = TypeVar("T")
 Rows = Mapping[int, ComparisonRow]
 
 
-def merged(comparisons: Sequence[Comparison], *, matters: float) -> Comparison:
+def merge(comparisons: Sequence[Comparison], *, matters: float) -> Comparison:
     """Return the comparisons of one run (A) with each baseline run (B) as one.
 
     Verdicts are those of :func:`hvlab.statistics.between.compare_to_runs`. A configuration with fewer repeats
@@ -163,7 +163,7 @@ def _cell(rows: Rows) -> RunMedians:
     if first.a.median is None:
         raise ValueError("a configuration without a figure has no cell")
     better = METRICS[first.metric].better or "low"
-    return RunMedians(first.a.median.mid, medians, better, whole(first.configuration))
+    return RunMedians(first.a.median.mid, medians, better, without_size(first.configuration))
 
 
 def _row(rows: Rows, verdict: Verdict | None) -> ComparisonRow:

@@ -133,5 +133,4 @@ def _by_metric(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[int,
 
 
 def _by_repeat(values: Mapping[str, Any]) -> dict[int, Any]:
-    """Return the values with numbers as keys, which JSON lacks."""
     return {int(repeat): value for repeat, value in values.items()}

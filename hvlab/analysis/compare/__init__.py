@@ -10,9 +10,9 @@ from hvlab.analysis.compare.comparison import (
     ComparisonRow,
     Measurements,
     Side,
+    add_failures,
     compare,
-    folded,
     measurements,
 )
 
-__all__ = ["Comparison", "ComparisonRow", "Measurements", "Side", "compare", "folded", "measurements"]
+__all__ = ["Comparison", "ComparisonRow", "Measurements", "Side", "add_failures", "compare", "measurements"]

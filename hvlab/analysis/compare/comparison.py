@@ -41,15 +41,15 @@ class Measurements:
 
 def measurements(run: Run, records: Sequence[Record]) -> Measurements:
     """Return the figures of a run."""
-    return Measurements(run.run_id, run.lab, run.started_at, _stack(records), folded(gather(records)))
+    return Measurements(run.run_id, run.lab, run.started_at, _stack(records), add_failures(gather(records)))
 
 
-def folded(configurations: Mapping[Configuration, Repeats]) -> dict[Configuration, Repeats]:
+def add_failures(configurations: Mapping[Configuration, Repeats]) -> dict[Configuration, Repeats]:
     """Return the configurations; a repeat that failed before any size counts at every size of its case."""
     sized: dict[Configuration, list[Configuration]] = {}
     for configuration in configurations:
         if configuration.get("size_bytes") is not None:
-            sized.setdefault(whole(configuration), []).append(configuration)
+            sized.setdefault(without_size(configuration), []).append(configuration)
     counted = {one: repeats for one, repeats in configurations.items() if one not in sized}
     for case, members in sized.items():
         failed = configurations.get(case, Repeats())
@@ -63,7 +63,7 @@ def folded(configurations: Mapping[Configuration, Repeats]) -> dict[Configuratio
     return counted
 
 
-def whole(configuration: Configuration) -> Configuration:
+def without_size(configuration: Configuration) -> Configuration:
     """Return the configuration of a case as a whole, without a size."""
     return dataclasses.replace(configuration, params=configuration.without("size_bytes"))
 
@@ -111,20 +111,21 @@ def match(a: Measurements, b: Measurements) -> Matches:
     instead of names. If a run was imported, the launcher and parameters that only one run records are
     ignored. A case that failed before its first size matches every size of the other run.
     """
-    left, right = _keyed(a, b), _keyed(b, a)
+    left, right = _index_by_match(a, b), _index_by_match(b, a)
     candidates = [
-        (configuration, right.get(key) or right.get(whole(key))) for key, configuration in left.items()
+        (configuration, right.get(key) or right.get(without_size(key))) for key, configuration in left.items()
     ]
     pairs = [(configuration, other) for configuration, other in candidates if other is not None]
     pairs += [
-        (left[whole(key)], configuration)
+        (left[without_size(key)], configuration)
         for key, configuration in right.items()
-        if key not in left and whole(key) in left
+        if key not in left and without_size(key) in left
     ]
     used_a, used_b = {one for one, _ in pairs}, {other for _, other in pairs}
     return Matches(
         tuple(
-            Match(_sized(one, other), a.configurations[one], b.configurations[other]) for one, other in pairs
+            Match(_with_size(one, other), a.configurations[one], b.configurations[other])
+            for one, other in pairs
         ),
         tuple(configuration for configuration in a.configurations if configuration not in used_a),
         tuple(configuration for configuration in b.configurations if configuration not in used_b),
@@ -142,7 +143,7 @@ def differences(a: Measurements, b: Measurements) -> list[str]:
     return [*texts, *of_stacks(a, b), *_of_parameters(a, b)]
 
 
-def _keyed(run: Measurements, other: Measurements) -> dict[Configuration, Configuration]:
+def _index_by_match(run: Measurements, other: Measurements) -> dict[Configuration, Configuration]:
     """Return the configurations by the parts that must match; the first of several."""
     params = [_values(side).keys() for side in (run, other)]
     keyed: dict[Configuration, Configuration] = {}
@@ -157,7 +158,7 @@ def _keyed(run: Measurements, other: Measurements) -> dict[Configuration, Config
     return keyed
 
 
-def _sized(a: Configuration, b: Configuration) -> Configuration:
+def _with_size(a: Configuration, b: Configuration) -> Configuration:
     """Return A's configuration, with B's size if only B has one."""
     size = b.get("size_bytes")
     if size is None or a.get("size_bytes") is not None:
@@ -252,9 +253,14 @@ def compare(
         check(metric)
     matches = match(a, b)
     compared = [(pair, metric or primary(pair.configuration, pair.a, pair.b)) for pair in matches.both]
-    comparable = [(pair, name) for pair, name in compared if _measured(pair, name)]
+    comparable = [(pair, name) for pair, name in compared if _is_measured(pair, name)]
     pairs = [
-        pair_of(one.a, one.b, name, (("A", whole(one.configuration)), ("B", whole(one.configuration))))
+        pair_of(
+            one.a,
+            one.b,
+            name,
+            (("A", without_size(one.configuration)), ("B", without_size(one.configuration))),
+        )
         for one, name in comparable
     ]
     verdicts = compare_two_runs(pairs, matters=matters)
@@ -267,7 +273,7 @@ def compare(
         ),
         matches.only_a,
         matches.only_b,
-        tuple(pair.configuration for pair, name in compared if not _measured(pair, name)),
+        tuple(pair.configuration for pair, name in compared if not _is_measured(pair, name)),
         tuple(differences(a, b)),
     )
 
@@ -287,7 +293,7 @@ def check(metric: str) -> None:
         raise UsageError(problem, remedy=f"these can be compared: {', '.join(useful)}")
 
 
-def _measured(pair: Match, metric: str) -> bool:
+def _is_measured(pair: Match, metric: str) -> bool:
     sides = (pair.a, pair.b)
     return any(figures(side, metric) for side in sides) or not any(side.ok for side in sides)
 

@@ -28,8 +28,11 @@ ASSUMPTION = (
 
 def table(decisions: Decisions) -> list[dict[str, Any]]:
     """Return a row for each decision; see COLUMNS."""
-    names = case_names(_plain(each.a, decisions) for each in decisions.rows)
-    return [_row(each, _plain(each.a, decisions), names, ab=bool(decisions.sides)) for each in decisions.rows]
+    names = case_names(_without_switched(each.a, decisions) for each in decisions.rows)
+    return [
+        _row(each, _without_switched(each.a, decisions), names, ab=bool(decisions.sides))
+        for each in decisions.rows
+    ]
 
 
 def _row(
@@ -52,8 +55,7 @@ def _row(
     }
 
 
-def _plain(configuration: Configuration, decisions: Decisions) -> Configuration:
-    """Return a configuration without the settings that its question switches."""
+def _without_switched(configuration: Configuration, decisions: Decisions) -> Configuration:
     switched = {name for values in decisions.sides.values() for name in values}
     return replace(configuration, params=configuration.without("side", *switched))
 
@@ -71,7 +73,7 @@ def sentences(decisions: Decisions) -> list[str]:
     """Return the notes that belong to the rows, a sentence each."""
     if not decisions.rows:
         none = "No two settings of this run have figures to compare."
-        return [*map(_lost, decisions.unmeasured)] or [none]
+        return [*map(_explain_missing, decisions.unmeasured)] or [none]
     count = len(decisions.rows)
     open_ = [each for each in decisions.rows if not each.answered]
     counts = {
@@ -88,11 +90,11 @@ def sentences(decisions: Decisions) -> list[str]:
             span = f"{min(known)} to {max(known)}" if min(known) < max(known) else f"{known[0]}"
             lines.append(f"{span} repeats would probably decide {len(known)} of the open ones.")
         lines.append(ASSUMPTION)
-    return [*lines, *map(_lost, decisions.unmeasured)]
+    return [*lines, *map(_explain_missing, decisions.unmeasured)]
 
 
-def _lost(side: Unmeasured) -> str:
-    """Return how many of a setting's cases have no figure, and why."""
+def _explain_missing(side: Unmeasured) -> str:
+    """Describe how many of a setting's cases have no figure, and why."""
     ended = f"failed in {side.failed}" if side.failed else f"was skipped in {side.skipped}"
     reasons = "; ".join(" ".join(text.split()) for text in side.reasons)
     return f"{side.name} {ended} of {side.tried} cases: {reasons}"

@@ -15,13 +15,13 @@ from hvlab.analysis.compare.comparison import (
     pair_of,
     primary,
     side_of,
-    whole,
+    without_size,
 )
 from hvlab.lab.backends import BACKENDS
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics import verdict
 from hvlab.statistics.looks import LOOKS, Look
-from hvlab.statistics.sequential import answered, compare_in_looks, repeats_to_decide
+from hvlab.statistics.sequential import compare_in_looks, is_answered, repeats_to_decide
 from hvlab.workloads import WORKLOADS, parameters
 from hvlab.workloads.parameters import DEVICE, ENV, OPTIONAL, SAMPLES, TUNING, find
 
@@ -53,12 +53,12 @@ class Decision:
     @property
     def answered(self) -> bool:
         """More repeats are not worth their time."""
-        return answered(self.row.verdict)
+        return is_answered(self.row.verdict)
 
     @property
     def names(self) -> tuple[str, str]:
         """Names of A and B: the value of the switched setting, or of whatever else differs."""
-        return _named(self.a, self.b, self.switched)
+        return _name_sides(self.a, self.b, self.switched)
 
 
 @dataclass(frozen=True)
@@ -106,30 +106,32 @@ def decide(
     looks, measured = LOOKS if spec.get("auto") else _ONCE, run.configurations
     asked = [(a, b, metric or deciding(a, b, measured)) for a, b in questions(measured, sides)]
     asked = [each for each in asked if all(figures(measured[side], each[2]) for side in each[:2])]
-    pairs = [pair_of(measured[a], measured[b], name, (whole(a), whole(b))) for a, b, name in asked]
+    pairs = [
+        pair_of(measured[a], measured[b], name, (without_size(a), without_size(b))) for a, b, name in asked
+    ]
     verdicts = compare_in_looks(pairs, matters=matters, looks=looks)
     switched = tuple(dict.fromkeys(setting for chosen in sides.values() for setting in chosen))
     rows = []
     for (a, b, name), pair, judged in zip(asked, pairs, verdicts, strict=True):
         one, other = (side_of(measured[side], name) for side in (a, b))
         needed = None
-        if not answered(judged):
+        if not is_answered(judged):
             needed = repeats_to_decide(pair, family=len(pairs), matters=matters, alpha=looks[-1].alpha)
         rows.append(Decision(a, b, ComparisonRow(a, name, one, other, judged), needed, switched))
-    return Decisions(run, tuple(rows), looks, sides, tuple(_unmeasured(run, sides)))
+    return Decisions(run, tuple(rows), looks, sides, tuple(_find_unmeasured(run, sides)))
 
 
-def _unmeasured(run: Measurements, sides: Mapping[str, Mapping[str, Any]]) -> Iterator[Unmeasured]:
+def _find_unmeasured(run: Measurements, sides: Mapping[str, Mapping[str, Any]]) -> Iterator[Unmeasured]:
     """Yield each setting that lacks a figure in a comparison, with all its launches.
 
     Whole cases count here: one that failed before its first size has no sizes.
     """
     cases: dict[Configuration, list[Repeats]] = {}
     for configuration, repeats in run.configurations.items():
-        cases.setdefault(whole(configuration), []).append(repeats)
+        cases.setdefault(without_size(configuration), []).append(repeats)
     asked: dict[str, dict[Configuration, list[Repeats]]] = {}
     for a, b in questions(cases, sides):
-        for name, one in zip("AB" if sides else _named(a, b), (a, b), strict=True):
+        for name, one in zip("AB" if sides else _name_sides(a, b), (a, b), strict=True):
             asked.setdefault(name or "default", {})[one] = cases[one]
     for name, own in asked.items():
         if not all(any(one.ok for one in repeats) for repeats in own.values()):
@@ -200,7 +202,7 @@ def _settings(configuration: Configuration) -> dict[str, Any]:
     return {**own, **dict(configuration.params)}
 
 
-def _named(a: Configuration, b: Configuration, switched: Sequence[str] = ()) -> tuple[str, str]:
+def _name_sides(a: Configuration, b: Configuration, switched: Sequence[str] = ()) -> tuple[str, str]:
     differ = list(switched) or _different(a, b)
     return _words(a.workload, _settings(a), differ), _words(b.workload, _settings(b), differ)
 

@@ -38,7 +38,7 @@ def backends(fits: Iterable[Fit]) -> list[Explanation]:
             if fit.sweep.topology == topology:
                 by_backend.setdefault(fit.sweep.backend, []).append(fit)
         for one, other in itertools.combinations(sorted(by_backend), 2):
-            pair = max(itertools.product(by_backend[one], by_backend[other]), key=_alike)
+            pair = max(itertools.product(by_backend[one], by_backend[other]), key=_similarity)
             explanation = rivals(*pair)
             if explanation:
                 explanations.append(explanation)
@@ -56,7 +56,7 @@ def rivals(one: Fit, other: Fit) -> Explanation | None:
     if not common or one.sweep.slots != other.sweep.slots:
         return None
     ranks = max(common)
-    fixed = _ratios(_fixed(one, ranks), _fixed(other, ranks))
+    fixed = _ratios(_fixed_costs(one, ranks), _fixed_costs(other, ranks))
     slope = _ratios(_slope(one, ranks), _slope(other, ranks))
     first, second = _ahead(fixed), _ahead(slope)
     ahead = first or second or 1
@@ -66,13 +66,13 @@ def rivals(one: Fit, other: Fit) -> Explanation | None:
     if first * second < 0:
         key = "crossing" if size else "alike"
     numbers: dict[str, float] = {"ranks": ranks}
-    numbers |= _oriented("fixed", fixed, ahead)
-    numbers |= _oriented("bandwidth", slope, -ahead if key == "crossing" else ahead)
+    numbers |= _orient("fixed", fixed, ahead)
+    numbers |= _orient("bandwidth", slope, -ahead if key == "crossing" else ahead)
     if one.cost.alpha_s and other.cost.alpha_s:
         numbers["alpha_ratio"] = slower.cost.alpha_s / faster.cost.alpha_s
     if size is not None:
         numbers["crossing_bytes"] = size
-    numbers |= _measured(faster, slower, ranks)
+    numbers |= _measure_ratios(faster, slower, ranks)
     names = {"faster": faster.sweep.backend, "slower": slower.sweep.backend, "topology": one.sweep.topology}
     return Explanation(f"faster.{key}", numbers, names)
 
@@ -91,7 +91,7 @@ def models(trainings: Sequence[Training]) -> list[Explanation]:
                 *(training.get("compression"), training.get("device")),
             )
             groups.setdefault(key, []).append(training)
-    return [explanation for group in groups.values() for explanation in _compared(group)]
+    return [explanation for group in groups.values() for explanation in _compare(group)]
 
 
 def flop_per_byte(training: Training) -> float | None:
@@ -105,7 +105,7 @@ def flop_per_byte(training: Training) -> float | None:
     return float(flops * batch / training.sent_bytes)
 
 
-def _compared(group: Sequence[Training]) -> list[Explanation]:
+def _compare(group: Sequence[Training]) -> list[Explanation]:
     common = set.intersection(*({step.ranks for step in training.steps} for training in group))
     points: list[tuple[float, float]] = []
     explanations = []
@@ -129,12 +129,12 @@ def _compared(group: Sequence[Training]) -> list[Explanation]:
     return [*explanations, Explanation(key, numbers, names)]
 
 
-def _alike(pair: tuple[Fit, Fit]) -> tuple[int, int]:
+def _similarity(pair: tuple[Fit, Fit]) -> tuple[int, int]:
     one, other = pair
     return len(set(one.sweep.params) & set(other.sweep.params)), len(one.points) + len(other.points)
 
 
-def _fixed(fit: Fit, ranks: int) -> list[float]:
+def _fixed_costs(fit: Fit, ranks: int) -> list[float]:
     return [cost.seconds(ranks, 0) for cost in (fit.cost, *fit.draws)]
 
 
@@ -158,15 +158,14 @@ def _ahead(ratio: tuple[float, float, float] | None) -> int:
     return 1 if ratio[0] > 1 else -1
 
 
-def _oriented(name: str, ratio: tuple[float, float, float] | None, ahead: int) -> Mapping[str, float]:
+def _orient(name: str, ratio: tuple[float, float, float] | None, ahead: int) -> Mapping[str, float]:
     if ratio is None:
         return {}
     low, middle, high = ratio if ahead > 0 else (1 / ratio[2], 1 / ratio[1], 1 / ratio[0])
     return {f"{name}_ratio": middle, f"{name}_low": low, f"{name}_high": high}
 
 
-def _measured(faster: Fit, slower: Fit, ranks: int) -> Mapping[str, float]:
-    """Return the measured ratios slower/faster at the smallest and the largest common size."""
+def _measure_ratios(faster: Fit, slower: Fit, ranks: int) -> Mapping[str, float]:
     times = [_times(fit, ranks) for fit in (faster, slower)]
     sizes = sorted(times[0].keys() & times[1].keys())
     if not sizes:
@@ -223,7 +222,7 @@ def collective(fit: Fit, ranks: int, size_bytes: float) -> Explanation:
     numbers = {"ranks": ranks, "size_bytes": size_bytes, "seconds_ms": terms.seconds * 1e3}
     own = {name: getattr(fit.sweep, name) for name in ("backend", "launcher", "topology")}
     names = {"collective": ALLREDUCE, **own, "algorithm": fit.algorithm}
-    return Explanation(f"collective.{_most(shares)}", shares | numbers, names)
+    return Explanation(f"collective.{_name_largest(shares)}", shares | numbers, names)
 
 
 def step(training: Training, largest: Step, fit: Fit | None) -> Explanation | None:
@@ -256,7 +255,7 @@ def step(training: Training, largest: Step, fit: Fit | None) -> Explanation | No
     whole = sum(parts.values())
     shares = {name: seconds / whole for name, seconds in parts.items()}
     numbers = {"ranks": largest.ranks, "seconds_ms": largest.seconds * 1e3}
-    return Explanation(f"step.{_most(shares)}", shares | numbers, names_of(training))
+    return Explanation(f"step.{_name_largest(shares)}", shares | numbers, names_of(training))
 
 
 def startup(training: Training) -> Explanation | None:
@@ -271,5 +270,5 @@ def startup(training: Training) -> Explanation | None:
     return Explanation(f"startup.{word}", numbers, names_of(training))
 
 
-def _most(shares: Mapping[str, float]) -> str:
+def _name_largest(shares: Mapping[str, float]) -> str:
     return max(shares, key=lambda name: shares[name])

@@ -131,7 +131,7 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS) -> Fit | NoF
     except UsageError:
         return NoFit(sweep, Explanation("no_cycle", names={"cycle": str(dict(sweep.params)["cycle_time"])}))
     rows = problem.everything
-    reason = _unfit(sweep, problem)
+    reason = _explain_unfit(sweep, problem)
     if reason:
         return NoFit(sweep, reason)
     own = min(problem.own_scatter(problem.solve(name, rows)) for name in problem.columns)
@@ -142,8 +142,8 @@ def fit(sweep: Sweep, *, virtual: bool = False, draws: int = DRAWS) -> Fit | NoF
     cost = max(costs.values(), key=lambda one: votes[one.algorithm])
     errors = problem.errors(cost, problem.several(rows))
     error = Error(float(np.median(errors)), float(errors.max()))
-    checked = _left_out(problem, cost.algorithm, rows)
-    bootstrap = _drawn(problem, costs, votes, own=own, whiten=whiten, draws=draws)
+    checked = _predict_left_out(problem, cost.algorithm, rows)
+    bootstrap = _draw_costs(problem, costs, votes, own=own, whiten=whiten, draws=draws)
     fitted = Fit(sweep, cost, error, checked, votes, bootstrap or (cost,), (), start_known)
     return replace(fitted, warnings=tuple(_warnings(fitted, virtual=virtual)))
 
@@ -173,7 +173,7 @@ def _warnings(fitted: Fit, *, virtual: bool) -> Iterator[Explanation]:
         yield Explanation("virtual")
 
 
-def _unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:
+def _explain_unfit(sweep: Sweep, problem: LinearProblem) -> Explanation | None:
     if not sweep.points:
         return Explanation("nothing_measured", {"failed": sweep.failed})
     if not sweep.ranks:
@@ -199,7 +199,7 @@ def _likelihoods(problem: LinearProblem, costs: Mapping[str, Cost], whiten: Valu
     return {name: chance / whole for name, chance in chances.items()}
 
 
-def _drawn(
+def _draw_costs(
     problem: LinearProblem,
     costs: Mapping[str, Cost],
     votes: Mapping[str, float],
@@ -220,7 +220,7 @@ def _drawn(
     bounds = np.cumsum([votes[name] for name in costs])
     names = list(costs)
     chosen = np.searchsorted(bounds[:-1], (np.arange(draws) + 0.5) / draws)
-    expected = {name: problem.predicted(cost, rows) / problem.seconds for name, cost in costs.items()}
+    expected = {name: problem.predict(cost, rows) / problem.seconds for name, cost in costs.items()}
     shares, drawn = random.random(draws), []
     for number, name in enumerate(names):
         turns = chosen == number
@@ -239,13 +239,13 @@ def _split(problem: LinearProblem, rows: Rows) -> tuple[str, Rows, Rows] | None:
     return None
 
 
-def _left_out(problem: LinearProblem, algorithm: str, rows: Rows) -> LeftOut | None:
+def _predict_left_out(problem: LinearProblem, algorithm: str, rows: Rows) -> LeftOut | None:
     split = _split(problem, rows)
     if split is None:
         return None
     kind, stay, out = split
     cost = problem.solve(algorithm, stay)
-    predicted = problem.predicted(cost, out).tolist()
+    predicted = problem.predict(cost, out).tolist()
     points = [problem.points[row] for row in out]
     value = points[0].ranks if kind == "ranks" else points[0].size_bytes
     checked = tuple(Checked(point, seconds) for point, seconds in zip(points, predicted, strict=True))

@@ -19,8 +19,8 @@ from hvlab.analysis.model.prediction import (
     beyond,
     refusal,
 )
-from hvlab.analysis.model.problem import LAYOUT, Scatter, Values, pooled
-from hvlab.analysis.model.step import DRIFT, Basis, Exposure, basis, exposed, exposure, totals
+from hvlab.analysis.model.problem import LAYOUT, Scatter, Values, pool
+from hvlab.analysis.model.step import DRIFT, Basis, Exposure, basis, expose, exposure, totals
 from hvlab.analysis.model.training import Step, Training, trainings
 from hvlab.results.configurations import Configuration, Repeats
 from hvlab.statistics.interval import Interval
@@ -150,11 +150,10 @@ class _Model:
 
 def _scatter(training: Training) -> Scatter:
     steps = (training.base, *training.steps)
-    return pooled([math.log(seconds) for seconds in step.repeats] for step in steps if step)
+    return pool([math.log(seconds) for seconds in step.repeats] for step in steps if step)
 
 
 def _errors(training: Training, steps: Iterable[Step]) -> Values:
-    """Return the standard error of the logarithm of each step."""
     scatter = _scatter(training)
     values: Values = np.hypot([scatter.of_median(len(step.repeats)) for step in steps], LAYOUT)
     return values
@@ -171,7 +170,7 @@ def _steps(model: _Model, checked: PredictionCheck, numbers: Sequence[int]) -> l
     low, high = np.percentile(whole[1:], _BAND, axis=0)
     slowest, fastest = np.percentile(speed[1:], _BAND, axis=0)
     step, speedup = whole[0] * np.exp(shift), speed[0] / np.exp(shift)
-    _, more = exposed(own, model.costs, ranks, model.exposure)
+    _, more = expose(own, model.costs, ranks, model.exposure)
     seconds = np.minimum(low * shorter, step), step, np.maximum(high * longer, step)
     speedups = np.minimum(slowest / longer, speedup), speedup, np.maximum(fastest / shorter, speedup)
     return [
@@ -199,12 +198,12 @@ def matching(fits: Iterable[Fit], training: Training) -> Fit | None:
         for fit in fits
         if fit.sweep.backend == training.backend
         and (fit.sweep.topology, fit.sweep.slots) == (training.topology, training.slots)
-        and _device(fit, training)
+        and _is_on_device(fit, training)
     ]
     return max(fitting, key=lambda fit: (_likeness(fit, training), len(fit.points)), default=None)
 
 
-def _device(fit: Fit, training: Training) -> bool:
+def _is_on_device(fit: Fit, training: Training) -> bool:
     ours, theirs = training.get("device"), dict(fit.sweep.params).get("device")
     return ours is None or theirs is None or ours == theirs
 

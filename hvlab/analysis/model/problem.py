@@ -42,7 +42,7 @@ class Scatter:
         return values
 
 
-def pooled(groups: Iterable[Sequence[float]]) -> Scatter:
+def pool(groups: Iterable[Sequence[float]]) -> Scatter:
     """Return the scatter of values about their groups' means, all groups together.
 
     Few values tell little, so five percent with three degrees of freedom is added (an inverse chi-squared
@@ -99,7 +99,7 @@ class LinearProblem:
         self.sizes = np.array([point.size_bytes for point in self.points], dtype=float)
         self.seconds = np.array([point.seconds for point in self.points])
         self.columns = {name: self._columns(name) for name in ALGORITHMS}
-        self.launches = pooled(sweep.deviations)
+        self.launches = pool(sweep.deviations)
         errors = [self.launches.of_median(sweep.repeats(point.ranks)) for point in self.points]
         self.shared = np.hypot(errors, LAYOUT)
 
@@ -168,7 +168,7 @@ class LinearProblem:
             for one, other, begin in zip(alpha, beta, start, strict=True)
         ]
 
-    def predicted(self, cost: Cost, rows: Rows) -> Values:
+    def predict(self, cost: Cost, rows: Rows) -> Values:
         """Return the times of these rows by a cost, in seconds."""
         numbers = [cost.constant_s, cost.alpha_s, cost.beta_s_per_byte, cost.inner_s_per_byte]
         columns = self.columns[cost.algorithm][rows]
@@ -177,20 +177,20 @@ class LinearProblem:
 
     def errors(self, cost: Cost, rows: Rows) -> Values:
         """Return the absolute relative errors of a cost on these rows."""
-        values: Values = np.abs(self.predicted(cost, rows) / self.seconds[rows] - 1)
+        values: Values = np.abs(self.predict(cost, rows) / self.seconds[rows] - 1)
         return values
 
     def residuals(self, cost: Cost) -> Values:
         """Return the logarithms of all times over a cost's prediction."""
         with np.errstate(divide="ignore"):
-            logs = np.log(self.seconds / self.predicted(cost, self.everything))
+            logs = np.log(self.seconds / self.predict(cost, self.everything))
         values: Values = np.clip(logs, -5, 5)
         return values
 
     def own_scatter(self, cost: Cost) -> float:
         """Return the scatter of the points of one number of ranks about their common error."""
         left = self.residuals(cost)
-        return pooled([left[group].tolist() for group in self.groups]).deviation
+        return pool([left[group].tolist() for group in self.groups]).deviation
 
     def distance(self, cost: Cost, whiten: Values) -> float:
         """Return the distance of all rows from a cost, as a sum of squares of standard deviations."""

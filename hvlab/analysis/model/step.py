@@ -148,7 +148,7 @@ def exposure(
     return Exposure(share, constant, jitter, drift, float(ranks.max()))
 
 
-def exposed(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) -> tuple[Values, Values]:
+def expose(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) -> tuple[Values, Values]:
     """Return the exposed allreduce time of a step, and the part due to a backward that is too short."""
     doublings = np.log2(np.maximum(ranks / fitted.largest, 1))
     modelled = own.communication(costs, ranks) * np.exp(fitted.drift[:, None] * doublings)
@@ -160,7 +160,7 @@ def exposed(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) 
 def totals(own: Basis, costs: Sequence[Cost], ranks: Values, fitted: Exposure) -> Values:
     """Return the whole step in seconds."""
     waiting = fitted.jitter[:, None] * own.waiting(ranks)
-    values: Values = own.own_time(ranks) + waiting + exposed(own, costs, ranks, fitted)[0]
+    values: Values = own.own_time(ranks) + waiting + expose(own, costs, ranks, fitted)[0]
     return values
 
 

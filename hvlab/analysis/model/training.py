@@ -216,7 +216,9 @@ def _of_group(
     base = _step(singles) if singles else None
     serial_base = base is None
     if base is None:
-        base = next((_step(members) for other, members in serial.items() if _alike(key, other)), None)
+        base = next(
+            (_step(members) for other, members in serial.items() if _is_same_program(key, other)), None
+        )
     groups: dict[tuple[Topology, int, Scaling], dict[int, dict[Configuration, Repeats]]] = {
         (topology, 1, scaling): {} for topology in TOPOLOGIES for scaling in SCALINGS
     }
@@ -231,8 +233,7 @@ def _of_group(
             yield Training(*key[:3], topology, scaling, key[3], steps, base, serial_base, ranks_a_host)
 
 
-def _alike(key: _Key, other: _Key) -> bool:
-    """Whether two groups run the same program, whatever the tuning and compression."""
+def _is_same_program(key: _Key, other: _Key) -> bool:
     ours, theirs = dict(key[3]), dict(other[3])
     shared = (ours.keys() & theirs.keys()) - {"compression"}
     return key[0] == other[0] and all(ours[name] == theirs[name] for name in shared)

@@ -20,19 +20,19 @@ from hvlab.ansible.plugin import HvlabAction
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.files import sync, write_file, write_files
-from hvlab.base.masking import masked, masked_argv
+from hvlab.base.masking import mask, mask_argv
 from hvlab.base.paths import lab_runtime_dir
 from hvlab.lab.environment import of_stack
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.variants import refusal
-from hvlab.remote.ssh_client import detour, responds
+from hvlab.remote.ssh_client import has_detour, responds
 from hvlab.vlab import boot
 from hvlab.workloads.answered import Ended
 
 # Per case; case.py sends at most answers.LIMIT of each file.
 _MOST_FILES, _MOST_BYTES = 1000, 256 * 2**20
 _ANSWER_S = 8.0
-_RESULTS = "see that the folder is there, can be written and has space, or name another with --results"
+_RESULTS = "check that the folder exists, is writable and has space, or name another with --results"
 # The magic of a POSIX tar's first block, and its offset.
 _MAGIC, _MAGIC_AT = b"ustar", 257
 # No paths, and no leading dot: the controller's own files and those of NFS begin with one.
@@ -64,16 +64,16 @@ class ActionModule(HvlabAction):
         hostvars = task_vars["hostvars"]
         try:
             facts = {
-                host: answers.checked(_plain(_facts(hostvars[host])), f"the facts of {host}", Facts)
+                host: answers.check(_to_plain(_facts(hostvars[host])), f"the facts of {host}", Facts)
                 for host in plan["hosts"]
             }
         except AnswerError as error:
             return {"failed": True, "msg": f"{error}; what to do: {error.remedy}"}
-        for host, limits in boot.recorded_settings(lab_runtime_dir(plan["lab"])).items():
+        for host, limits in boot.read_settings(lab_runtime_dir(plan["lab"])).items():
             if host in facts:
                 link = {name: limits.get(name) for name in ("up", "down", "rack", "uplink")}
                 facts[host]["virtual_link"] = link
-        _write(folder / "facts.json", _known(folder) | facts)
+        _write(folder / "facts.json", _read_facts(folder) | facts)
         cases, refused = [], {}
         for name, case in plan["cases"].items():
             host_facts = {host: of_stack(facts[host], case["stack"]) for host in case["hosts"]}
@@ -107,7 +107,7 @@ class ActionModule(HvlabAction):
             "python": plan["python"],
             "reach": [*plan["reach"], *(["-p", str(case["ssh_port"])] if case["ssh_port"] else [])],
         }
-        job["shown"] = {"argv": masked_argv(job["argv"]), "env": masked(job["env"])}
+        job["shown"] = {"argv": mask_argv(job["argv"]), "env": mask(job["env"])}
         words = ["env", f"HVLAB_CASE={case['mark']}", plan["python"], program]
         if plan["as_user"]:
             words = ["runuser", "--login", plan["as_user"], "--command", shlex.join(words)]
@@ -117,7 +117,7 @@ class ActionModule(HvlabAction):
                 command, in_data=json.dumps(job).encode(), sudoable=False
             )
         except AnsibleConnectionFailure as error:
-            lost = bool(_gone([host], case["ssh_port"], task_vars["hostvars"]))
+            lost = bool(_find_unreachable([host], case["ssh_port"], task_vars["hostvars"]))
             return {"failed": True, "stop": True, "lost": lost, "msg": _broke(host, program, error, lost)}
         if status:
             lines = answers.clean(err.decode(errors="replace")).strip().splitlines()
@@ -132,7 +132,9 @@ class ActionModule(HvlabAction):
             return {"failed": True, "stop": True, "msg": f"{error}; what to do: {error.remedy}"}
         step = ended.get("step", {})
         # Slurm itself reports lost nodes.
-        gone = {} if case["step"] else _gone(_silent(ended), case["ssh_port"], task_vars["hostvars"])
+        gone = (
+            {} if case["step"] else _find_unreachable(_silent(ended), case["ssh_port"], task_vars["hostvars"])
+        )
         lost = bool(gone) or step.get("state", "RUNNING") != "RUNNING"
         if lost:
             # The case will be repeated once the host is back, or in another allocation; its files are kept.
@@ -167,7 +169,7 @@ def _silent(ended: Mapping[str, Any]) -> list[str]:
     return [host for host, left in (ended.get("reaped") or {}).items() if isinstance(left, str)]
 
 
-def _gone(hosts: Iterable[str], port: int, hostvars: Mapping[str, Any]) -> dict[str, str]:
+def _find_unreachable(hosts: Iterable[str], port: int, hostvars: Mapping[str, Any]) -> dict[str, str]:
     """Return the hosts that this machine cannot reach either, each with the error seen."""
     gone = {}
     for host in hosts:
@@ -179,14 +181,13 @@ def _gone(hosts: Iterable[str], port: int, hostvars: Mapping[str, Any]) -> dict[
             kinds = ("ssh_args", "ssh_common_args", "ssh_extra_args")
             options = " ".join(str(own.get(f"ansible_{kind}") or "") for kind in kinds)
             login = {"user": own.get("ansible_user"), "key": own.get("ansible_ssh_private_key_file")}
-            if detour(*place, options) and responds(*place, options, **login):
+            if has_detour(*place, options) and responds(*place, options, **login):
                 continue
             gone[host] = f"{place[0]}:{place[1]}: {error.strerror or 'no answer'}"
     return gone
 
 
-def _known(folder: Path) -> dict[str, Any]:
-    """Return the facts of hosts that took part earlier in this run."""
+def _read_facts(folder: Path) -> dict[str, Any]:
     file = folder / "facts.json"
     return dict(json.loads(file.read_text("utf-8"))) if file.is_file() else {}
 
@@ -201,7 +202,7 @@ def _files(data: bytes, host: str) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     sent = io.BytesIO(data[max(0, data.find(_MAGIC) - _MAGIC_AT) :])
     try:
-        # Uncompressed: its size in memory is what was sent.
+        # Uncompressed: its size in memory is the sent size.
         with tarfile.open(fileobj=sent, mode="r:") as tar:
             for entry in tar:
                 if entry.sparse or not entry.isreg():
@@ -235,5 +236,5 @@ def _write(path: Path, data: object) -> None:
     write_file(path, json.dumps(data, indent=1, default=str))
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))

@@ -9,23 +9,23 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from hvlab.ansible.plugin import HvlabAction
-from hvlab.stack.provision.driver.host import SERVICES, DriverHost, DriverRequest, installed_version
+from hvlab.stack.provision.driver.host import SERVICES, DriverHost, DriverRequest, find_installed_version
 from hvlab.stack.provision.driver.in_use import NEVER, LoadingStep, loading
 from hvlab.stack.provision.driver.packages import (
     driver_packages,
-    needed_packages,
+    list_needed,
+    list_requested,
     needs_dkms,
     packages_to_hold,
-    requested_packages,
-    signed,
+    with_signed_modules,
 )
 from hvlab.stack.provision.driver.plan import DriverPlan, guard, plan
 from hvlab.stack.provision.driver.system import (
     DriverNames,
     bare_kernels,
+    find_names,
     kernels_to_build,
     module_kind,
-    named,
 )
 from hvlab.stack.provision.names import signers
 
@@ -46,9 +46,9 @@ class ActionModule(HvlabAction):
         """Return the plan, or the host's present state."""
         facts, state = self.vars["ansible_facts"], self.args["state"]
         bare = DriverHost(self.host, facts, {})
-        self.request = signed(bare, as_request(self.args["request"], facts))
+        self.request = with_signed_modules(bare, as_request(self.args["request"], facts))
         if state == "listed":
-            return self._listed()
+            return self._list_versions()
         if state in ("tried", "built", "unloaded"):
             return self._do(state)
         if state == "used":
@@ -64,7 +64,7 @@ class ActionModule(HvlabAction):
         now = self._now(host, loading(host, self.request, local=self._local))
         return now | as_dict(driver_plan, self.request)
 
-    def _listed(self) -> dict[str, Any]:
+    def _list_versions(self) -> dict[str, Any]:
         facts = self.vars["ansible_facts"]
         names = packages_to_hold(DriverHost(self.host, facts, {}), self.request)
         return {
@@ -109,7 +109,7 @@ class ActionModule(HvlabAction):
         names: list[str] = []
         if self.args["state"] == "planned":
             bare = DriverHost(name, facts, {})
-            packages = [*requested_packages(bare, self.request), *needed_packages(bare, self.request)]
+            packages = [*list_requested(bare, self.request), *list_needed(bare, self.request)]
             packages += self.request.headers_following
             packages += [
                 {"name": name} for name in self.request.fabric_kernel_packages if self.request.fabric
@@ -138,7 +138,7 @@ class ActionModule(HvlabAction):
         built = [e for e in state["dkms"] if e["kernel"] == kernel]
         ready = {(e["name"], e["kernel"]) for e in state["dkms"] if e["state"] == "installed"}
         return {
-            "driver": installed_version(host, kernel),
+            "driver": find_installed_version(host, kernel),
             "modules": [f"{e['name']}/{e['version']} {e['state']}" for e in built] or state["modules"],
             "unbuilt": any(
                 (e["name"], kernel) not in ready
@@ -178,7 +178,7 @@ def as_request(options: dict[str, Any], facts: dict[str, Any]) -> DriverRequest:
         links=values["imex"] or values["fabric"] or manager == "true" or (switches and manager == "auto"),
         **{name: values[name] for name in ("method", "version", "kernel", "opened")},
     )
-    values |= named(asked)
+    values |= find_names(asked)
     for name in PACKAGES:
         if options.get(name):
             values[name] = tuple(

@@ -8,7 +8,7 @@ from typing import Any
 
 from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import report
-from hvlab.checks.before import held
+from hvlab.checks.before import explain_lock
 
 # Python reads the program as the first line of its input.
 _READ = "exec(__import__('json').loads(input()))"
@@ -24,7 +24,7 @@ class ActionModule(HvlabAction):
             args["lock"] = ""
         result = self._on_host(**args)
         if "holder" in result:
-            return result | {"msg": report([held(self.host, result["holder"])])}
+            return result | {"msg": report([explain_lock(self.host, result["holder"])])}
         if args["lock"] and not self._task.check_mode and not result.get("failed"):
             result["lock_link"] = self._link(str(result["ansible_facts"]["ansible_python"]["executable"]))
         return result
@@ -37,5 +37,5 @@ class ActionModule(HvlabAction):
         ssh = self._connection.get_option("ssh_executable")
         built = self._connection._build_command(ssh, "ssh", self._connection.host, command)
         words = [word.decode() for word in built]
-        # Without sshpass, which reads from a pipe of this process: the connection is there already.
+        # Without sshpass, which reads from a pipe of this process: the connection is already there.
         return words[words.index(ssh) :]

@@ -63,7 +63,7 @@ class ActionModule(HvlabAction):
         if self.args["to"]:
             packs.carry(needed, Path(self.args["to"]))
         built = {item.pack["name"]: item.pack.get("path") for item in unique.values() if item.pack}
-        new = [name for name, path in built.items() if not self._any(name, path)]
+        new = [name for name, path in built.items() if not self._has_any(name, path)]
         return {"changed": False, "fetched": needed, "new": new}
 
     def _hosts(self) -> dict[str, Mapping[str, Any]]:
@@ -97,14 +97,14 @@ class ActionModule(HvlabAction):
         )
         for entry in variables[f"__{role}_fetch"]:
             kind = next(kind for kind in ACTIONS if kind in entry)
-            for own in self._each(entry, variables):
+            for own in self._expand(entry, variables):
                 templar = Templar(loader=self._loader, variables=variables | own)
                 if templar.template(entry.get("when", True)):
                     yield Item(
                         host, kind, templar.template(entry[kind]), templar.template(entry.get("pack", {}))
                     )
 
-    def _each(self, entry: Mapping[str, Any], variables: dict[str, Any]) -> list[dict[str, Any]]:
+    def _expand(self, entry: Mapping[str, Any], variables: dict[str, Any]) -> list[dict[str, Any]]:
         if "each" not in entry:
             return [{}]
         templar = Templar(loader=self._loader, variables=variables)
@@ -117,7 +117,7 @@ class ActionModule(HvlabAction):
         if inputs is not None:
             key = pack_key(pack["name"], {**inputs, "needs": []})
             there = [f"packs/{pack['name']}-{key}.tar.gz"]
-            if Archive(pack["name"], key).cached() or self._installed(pack["path"], key):
+            if Archive(pack["name"], key).cached() or self._is_installed(pack["path"], key):
                 return "", there
         task = self._task.copy()
         task.args = dict(item.args)
@@ -134,7 +134,7 @@ class ActionModule(HvlabAction):
                 ACTIONS[item.kind](*own).run(None, self.vars | {"inventory_hostname": item.host})["path"]
             )
         except AnsibleError as error:
-            if inputs is not None or not self._any(pack.get("name"), pack.get("path")):
+            if inputs is not None or not self._has_any(pack.get("name"), pack.get("path")):
                 return f"{error}", []
             self._display.warning(
                 f"{item.title} is missing, and is needed where {pack['name']} is built again"
@@ -143,10 +143,10 @@ class ActionModule(HvlabAction):
         inside = path.is_relative_to(cache_dir())
         return "", [*([str(path.relative_to(cache_dir()))] if inside else []), *there]
 
-    def _any(self, name: str | None, path: str | None) -> bool:
-        return any(cache_dir().glob(f"packs/{name}-*.tar.gz")) or self._installed(path)
+    def _has_any(self, name: str | None, path: str | None) -> bool:
+        return any(cache_dir().glob(f"packs/{name}-*.tar.gz")) or self._is_installed(path)
 
-    def _installed(self, path: str | None, key: str = "") -> bool:
+    def _is_installed(self, path: str | None, key: str = "") -> bool:
         """Whether a host of the play has that pack, whole; with any key if none is given."""
         for host in self.vars["ansible_play_hosts"]:
             managed = self.vars["hostvars"][host].get("ansible_facts", {}).get("hvlab_managed", {})

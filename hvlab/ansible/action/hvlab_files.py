@@ -28,13 +28,13 @@ def bring(action: HvlabAction, files: list[dict[str, Any]], task_vars: Mapping[s
     """Let module hvlab_files bring ``files`` into their desired state, unless the facts show it already."""
     files = [_with_text(action, item) for item in files]
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed") or {}
-    if all_right(files, managed.get("files", {})):
+    if are_as_desired(files, managed.get("files", {})):
         return {"changed": False, "paths": [], "diff": []}
     record = {"record": managed["record"]} if managed else {}
     done: dict[str, Any] = action._execute_module(
         module_name="hvlab_files", module_args={"files": files, **record}, task_vars=task_vars
     )
-    return done | ({"ansible_facts": outdated(task_vars)} if done.get("changed") else {})
+    return done | ({"ansible_facts": expire_states(task_vars)} if done.get("changed") else {})
 
 
 def _with_text(action: HvlabAction, item: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _with_text(action: HvlabAction, item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 
-def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
+def expire_states(task_vars: Mapping[str, Any]) -> dict[str, Any]:
     """Return facts without the states of files and packs: after a change on the host, tasks look again."""
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed")
     if not managed:
@@ -57,15 +57,17 @@ def outdated(task_vars: Mapping[str, Any]) -> dict[str, Any]:
     return {"hvlab_managed": {key: managed[key] for key in ("record", "paths")}}
 
 
-def all_right(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
+def are_as_desired(files: Iterable[Mapping[str, Any]], states: Mapping[str, Any]) -> bool:
     """Whether ``states`` (path: state) shows every file as desired."""
     return all(
-        item.get("path") in states and _right(item, states[item["path"]]) and _loaded(item, states)
+        item.get("path") in states
+        and _is_as_desired(item, states[item["path"]])
+        and _needs_load(item, states)
         for item in files
     )
 
 
-def _loaded(item: Mapping[str, Any], states: Mapping[str, Any]) -> bool:
+def _needs_load(item: Mapping[str, Any], states: Mapping[str, Any]) -> bool:
     """Whether the path written at each load of a file is newer than the file, or missing."""
     path = item.get("loaded")
     if not path:
@@ -75,7 +77,7 @@ def _loaded(item: Mapping[str, Any], states: Mapping[str, Any]) -> bool:
     return bool(states[path].get("mtime", math.inf) >= states[item["path"]].get("mtime", 0))
 
 
-def _right(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def _is_as_desired(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     state = item.get("state") or "file"
     if state == "absent":
         return now["kind"] is None
@@ -86,10 +88,10 @@ def _right(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     usual = SECRET_MODE if item.get("secret") is not None else now["mode"]
     rights = now["mode"] == (int(item["mode"], 8) if item.get("mode") else usual)
     owned = not item.get("owner") or item["owner"] == now["owner"]
-    return rights and owned and (state == "directory" or _text_right(item, now))
+    return rights and owned and (state == "directory" or _has_text(item, now))
 
 
-def _text_right(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def _has_text(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     if item.get("block") is not None:
         text = now.get("text")
         try:

@@ -11,8 +11,8 @@ from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import Problem, report
 from hvlab.base.paths import project_dir
 from hvlab.lab.inventory_files import file_problems
-from hvlab.lab.inventory_reader import evaluated
-from hvlab.lab.inventory_rules import not_evaluated, problems
+from hvlab.lab.inventory_reader import evaluate
+from hvlab.lab.inventory_rules import check_evaluated, problems
 
 WIRING = "group_vars/all.yml"
 
@@ -31,8 +31,8 @@ class ActionModule(HvlabAction):
         all_problems += [problem for source in sources for problem in file_problems(source)]
         everyone = {}
         for name in groups["all"]:
-            everyone[name], failures = evaluated(hostvars.raw_get(name), self._loader)
-            all_problems += not_evaluated(name, failures)
+            everyone[name], failures = evaluate(hostvars.raw_get(name), self._loader)
+            all_problems += check_evaluated(name, failures)
         all_problems += problems(everyone, groups, project_dir() / "roles")
         if all_problems:
             head = "the inventory cannot be used; no host was contacted."

@@ -12,7 +12,7 @@ from typing import Any
 from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 
-from hvlab.ansible.action.hvlab_files import outdated
+from hvlab.ansible.action.hvlab_files import expire_states
 from hvlab.ansible.plugin import HvlabAction
 from hvlab.base import answers, cache
 from hvlab.base.files import file_sha256
@@ -22,10 +22,10 @@ from hvlab.stack.provision.packs import (
     Archive,
     Forwarding,
     PackSource,
-    bounded,
     elect,
     first_of_the_run,
     incoming,
+    limit_size,
     pack_key,
 )
 
@@ -38,11 +38,11 @@ class ActionModule(HvlabAction):
     def act(self) -> dict[str, Any]:
         """Run the task for one host."""
         if self.args["state"] == "elected":
-            return self._elected()
+            return self._elect()
         self.key = ""
         self.peer = self.args["peer"] or {}
         self.place = self.args["path"]
-        known = self._known()
+        known = self._find_known()
         state = known or self._look()
         self._request(self._needs(state["needs"]))
         result = self._save() if self.args["state"] == "saved" else self._present(state)
@@ -52,7 +52,7 @@ class ActionModule(HvlabAction):
         known = {"host": self.host, "key": self.key, "cached": self.archive.cached(), "cores": cores}
         return {**known, "work": self.work, **result}
 
-    def _elected(self) -> dict[str, Any]:
+    def _elect(self) -> dict[str, Any]:
         """Elect among the hosts of the batch. All of them ran state present before, so all elect alike."""
         name, hostvars = self.args["registered"], self.vars["hostvars"]
         own = hostvars[self.host][name]
@@ -78,12 +78,12 @@ class ActionModule(HvlabAction):
         absent = sorted(path for path, key in keys.items() if key is None)
         if absent and not self._task.check_mode:
             raise self._failure(
-                f"{self.args['name']} is built on {', '.join(absent)}, which is not there",
+                f"{self.args['name']} is built on {', '.join(absent)}, which does not exist",
                 "run the whole of site.yml, without --tags",
             )
         return [keys[path] or "absent" for path in self.args["needs"]]
 
-    def _known(self) -> dict[str, Any] | None:
+    def _find_known(self) -> dict[str, Any] | None:
         """Return the pack shown by the facts, if whole, with the keys of all packs it is built on.
 
         It may be another pack than the requested one: then `_present` looks again.
@@ -130,33 +130,33 @@ class ActionModule(HvlabAction):
     def _present(self, state: dict[str, Any]) -> dict[str, Any]:
         if state.get("known"):
             if state["known"] == self.key:
-                return self._installed(state)
+                return self._keep(state)
             state = self._look()
         if state["key"] == self.key and state["whole"]:
-            return self._installed(state)
+            return self._keep(state)
         if self.args["shared"]:
             self.place = str(Path(self.args["shared"], self.archive.path.name.removesuffix(".tar.gz")))
-            if not self._task.check_mode and self._linked():
-                return self._brought(state, {"source": "shared folder"})
-        marker = self._cached()
+            if not self._task.check_mode and self._is_linked():
+                return self._bring_if_missing(state, {"source": "shared folder"})
+        marker = self._read_cached()
         if marker is None:
-            return self._missing(linked=state["linked"])
+            return self._report_missing(linked=state["linked"])
         unpacked = marker.get("bytes", 0)
         if self.args["shared"]:
             brought = {} if self._task.check_mode else self._share(state["free"], unpacked)
         else:
             self._room(state["free"], unpacked)
             brought = {} if self._task.check_mode else self._bring(trusted=state["trusted"])
-        return self._brought(state, brought)
+        return self._bring_if_missing(state, brought)
 
-    def _brought(self, state: dict[str, Any], brought: dict[str, Any]) -> dict[str, Any]:
+    def _bring_if_missing(self, state: dict[str, Any], brought: dict[str, Any]) -> dict[str, Any]:
         if self.work in state["building"] and not self._task.check_mode:
             self._step("clear", work=self.work)
         if state["key"] == self.key and state["wrong"]:
             brought["wrong"] = state["wrong"]
-        return {"changed": True, "status": "unpacked", "ansible_facts": outdated(self.vars), **brought}
+        return {"changed": True, "status": "unpacked", "ansible_facts": expire_states(self.vars), **brought}
 
-    def _installed(self, state: dict[str, Any]) -> dict[str, Any]:
+    def _keep(self, state: dict[str, Any]) -> dict[str, Any]:
         """Keep a pack; remove leftovers of killed runs beside it."""
         built = self.archive.cached() and self.work in state["building"]
         left = bool(state["leftovers"]) or built
@@ -164,7 +164,7 @@ class ActionModule(HvlabAction):
             self._step("clear", **({"work": self.work} if built else {}))
         return {"changed": left, "status": "installed"}
 
-    def _cached(self) -> dict[str, Any] | None:
+    def _read_cached(self) -> dict[str, Any] | None:
         """Return the marker of the pack in the cache; None without one. A damaged pack is discarded.
 
         One process of the run sums the archive; the receiving hosts check the sum again.
@@ -178,7 +178,7 @@ class ActionModule(HvlabAction):
                 self.archive.discard()
         return marker
 
-    def _missing(self, *, linked: bool) -> dict[str, Any]:
+    def _report_missing(self, *, linked: bool) -> dict[str, Any]:
         builder, check = self.args["builder"], self._task.check_mode
         if linked and not check:
             # Nothing is built in the folder that all hosts share.
@@ -200,7 +200,7 @@ class ActionModule(HvlabAction):
                 "free space there and run again",
             )
 
-    def _linked(self) -> bool:
+    def _is_linked(self) -> bool:
         return bool(self._step("link", shared=self.place)["linked"])
 
     def _share(self, free: int, unpacked: int) -> dict[str, Any]:
@@ -210,9 +210,9 @@ class ActionModule(HvlabAction):
             if first:
                 self._room(free, unpacked)
                 brought = self._bring(trusted=False)
-        if not self._linked():
+        if not self._is_linked():
             raise self._failure(
-                f"{self.place}, which another host unpacked, is not there",
+                f"{self.place}, which another host unpacked, does not exist",
                 f"see that {shared} is the same folder on all hosts (lab_shared_packs)",
             )
         return brought
@@ -226,9 +226,9 @@ class ActionModule(HvlabAction):
             self._unpack(place)
             source = "mirror"
         elif trusted and self.peer.get("address") and many and large:
-            source = self._forwarded()
+            source = self._forward()
         else:
-            with self._copied() as copy:
+            with self._copy() as copy:
                 self._step("unpack", path=self.place, archive=copy)
             source = "controller"
         return {"source": source, "warnings": self.warnings}
@@ -240,7 +240,6 @@ class ActionModule(HvlabAction):
             self._step("forget", archive=place)
 
     def _from_mirror(self) -> str:
-        """Return the path of the mirror's archive on the host; empty if the mirror lacks it."""
         mirror, name = self.args["mirror"], self.archive.path.name
         place = f"{mirror.rstrip('/')}/{name}"
         where = {"url": place} if mirror.startswith(("http://", "https://")) else {"archive": place}
@@ -252,7 +251,7 @@ class ActionModule(HvlabAction):
             )
         return received
 
-    def _forwarded(self) -> str:
+    def _forward(self) -> str:
         """Get the archive from another host, or as the first one from the controller; then serve others."""
         forwarding = Forwarding(_run_folder(self.archive.path.name), self.host)
         place = ""
@@ -273,7 +272,6 @@ class ActionModule(HvlabAction):
         return source.host if source and serves else "controller"
 
     def _from_peer(self, source: PackSource) -> str:
-        """Return the path of the archive on the host; empty if it did not arrive intact."""
         user = self.peer["user"]
         received, result = self._receive(archive=source.archive, peer=source.peer | {"user": user}, user=user)
         if not received:
@@ -286,7 +284,7 @@ class ActionModule(HvlabAction):
         return received
 
     def _from_controller(self) -> str:
-        with self._copied() as copy:
+        with self._copy() as copy:
             received, result = self._receive(archive=copy, user=self.peer["user"])
         if not received:
             raise self._failure(
@@ -314,7 +312,7 @@ class ActionModule(HvlabAction):
         return f"{folder}/.{name}.pack-{secrets.token_hex(8)}/pack.tar.gz"
 
     @contextlib.contextmanager
-    def _copied(self) -> Iterator[str]:
+    def _copy(self) -> Iterator[str]:
         """Copy the archive from the controller to the host; give its path, removed after the block."""
         remote = self._make_tmp_path()
         try:
@@ -348,12 +346,12 @@ class ActionModule(HvlabAction):
         finally:
             self._step("forget", archive=place)
         self._step("clear", work=self.work)
-        return {"changed": True, "status": "saved", "ansible_facts": outdated(self.vars)}
+        return {"changed": True, "status": "saved", "ansible_facts": expire_states(self.vars)}
 
     def _fetch(self, archive: str, sha256: str) -> None:
         with incoming(self.archive.path.parent) as file:
             try:
-                with bounded(file, self.host):
+                with limit_size(file, self.host):
                     self._connection.fetch_file(archive, str(file))
             except answers.AnswerError as error:
                 raise AnsibleActionFail(f"{error}.\nWhat to do: {error.remedy}, and run again.") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from hvlab.ansible.action.hvlab_files import outdated
+from hvlab.ansible.action.hvlab_files import expire_states
 from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import UsageError
 from hvlab.stack.provision.packages import (
@@ -21,8 +21,8 @@ from hvlab.stack.provision.packages import (
     Transaction,
     as_packages,
     complaint,
-    installed,
     matching,
+    parse_installed,
     remedy,
 )
 
@@ -53,13 +53,13 @@ class ActionModule(HvlabAction):
             return {"changed": False, "packages": []}
         self._check_held({one.name for one in work.install} | set(work.remove))
         if self.args["state"] in ("possible", "fetched"):
-            return self._prepared(work)
+            return self._prepare(work)
         result = {"changed": True, "packages": work.names, "diff": work.diff(self.installed)}
         if self._task.check_mode:
             # New packages may come from a repository not yet set up; removals can be simulated.
             if not work.install:
                 self._judge(work)
-            return result | self._planned(work)
+            return result | self._plan(work)
         self._enable(work.modules)
         before = self.installed
         if work.install or work.remove:
@@ -72,10 +72,10 @@ class ActionModule(HvlabAction):
         return result | {
             "changed": bool(before != self.installed or work.hold or work.modules),
             "removed": removed,
-            "ansible_facts": {"hvlab": self._new_facts(work), **outdated(self.vars)},
+            "ansible_facts": {"hvlab": self._new_facts(work), **expire_states(self.vars)},
         }
 
-    def _planned(self, work: PackageChanges) -> dict[str, Any]:
+    def _plan(self, work: PackageChanges) -> dict[str, Any]:
         """Return the expected installs and removals; the request itself if it cannot be simulated yet."""
         asked = {one.name: one.version or "" for one in work.install}
         answer = self._ask(work) if work.install else Transaction()
@@ -106,7 +106,7 @@ class ActionModule(HvlabAction):
             modules=[one for one in args["modules"] if one not in streams],
         )
 
-    def _prepared(self, work: PackageChanges) -> dict[str, Any]:
+    def _prepare(self, work: PackageChanges) -> dict[str, Any]:
         """Refuse packages that cannot be installed; in check mode the repository may not exist yet."""
         result = {"changed": bool(work.modules), "packages": []}
         if self._task.check_mode:
@@ -273,7 +273,7 @@ class ActionModule(HvlabAction):
         done = self._command(self.manager.query)
         if done["rc"]:
             raise self._refusal("the installed packages cannot be listed", done)
-        return installed(done["stdout"])
+        return parse_installed(done["stdout"])
 
     def _new_facts(self, work: PackageChanges) -> dict[str, Any]:
         return self.facts | {

@@ -47,7 +47,7 @@ class ActionModule(HvlabAction):
             *report_missing(self.vars["ansible_play_hosts_all"], present),
             *(Problem(name, f"its facts: {wrong}", _REMEDY) for name, wrong in malformed.items() if wrong),
             *check_owner(checked, Trust(lab, trust_dir(lab))),
-            *check_possession(stated(checked, hostvars)),
+            *check_possession(list_stated_keys(checked, hostvars)),
             *errors,
         ]
         if warnings:
@@ -67,7 +67,9 @@ class ActionModule(HvlabAction):
         return result | {"failed": True, "msg": head, "problems": report(problems)}
 
 
-def stated(checked: Iterable[PreflightHost], hostvars: Mapping[str, Any]) -> Iterator[tuple[Host, str]]:
+def list_stated_keys(
+    checked: Iterable[PreflightHost], hostvars: Mapping[str, Any]
+) -> Iterator[tuple[Host, str]]:
     """Yield the hosts reached by ssh, named as ssh looks up their keys, and the key that each states."""
     for one in checked:
         variables, key = hostvars[one.name], one.own.get("ssh_host_key")

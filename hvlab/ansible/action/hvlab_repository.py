@@ -32,7 +32,7 @@ class ActionModule(HvlabAction):
             "look", paths=[*source.files, source.key_path], others=[*source.others], read=[*source.read]
         )
         before = {path: base64.b64decode(text) for path, text in files["files"].items() if text is not None}
-        if kept := self._kept(before):
+        if kept := self._find_kept(before):
             return {"changed": False, "paths": [], "fingerprint": self.fingerprint, "file": kept}
         key, name = self._key(before.get(source.key_path))
         after = self._without_others(before) | {source.key_path: key}
@@ -53,7 +53,7 @@ class ActionModule(HvlabAction):
         ]
         return {"changed": bool(paths or refresh), "paths": paths, "fingerprint": name, "diff": diff}
 
-    def _kept(self, before: Files) -> str:
+    def _find_kept(self, before: Files) -> str:
         """Return apt's file that already has this source with the right key; empty without one.
 
         A second entry with another key file would stop apt. Cloud images and DGX OS come with one.
@@ -69,12 +69,12 @@ class ActionModule(HvlabAction):
         if len(listing) != 1 or self.args["replace"] or not self.fingerprint or self.source.path in before:
             return ""
         path, text = listing[0], others[listing[0]]
-        off, keys = repository.switch_off(path, text, own), repository.own_keys(text)
+        off, keys = repository.switch_off(path, text, own), repository.list_own_keys(text)
         if off == text or repository.switch_off(path, off, every) != off or len(set(keys)) != 1:
             return ""
         data = self._step("look", paths=keys, others=[], read=[])["files"].get(keys[0])
         try:
-            repository.chosen(
+            repository.choose(
                 repository.keys(base64.b64decode(data or ""), keys[0]), self.fingerprint, keys[0]
             )
         except CheckError:
@@ -87,12 +87,12 @@ class ActionModule(HvlabAction):
             try:
                 present_keys = repository.keys(present, self.source.key_path)
                 if len(present_keys) == 1:
-                    name = repository.chosen(present_keys, self.fingerprint, self.source.key_path).fingerprint
+                    name = repository.choose(present_keys, self.fingerprint, self.source.key_path).fingerprint
                     return present, name.upper()
             except CheckError:
                 pass
         data, origin = self._new_key()
-        key = repository.chosen(repository.keys(data, origin), self.fingerprint, origin)
+        key = repository.choose(repository.keys(data, origin), self.fingerprint, origin)
         return self.source.key_file(key), key.fingerprint.upper()
 
     def _new_key(self) -> tuple[bytes, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import HvlabError
-from hvlab.lab.inventory_reader import evaluated
+from hvlab.lab.inventory_reader import evaluate
 from hvlab.stack.resolver import HostRequest, Infeasible, Resolution, lock, plan
 from hvlab.stack.resolver.facts import from_ansible
 from hvlab.stack.resolver.lab import request
@@ -21,7 +21,7 @@ class ActionModule(HvlabAction):
 
     def act(self) -> dict[str, Any]:
         """Return ``stacks`` (host -> stack), or fail with the reason why none exists."""
-        variables, others = self.vars, left_out(self.vars)
+        variables, others = self.vars, list_left_out(self.vars)
         path = lock_path(variables)
         try:
             locked = lock.read(path) if path else None
@@ -38,7 +38,7 @@ class ActionModule(HvlabAction):
             remedy = f"\nwhat to do: {error.remedy}" if error.remedy else ""
             return {"failed": True, "msg": f"{error}{remedy}"}
         if isinstance(answer, Infeasible):
-            return {"failed": True, "msg": lock.infeasible(answer), "refusal": answer.as_json()}
+            return {"failed": True, "msg": lock.explain_infeasible(answer), "refusal": answer.as_json()}
         known = f"those in {path} are kept" if locked else "they may differ there"
         warning = f"{', '.join(others)} left out: the versions are chosen for the others, and {known}"
         return {
@@ -58,7 +58,7 @@ def lock_path(variables: Mapping[str, Any]) -> Path | None:
     return lock.path_of(Path(file)) if file else None
 
 
-def left_out(variables: Mapping[str, Any]) -> list[str]:
+def list_left_out(variables: Mapping[str, Any]) -> list[str]:
     """Return the hosts of the inventory that are not in the play: `--limit`, or they failed before."""
     chosen = set(variables["ansible_play_hosts"])
     return [name for name in variables["groups"]["all"] if name not in chosen]
@@ -71,7 +71,7 @@ def lab(variables: Mapping[str, Any], loader: Any) -> list[HostRequest]:
     return [
         request(
             from_ansible(name, hostvars[name].get("ansible_facts", {})),
-            evaluated(hostvars.raw_get(name), loader)[0],
+            evaluate(hostvars.raw_get(name), loader)[0],
             gpu=name in gpus,
         )
         for name in variables["ansible_play_hosts"]

@@ -68,11 +68,10 @@ class ActionModule(HvlabAction):
 
     def _described(self) -> tuple[dict[str, Any], list[Problem]]:
         host = self._host()
-        problems = checks.lost_hardware(host, self.request, self._last().get("nodes") or {})
+        problems = checks.find_lost_hardware(host, self.request, self._last().get("nodes") or {})
         return {"node": describe(host, self.request)}, problems
 
     def _last(self) -> Mapping[str, Any]:
-        """The record of slurmctld's host; every change needs it."""
         controller = self.request.controller
         name = controller if controller in self.vars["ansible_play_hosts"] else self.host
         local = self.vars["hostvars"][name]["ansible_facts"].get("ansible_local") or {}

@@ -21,7 +21,7 @@ from hvlab.ansible.plugin import HvlabAction
 from hvlab.base import answers, cache
 from hvlab.base.files import file_sha256
 from hvlab.base.paths import cache_dir
-from hvlab.stack.provision.packs import bounded, incoming, pack_key
+from hvlab.stack.provision.packs import incoming, limit_size, pack_key
 
 CONNECT_SECONDS = 10
 SUFFIXES = ("bz2", "gz", "xz")
@@ -86,7 +86,7 @@ class ActionModule(HvlabAction):
         return {"changed": False, **source._asdict(), "path": str(source.path), "tried": self.tried}
 
     def _find(self) -> SourceArchive:
-        remembered = None if self.args["refresh"] else self._remembered()
+        remembered = None if self.args["refresh"] else self._read_remembered()
         for way in self.args["ways"]:
             if remembered and way != "file":
                 return remembered
@@ -100,7 +100,7 @@ class ActionModule(HvlabAction):
             self._remember(source)
             if source.version != self.version:
                 self._display.warning(
-                    f"{self.name} {source.version} ({source.way}) stands in for {self.version}"
+                    f"{self.name} {source.version} ({source.way}) is used instead of {self.version}"
                 )
             return source
         lines = "".join(f"\n  {line}" for line in self.tried)
@@ -110,7 +110,7 @@ class ActionModule(HvlabAction):
             "controller and run again."
         )
 
-    def _remembered(self) -> SourceArchive | None:
+    def _read_remembered(self) -> SourceArchive | None:
         try:
             record = json.loads(self.memory.read_text(encoding="utf-8"))
             source = SourceArchive(
@@ -214,7 +214,7 @@ class ActionModule(HvlabAction):
             same = version == self.version and str(self.args["url"]).endswith(f".tar.{suffix}")
             with incoming(self.cache) as file:
                 try:
-                    with bounded(file, self.host):
+                    with limit_size(file, self.host):
                         self._connection.fetch_file(archive, str(file))
                 except answers.AnswerError as error:
                     raise NotThisWay(str(error)) from error
@@ -227,7 +227,6 @@ class ActionModule(HvlabAction):
             self._ask(archive=archive, forget=True)
 
     def _acceptable(self, version: str) -> str:
-        """Return a host's version. Raises NotThisWay if it has none that may stand in."""
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", version):
             raise NotThisWay(f"the source package is {version[:40]!r}, which is no version")
         if version == self.version:

@@ -17,7 +17,7 @@ from hvlab.ansible.plugin import HvlabAction
 from hvlab.base import cache, process
 from hvlab.base.files import file_sha256
 from hvlab.base.paths import cache_dir
-from hvlab.stack.provision.packs import pack_key, save_sum, saved_sum
+from hvlab.stack.provision.packs import pack_key, read_saved_sum, save_sum
 from hvlab.stack.provision.python_env import of_framework, without_build
 from hvlab.stack.resolver import catalogue
 
@@ -65,10 +65,10 @@ def sum_path(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
 
 
-def whole(path: Path) -> str:
+def checksum_if_whole(path: Path) -> str:
     """Return the sha256 of a tar file in the cache; empty if it is missing or damaged."""
     actual = file_sha256(path) if path.is_file() else ""
-    return actual if actual == saved_sum(sum_path(path)) else ""
+    return actual if actual == read_saved_sum(sum_path(path)) else ""
 
 
 class ActionModule(HvlabAction):
@@ -81,12 +81,12 @@ class ActionModule(HvlabAction):
         inputs["platforms"] = self.platforms
         path = cache_dir() / "wheels" / f"{self.args['name']}-{pack_key(self.args['name'], inputs)}.tar"
         if self._task.check_mode:
-            return {"changed": False, "path": str(path), "sha256": whole(path)}
+            return {"changed": False, "path": str(path), "sha256": checksum_if_whole(path)}
         path.parent.mkdir(parents=True, exist_ok=True)
         # Hosts with the same packages: the first gets them, and none looks at a file that is being replaced.
         with path.with_name(f".{path.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            sha256 = whole(path) or self._fill(path)
+            sha256 = checksum_if_whole(path) or self._fill(path)
             cache.use(sum_path(path))
         return {"changed": False, "path": str(path), "sha256": sha256}
 
@@ -121,7 +121,7 @@ class ActionModule(HvlabAction):
     def _download(self, folder: Path) -> None:
         """Download to ``packages``; the requirements come with them where they are not those asked for.
 
-        With two indexes pip takes a name's newest package, whoever uploaded it. So a framework's own index is
+        With two indexes pip takes a name's newest package from either. So a framework's own index is
         asked for the framework alone; everything it requires comes from the controller's.
         """
         packages, requirements = folder / "packages", folder / "requirements.txt"

@@ -18,7 +18,7 @@ type: stdout
 short_description: What a playbook in check mode would change, host by host
 description:
   - Prints at the end one table for hosts that are alike, of packages with versions, files, users, services,
-    packs and reboots, and of what stands in the way. C(hvlab provision --dry-run) uses it.
+    packs and reboots, and obstacles. C(hvlab provision --dry-run) uses it.
   - Where a task would be skipped in check mode alone, only services are listed of it.
 requirements:
   - set as C(stdout_callback)
@@ -72,7 +72,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         """Print the tables."""
         for host in stats.processed:
             self._rows.setdefault(host, [])
-        for text in shown(self._rows):
+        for text in format_table(self._rows):
             self._display.display(text)
 
 
@@ -104,7 +104,7 @@ def changes(action: str, result: Mapping[str, Any], args: Mapping[str, Any], tas
         yield "step", task, ""
 
 
-def shown(rows: Mapping[str, list[Row]]) -> Iterator[str]:
+def format_table(rows: Mapping[str, list[Row]]) -> Iterator[str]:
     """Yield a table for hosts that are alike. Pure."""
     alike: dict[tuple[Row, ...], list[str]] = {}
     for host, own in sorted(rows.items()):

@@ -18,7 +18,7 @@ short_description: The causes of failures, and their remedies
 description:
   - Reads, at the end of a playbook, what the last failed task of each host printed, and names the cause
     nearest to the root that C(hvlab doctor) knows, the line that shows it, why it breaks and what to do.
-  - Says nothing of failures that were ignored or rescued, nor of messages that say themselves what to do.
+  - Ignores failures that were ignored or rescued, and messages that already say what to do.
   - Prints nothing under ansible-runner; hvlab reads the failures itself then.
 requirements:
   - enabled in C(callbacks_enabled)
@@ -41,7 +41,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Note what a host's task printed."""
         if not ignore_errors:
-            self._failures[result._host.get_name()] = "\n".join(printed(result._result))
+            self._failures[result._host.get_name()] = "\n".join(find_failures(result._result))
 
     v2_runner_on_unreachable = v2_runner_on_failed
 
@@ -53,14 +53,14 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._display.display(line)
 
 
-def printed(result: Mapping[str, Any]) -> Iterator[str]:
+def find_failures(result: Mapping[str, Any]) -> Iterator[str]:
     """Yield the failure texts of a task's result, loop items included. Pure."""
     for part in ("msg", "stderr", "stdout", "module_stderr", "module_stdout", "exception"):
         if isinstance(result.get(part), str):
             yield clean(result[part])
     for item in result.get("results") or ():
         if isinstance(item, Mapping) and item.get("failed"):
-            yield from printed(item)
+            yield from find_failures(item)
 
 
 def findings(failures: Mapping[str, str]) -> list[str]:

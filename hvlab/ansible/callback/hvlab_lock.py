@@ -114,7 +114,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def v2_playbook_on_start(self, playbook: Any) -> None:
         """Name the owner in the environment of all tasks; a playbook within another shares its hosts."""
         name = Path(playbook._file_name).name
-        owner = {"owner": whoever(), "command": os.environ.get("HVLAB_COMMAND") or command(name)}
+        owner = {"owner": describe_caller(), "command": os.environ.get("HVLAB_COMMAND") or command(name)}
         request = {"token": secrets.token_hex(16), "owner": owner}
         given = "" if name in _READERS else json.dumps(request)
         self._request = os.environ.setdefault("HVLAB_LOCK", given)
@@ -152,13 +152,13 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
                     continue
                 answer = link.speak(self._request)
                 if answer and not self._over.is_set():
-                    self._display.error(f"this run was silent, and lost a host:\n{other(host, answer)}")
+                    self._display.error(f"this run was silent, and lost a host:\n{find_owner(host, answer)}")
                     # SIGINT may be ignored, as it is in the background.
                     os.kill(os.getpid(), signal.SIGTERM)
                     return
 
 
-def whoever() -> str:
+def describe_caller() -> str:
     """Return the user and this machine."""
     user = os.environ.get("SUDO_USER") or getpass.getuser()
     return f"{user}@{socket.gethostname()}"
@@ -170,11 +170,11 @@ def command(name: str) -> str:
     return f"ansible-playbook {name}" + (f" -l {subset}" if subset else "")
 
 
-def other(host: str, answer: str) -> str:
+def find_owner(host: str, answer: str) -> str:
     """Return the owner of a host, from its answer."""
-    from hvlab.checks.before import held  # noqa: PLC0415 - it would slow down every run
+    from hvlab.checks.before import explain_lock  # noqa: PLC0415 - it would slow down every run
 
     try:
-        return report([held(host, answers.load(answer, host))])
+        return report([explain_lock(host, answers.load(answer, host))])
     except AnswerError as error:
         return str(error)

@@ -59,11 +59,11 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         with self._lock:
             self._running[host.get_name()] = (task.get_name().strip(), time.monotonic())
 
-    def _ended(self, result: Any, **_: Any) -> None:
+    def _count_ended(self, result: Any, **_: Any) -> None:
         with self._lock:
             self._running.pop(result._host.get_name(), None)
 
-    v2_runner_on_ok = v2_runner_on_failed = v2_runner_on_skipped = v2_runner_on_unreachable = _ended
+    v2_runner_on_ok = v2_runner_on_failed = v2_runner_on_skipped = v2_runner_on_unreachable = _count_ended
 
     def v2_playbook_on_stats(self, _: Any) -> None:
         """Stop the thread and give the time in all."""

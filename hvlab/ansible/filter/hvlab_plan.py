@@ -29,7 +29,7 @@ PLANNERS: Mapping[str, Callable[..., Any]] = {
     "gpudirect": roles.gpudirect,
     "gpu_type": roles.gpu_type,
     "horovod": horovod.plan,
-    "horovod_absent": horovod.absent,
+    "horovod_absent": horovod.find_absent,
     "horovod_patches": horovod.patches,
     "library": lambda **request: libraries.plan(libraries.Library(**request)),
     "nccl_tests": roles.nccl_tests,
@@ -38,7 +38,7 @@ PLANNERS: Mapping[str, Callable[..., Any]] = {
     "openmpi": openmpi.plan,
     "programs": roles.programs,
     "python_env": python_env.plan,
-    "stack_changes": roles.stack_changes,
+    "stack_changes": roles.changes_stack,
 }
 
 

@@ -29,7 +29,7 @@ SSH = (
 )
 
 
-def received(
+def receive(
     place: str, *, archive: str, url: str, peer: dict[str, Any], size: int, sha256: str, user: str
 ) -> None:
     """Get an archive of ``size`` bytes to ``place``, in a new folder of root's own.
@@ -39,7 +39,7 @@ def received(
     Raises OSError or ValueError if it does not arrive intact.
     """
     seconds = SETUP_SECONDS + size // LEAST_BYTES_PER_SECOND
-    with time_limit(seconds), opened(archive, url, peer) as stream, folder_of(place) as folder:
+    with time_limit(seconds), open_archive(archive, url, peer) as stream, folder_of(place) as folder:
         # The sum is that of the bytes written.
         with open(place, "xb") as file:
             copy(stream, file, size, sha256)
@@ -67,7 +67,7 @@ def time_limit(seconds: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def opened(archive: str, url: str, peer: dict[str, Any]) -> Iterator[BinaryIO]:
+def open_archive(archive: str, url: str, peer: dict[str, Any]) -> Iterator[BinaryIO]:
     """Open an archive: of another host, at an address, or on this host."""
     if peer:
         with peer_stream(peer["user"], peer["address"], peer["port"], archive) as stream:

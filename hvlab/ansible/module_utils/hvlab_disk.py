@@ -43,7 +43,7 @@ def tmp() -> dict[str, Any]:
     }
 
 
-def left_behind(own: str | None) -> list[str]:
+def find_leftovers(own: str | None) -> list[str]:
     """Return folders left by killed runs: Ansible's in the login user's home, and downloaded sources.
 
     ``own`` is Ansible's folder of this task; it has none where modules come over the connection itself.

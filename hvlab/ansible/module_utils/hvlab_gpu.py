@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from ansible.module_utils import hvlab_kernel
-from ansible.module_utils.hvlab_probe import read, run, said
+from ansible.module_utils.hvlab_probe import read, run, run_for_status
 
 # Without persistence mode it initialises each GPU first: 25 to 30 s for eight A100.
 # Source: https://github.com/Azure/aks-gpu/pull/105
@@ -94,7 +94,7 @@ def ask_driver() -> tuple[list[dict[str, Any]], str | None]:
 
 
 def _smi(*options: str) -> tuple[int | None, str]:
-    answer: tuple[int | None, str] = said("nvidia-smi", *options, seconds=SMI_SECONDS)
+    answer: tuple[int | None, str] = run_for_status("nvidia-smi", *options, seconds=SMI_SECONDS)
     return answer
 
 
@@ -156,13 +156,13 @@ def parse_driver(text: str) -> str | None:
     return match.group() if match else None
 
 
-def open_modules(root: str = "") -> bool | None:
+def has_open_modules(root: str = "") -> bool | None:
     """Whether the loaded driver is the open one; None when none is loaded."""
     text = read(root + "/proc/driver/nvidia/version")
     return None if text is None else "Open Kernel Module" in text
 
 
-def driver_installed(root: str = "") -> str | None:
+def read_driver_version(root: str = "") -> str | None:
     """Return the version of the driver's libraries on disk."""
     for folder in _FOLDERS:
         for path in sorted(glob.glob(os.path.join(root + folder, _LIBRARY))):
@@ -264,7 +264,7 @@ def cudnn(home: str | None, root: str = "") -> str | None:
     """Return cuDNN's version by its header."""
     for name in ("cudnn_version.h", "cudnn.h"):
         for path in _headers(name, home, root):
-            version = defined(read(path) or "", "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL")
+            version = read_defines(read(path) or "", "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL")
             if version:
                 return version
     return None
@@ -273,7 +273,7 @@ def cudnn(home: str | None, root: str = "") -> str | None:
 def nccl(home: str | None, root: str = "") -> str | None:
     """Return NCCL's version: by its header, else by the name of the library."""
     for path in _headers("nccl.h", home, root):
-        version = defined(read(path) or "", "NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
+        version = read_defines(read(path) or "", "NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
         if version:
             return version
     for folder in _CUDA_LIBRARIES:
@@ -282,7 +282,7 @@ def nccl(home: str | None, root: str = "") -> str | None:
     return None
 
 
-def defined(text: str, *names: str) -> str | None:
+def read_defines(text: str, *names: str) -> str | None:
     """Return the numbers that a header defines for ``names``, joined by dots; None when one is missing."""
     numbers = [re.search(r"^\s*#define\s+{}\s+(\d+)".format(name), text, re.MULTILINE) for name in names]
     return ".".join(match.group(1) for match in numbers if match) if all(numbers) else None

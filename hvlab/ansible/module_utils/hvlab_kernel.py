@@ -18,7 +18,7 @@ _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e
 _CONTAINER_FILES = ("/run/systemd/container", "/.dockerenv", "/run/.containerenv")
 
 
-def kernel_headers(root: str = "") -> bool:
+def has_kernel_headers(root: str = "") -> bool:
     """Whether modules can be built for the running kernel."""
     return os.path.exists("{}/lib/modules/{}/build/Makefile".format(root, platform.release()))
 
@@ -30,12 +30,12 @@ def kernel_gcc(root: str = "") -> str | None:
     return match.group(1) if match else None
 
 
-def loaded(root: str = "") -> set[str]:
+def list_modules(root: str = "") -> set[str]:
     """Return the names of the loaded modules."""
     return {line.split()[0] for line in (read(root + "/proc/modules") or "").splitlines()}
 
 
-def nouveau(root: str = "") -> bool:
+def has_nouveau(root: str = "") -> bool:
     """Whether a driver that excludes NVIDIA's is loaded, or has a GPU."""
     return bool(rivals(root))
 
@@ -45,7 +45,7 @@ def rivals(root: str = "") -> list[str]:
 
     A loaded nova module without a GPU does no harm.
     """
-    drivers = {"nouveau"} & loaded(root)
+    drivers = {"nouveau"} & list_modules(root)
     for path in glob.glob(root + "/sys/bus/pci/devices/*/driver"):
         vendor = (read(os.path.join(os.path.dirname(path), "vendor")) or "").strip()
         name = os.path.basename(os.path.realpath(path))
@@ -55,14 +55,14 @@ def rivals(root: str = "") -> list[str]:
     return sorted(drivers)
 
 
-def on_disk(name: str, root: str = "") -> bool:
+def is_on_disk(name: str, root: str = "") -> bool:
     """Whether the running kernel has a module of that name to load."""
     pattern = re.escape(name).replace("_", "[_-]").replace("\\-", "[_-]")
     folder = "{}/lib/modules/{}".format(root, platform.release())
     return bool(re.search(r"(?m)(^|/){}\.ko(\.\w+)?:".format(pattern), read(folder + "/modules.dep") or ""))
 
 
-def secure_boot(root: str = "") -> bool | None:
+def has_secure_boot(root: str = "") -> bool | None:
     """Whether the firmware lets only signed modules in; None without EFI.
 
     The variable is four bytes of attributes and one of value (UEFI specification, 8.2 and 32.3).
@@ -75,7 +75,7 @@ def secure_boot(root: str = "") -> bool | None:
     return content[4:5] == b"\x01"
 
 
-def container(root: str = "") -> bool:
+def is_container(root: str = "") -> bool:
     """Whether this is a container, which shares its machine's kernel."""
     if any(os.path.exists(root + path) for path in _CONTAINER_FILES):
         return True

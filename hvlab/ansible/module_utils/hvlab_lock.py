@@ -31,7 +31,7 @@ LOOK_S = 0.1
 
 
 def take(token: str, owner: dict[str, Any]) -> dict[str, Any] | None:
-    """Take the host for whoever knows ``token``; return another owner, None if it is taken now.
+    """Lock the host for the holder of ``token``; return another owner, None once it is locked.
 
     An owner whose link broke, as Ctrl-C breaks it, is waited for.
     """

@@ -69,7 +69,7 @@ def alternative(path: str) -> str:
     return first[len(ALTERNATIVES) :] if first.startswith(ALTERNATIVES) else ""
 
 
-def replaced(path: str) -> dict[str, Any]:
+def read_replaced(path: str) -> dict[str, Any]:
     """Return ``{kind, text, mode, uid, gid}`` of the files that hvlab_files replaced, by path."""
     return record(path + ".before")
 
@@ -77,7 +77,7 @@ def replaced(path: str) -> dict[str, Any]:
 def file_state(path: str, with_text: bool) -> dict[str, Any]:
     """Return ``{kind, mode, owner, mtime}`` of a path, and ``sha256``, ``text`` or ``target``.
 
-    Kind None says that nothing is there. The owner is empty where the group is not that user's own.
+    Kind None: nothing is there. The owner is empty where the group is not that user's own.
     """
     try:
         info = os.lstat(path)

@@ -89,17 +89,17 @@ def leftovers(root: str) -> list[str]:
         places = sorted(
             os.path.join(parent, entry) for entry in os.listdir(parent) if entry.startswith(kinds)
         )
-    return [place for place in places if not held(place)]
+    return [place for place in places if not is_in_use(place)]
 
 
-def held(place: str) -> bool:
+def is_in_use(place: str) -> bool:
     """Whether a process works on a folder."""
     try:
         handle = os.open(os.path.join(place, HOLD), os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        return not _locked(handle)
+        return not _is_locked(handle)
     finally:
         os.close(handle)
 
@@ -116,12 +116,12 @@ def holding(place: str) -> Iterator[bool]:
         yield False
         return
     try:
-        yield _locked(handle) and bool(os.fstat(handle).st_nlink)
+        yield _is_locked(handle) and bool(os.fstat(handle).st_nlink)
     finally:
         os.close(handle)
 
 
-def _locked(handle: int) -> bool:
+def _is_locked(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -151,7 +151,6 @@ def _entry(info: os.stat_result) -> list[Any]:
 
 
 def _sum(path: str, kind: str) -> str:
-    """Return the sha256 of a file or the target of a link. Raises OSError."""
     if kind == "link":
         return os.readlink(path)
     if kind != "file":
@@ -208,7 +207,6 @@ def state(root: str, deep: bool = False, record: bool = False) -> dict[str, Any]
 
 
 def _entries(root: str, marker: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return the entries of a pack's manifest; empty without one, or if it is another pack's."""
     held = _read(manifest(root))
     entries = held.get("entries")
     if not isinstance(entries, dict) or held.get("key") != marker.get("key"):
@@ -232,7 +230,7 @@ def _compare(
             continue
         now = _entry(infos[name])
         same = now == before[_STAT]
-        if not same and now[_RIGHTS] == before[_RIGHTS] and now[_KIND] == "file" and settings(path):
+        if not same and now[_RIGHTS] == before[_RIGHTS] and now[_KIND] == "file" and is_settings(path):
             grown += now[_SIZE] - before[_SIZE]
             continue
         moved = moved or not same
@@ -246,7 +244,7 @@ def _compare(
     return wrong, moved, grown
 
 
-def settings(path: str) -> bool:
+def is_settings(path: str) -> bool:
     """Whether a role wrote this file into a pack that was installed."""
     if not path.endswith(".conf"):
         return False

@@ -26,7 +26,7 @@ def run(*argv: str) -> str:
     return done.stdout
 
 
-def said(*argv: str, seconds: float = SECONDS) -> tuple[int | None, str]:
+def run_for_status(*argv: str, seconds: float = SECONDS) -> tuple[int | None, str]:
     """Return a command's exit status and output; None if it did not end in time.
 
     A command that hangs in the kernel cannot be killed: it is abandoned. Raises FileNotFoundError.

@@ -72,7 +72,7 @@ def work(warn: Any) -> dict[str, list[str]]:
         "jobs": sorted({word for pid, comm in named if comm == STEP for word in job(arguments(pid))}),
         "daemons": sorted({DAEMONS[comm] for _, comm in named if comm in DAEMONS}),
         "machines": ["virtual machine {}".format(pid) for pid, comm in named if comm.startswith(MACHINES)],
-        "processes": [word for pid, comm in named for word in long_running(pid, comm)],
+        "processes": [word for pid, comm in named for word in list_long_running(pid, comm)],
     }
 
 
@@ -98,7 +98,7 @@ def job(argv: list[str]) -> list[str]:
     return ["job {}".format(match[1])] if match else []
 
 
-def long_running(pid: int, comm: str) -> list[str]:
+def list_long_running(pid: int, comm: str) -> list[str]:
     """Return a person's process outside of containers and jobs that runs for a minute or longer."""
     uid = owner(pid)
     if uid is None or uid < PEOPLE or uid in NOT_PEOPLE or comm in LOGIN:

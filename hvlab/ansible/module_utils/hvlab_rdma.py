@@ -31,11 +31,11 @@ HEADER = "/usr/include/ucp/api/ucp_version.h"
 def rdma(gpus: list[dict[str, Any]] | None, root: str = "") -> dict[str, Any]:
     """Return the RDMA devices, and how GPUDirect stands: ``way`` is peer_memory, dma_buf or None."""
     cards = devices(root)
-    present = {"devices": cards, "peer_memory": peer_memory(root), "dma_buf": dma_buf(root)}
+    present = {"devices": cards, "peer_memory": peer_memory(root), "dma_buf": has_dma_buf(root)}
     if not cards or not gpus:
         return dict(present, way=None, gdr_reason=reason(gpus, cards, None, present))
     addresses = [gpu["pci"] for gpu in gpus] + [card["pci"] for card in cards]
-    direct = data_direct(root)
+    direct = has_data_direct(root)
     paths = {
         "peer_api": _PEER_API in (read(root + "/proc/kallsyms") or ""),
         "iommu": None if direct else iommu([gpu["pci"] for gpu in gpus], root),
@@ -106,7 +106,7 @@ def manages_switches(path: str) -> bool:
         return False
 
 
-def data_direct(root: str = "") -> bool:
+def has_data_direct(root: str = "") -> bool:
     """Whether adapters reach the GPUs through functions of their own (Data Direct)."""
     return any((each["vendor"], each["device"]) == _DATA_DIRECT for each in hvlab_kernel.devices(root))
 
@@ -118,18 +118,18 @@ def passthrough() -> str:
 
 def peer_memory(root: str = "") -> str | None:
     """Return ``loaded``, ``available`` or None: the module that lends GPU memory to RDMA NICs."""
-    running = hvlab_kernel.loaded(root)
+    running = hvlab_kernel.list_modules(root)
     if any(name in running for name in MODULES):
         return "loaded"
     if "nvidia" not in running:
         return None
-    return "available" if any(hvlab_kernel.on_disk(name, root) for name in MODULES) else None
+    return "available" if any(hvlab_kernel.is_on_disk(name, root) for name in MODULES) else None
 
 
-def dma_buf(root: str = "") -> bool:
+def has_dma_buf(root: str = "") -> bool:
     """Whether kernel (5.12) and driver (open modules, 515) can share GPU memory as DMA-BUF."""
     release = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
-    return release >= (5, 12) and hvlab_gpu.open_modules(root) is True
+    return release >= (5, 12) and hvlab_gpu.has_open_modules(root) is True
 
 
 def iommu(addresses: list[str], root: str = "") -> str | None:

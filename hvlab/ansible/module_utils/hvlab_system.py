@@ -38,13 +38,13 @@ def packages() -> dict[str, str]:
     return {name: version for name, version in map(str.split, lines) if name != "gpg-pubkey"}
 
 
-def unfinished() -> list[str]:
+def list_unfinished() -> list[str]:
     """Return the packages that dpkg could not configure: every later installation fails with them."""
     states = r"(?m)^Package: (\S+)\nStatus: \S+ \S+ (?:half-configured|half-installed|unpacked)$"
     return sorted(re.findall(states, read(DPKG) or ""))
 
 
-def held() -> list[str]:
+def list_held() -> list[str]:
     """Return the names of the packages that stay at their version: dpkg's selection, dnf's or yum's locks."""
     if os.path.exists(DPKG):
         lines = run("dpkg-query", "-W", "-f", "${db:Status-Want} ${Package}\\n").splitlines()
@@ -58,9 +58,9 @@ def held() -> list[str]:
     return sorted(names)
 
 
-def held_own() -> list[str]:
+def list_held_own() -> list[str]:
     """Return the packages held by hvlab itself, as recorded by hvlab_packages."""
-    return sorted(set(json.loads(read(HELD_OWN) or "[]")) & set(held()))
+    return sorted(set(json.loads(read(HELD_OWN) or "[]")) & set(list_held()))
 
 
 def lists_age() -> float | None:

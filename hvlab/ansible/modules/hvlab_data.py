@@ -51,11 +51,11 @@ def unpack(archive: str, folder: str) -> None:
                 shutil.copyfileobj(source, file, BLOCK)
 
 
-def put(archive: str, root: str, key: str) -> bool:
+def install(archive: str, root: str, key: str) -> bool:
     """Unpack beside the set's place and rename; return whether that was needed.
 
     Files that another process of this user put there meanwhile, on a host with the same home, stay.
-    Raises ValueError where the archive does not hold what its key says.
+    Raises ValueError if the archive does not hold what its key says.
     """
     place, new, old = (os.path.join(root, name) for name in (key, "." + key + ".new", "." + key + ".old"))
     os.makedirs(root, exist_ok=True)
@@ -106,7 +106,7 @@ def touch(places: Iterable[str]) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove whatever is there."""
+    """Remove everything there."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):
@@ -134,7 +134,7 @@ def main() -> None:
                 touch(os.path.join(root, key) for key in keys if key not in missing)
             result["free"] = free_bytes(root)
         else:
-            result["changed"] = put(module.params["archive"], root, keys[0])
+            result["changed"] = install(module.params["archive"], root, keys[0])
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
         module.fail_json(msg=str(error), damaged=True)
     except OSError as error:

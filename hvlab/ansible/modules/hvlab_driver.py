@@ -12,7 +12,7 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hvlab_kernel import nouveau, rivals
+from ansible.module_utils.hvlab_kernel import has_nouveau, rivals
 from ansible.module_utils.hvlab_processes import work
 
 # The driver's module by its names in NVIDIA's and the distributions' packages, and not the kernel's nvidiafb.
@@ -86,7 +86,7 @@ def library() -> str | None:
     return None
 
 
-def loaded() -> str | None:
+def read_loaded_version() -> str | None:
     """Return the version of the loaded module; None without one."""
     match = re.search(r"Module[^\n]*?\s(\d+\.\d+(?:\.\d+)?)\s", read("/proc/driver/nvidia/version"))
     return match[1] if match else None
@@ -136,7 +136,7 @@ def gpu_users() -> list[dict[str, str]]:
 
 
 def service(module: AnsibleModule, name: str) -> dict[str, bool]:
-    """Whether a service is there, enabled and active."""
+    """Whether a service exists, is enabled and active."""
     out = run(module, "systemctl", "show", "--property=LoadState,UnitFileState,ActiveState", name)[1]
     state = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     return {
@@ -243,8 +243,8 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "kernel_modules": infiniband(kernel),
         "modules_loaded": [name for name in INFINIBAND if os.path.isdir("/sys/module/" + name)],
         "drained": os.path.exists(DRAINED),
-        "loaded": loaded(),
-        "nouveau": nouveau(),
+        "loaded": read_loaded_version(),
+        "nouveau": has_nouveau(),
         "rivals": rivals(),
         "library": library(),
         "uninstaller": os.path.exists("/usr/bin/nvidia-uninstall"),

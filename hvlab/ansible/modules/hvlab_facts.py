@@ -21,25 +21,25 @@ from ansible.module_utils.facts.system.local import LocalFactCollector
 from ansible.module_utils.facts.system.pkg_mgr import PkgMgrFactCollector
 from ansible.module_utils.facts.system.python import PythonFactCollector
 from ansible.module_utils.facts.system.service_mgr import ServiceMgrFactCollector
-from ansible.module_utils.hvlab_disk import free_mb, left_behind, tmp
+from ansible.module_utils.hvlab_disk import find_leftovers, free_mb, tmp
 from ansible.module_utils.hvlab_gpu import (
     cuda,
     cuda_home,
     cudnn,
     driver,
-    driver_installed,
+    has_open_modules,
     nccl,
     nvidia,
     nvswitches,
-    open_modules,
+    read_driver_version,
 )
 from ansible.module_utils.hvlab_kernel import (
     cgroup,
-    container,
+    has_kernel_headers,
+    has_nouveau,
+    has_secure_boot,
+    is_container,
     kernel_gcc,
-    kernel_headers,
-    nouveau,
-    secure_boot,
 )
 from ansible.module_utils.hvlab_lock import take
 from ansible.module_utils.hvlab_managed import files as managed_files
@@ -52,13 +52,13 @@ from ansible.module_utils.hvlab_processes import runs
 from ansible.module_utils.hvlab_rdma import rdma, ucx
 from ansible.module_utils.hvlab_system import (
     gcc,
-    held,
-    held_own,
     host_key,
+    list_held,
+    list_held_own,
+    list_unfinished,
     lists_age,
     module_streams,
     packages,
-    unfinished,
     users,
 )
 
@@ -109,7 +109,7 @@ def standard_facts(module: AnsibleModule) -> dict[str, Any]:
     return facts
 
 
-def short(fact: Any) -> Any:
+def without_hosts(fact: Any) -> Any:
     """Return a role's record without the lab's hosts."""
     return {key: value for key, value in fact.items() if key != "hosts"} if isinstance(fact, dict) else fact
 
@@ -121,13 +121,13 @@ def gpu_facts(ask: Callable[..., Any]) -> dict[str, Any]:
     return {
         **gpus,
         "driver": ask(driver),
-        "driver_installed": ask(driver_installed),
-        "open_modules": ask(open_modules),
-        "nouveau": ask(nouveau),
+        "driver_installed": ask(read_driver_version),
+        "open_modules": ask(has_open_modules),
+        "nouveau": ask(has_nouveau),
         "nvswitches": ask(nvswitches),
-        "kernel_headers": ask(kernel_headers),
-        "secure_boot": ask(secure_boot),
-        "container": ask(container),
+        "kernel_headers": ask(has_kernel_headers),
+        "secure_boot": ask(has_secure_boot),
+        "container": ask(is_container),
         "cgroup": ask(cgroup),
         "cuda_home": home,
         "cuda": ask(cuda, home),
@@ -170,7 +170,7 @@ def main() -> None:
     names = [name for name in module.params["names"] if re.match(r"^[A-Za-z0-9]", name)]
     facts = standard_facts(module)
     if not module.params["recorded_hosts"]:
-        facts["ansible_local"] = {name: short(fact) for name, fact in facts["ansible_local"].items()}
+        facts["ansible_local"] = {name: without_hosts(fact) for name, fact in facts["ansible_local"].items()}
     facts["ansible_default_ipv4"] = ask(default_ipv4) or {}
     facts["ansible_hvlab"] = {
         "now": now,
@@ -180,14 +180,14 @@ def main() -> None:
         "interfaces": ask(interfaces),
         "hosts_template": ask(hosts_template),
         "tmp": ask(tmp),
-        "left_behind": ask(left_behind, module._tmpdir),
+        "left_behind": ask(find_leftovers, module._tmpdir),
         "disk_free_mb": {path: ask(free_mb, path) for path in module.params["disk_paths"]},
         "gcc": ask(gcc),
         "kernel_gcc": ask(kernel_gcc),
         "packages": ask(packages),
-        "held": ask(held),
-        "unfinished": ask(unfinished),
-        "held_own": ask(held_own),
+        "held": ask(list_held),
+        "unfinished": ask(list_unfinished),
+        "held_own": ask(list_held_own),
         "lists_age": ask(lists_age),
         "module_streams": ask(module_streams),
         "ssh_host_key": ask(host_key),

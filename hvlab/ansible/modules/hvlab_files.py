@@ -38,7 +38,7 @@ def current(path: str) -> tuple[Any, str, Any, Any, Any]:
     return (kind, body, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
 
 
-def older(path: str, than: str) -> bool:
+def is_older(path: str, than: str) -> bool:
     """Whether ``path`` is older than ``than``; False if either is missing."""
     try:
         return os.stat(path).st_mtime < os.stat(than).st_mtime
@@ -73,7 +73,7 @@ class Change:
         same_place = self.state == "absent" or (self.kind == self.state and self.new == self.old)
         same_rights = self.state in ("absent", "link") or (self.mode, self.uid, self.gid) == (mode, uid, gid)
         self.changed = self.kind is not None if self.state == "absent" else not (same_place and same_rights)
-        self.unloaded = older(item["loaded"], self.path) if item["loaded"] else False
+        self.unloaded = is_older(item["loaded"], self.path) if item["loaded"] else False
 
     def _owner(self, name: str) -> tuple[int, int]:
         try:
@@ -214,7 +214,7 @@ def add_to_record(path: str, more: dict[str, Any]) -> None:
     os.replace(beside, path)
 
 
-def replaced(record: str, changes: list[Change]) -> dict[str, Any]:
+def read_replaced(record: str, changes: list[Change]) -> dict[str, Any]:
     """Return foreign content that is about to be replaced, by path, for C(hvlab_remove)."""
     known = read_record(record)
     return {
@@ -276,7 +276,7 @@ def main() -> None:
         for change in changes:
             change.validate(every)
         if record:
-            add_to_record(record + ".before", replaced(record, changes))
+            add_to_record(record + ".before", read_replaced(record, changes))
         for change in changes:
             try:
                 with change.rights():

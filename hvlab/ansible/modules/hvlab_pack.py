@@ -19,18 +19,18 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Iterator
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hvlab_archive import folder_of, received
+from ansible.module_utils.hvlab_archive import folder_of, receive
 from ansible.module_utils.hvlab_disk import free_bytes
 from ansible.module_utils.hvlab_managed import writer
 from ansible.module_utils.hvlab_packed import (
     MARKER,
     contents,
     holding,
+    is_settings,
     leftovers,
     manifest,
     measure,
     read_marker,
-    settings,
     state,
     walk,
     write_manifest,
@@ -94,7 +94,7 @@ def save(root: str, marker: dict[str, Any], reader: str, archive: str) -> str:
     Settings that a role wrote into it are for this host alone, so they are removed first.
     """
     for name, info in walk(root):
-        if stat.S_ISREG(info.st_mode) and settings(os.path.join(root, name)):
+        if stat.S_ISREG(info.st_mode) and is_settings(os.path.join(root, name)):
             with open(os.path.join(root, name), "r+b") as file:
                 file.readline()
                 file.truncate()
@@ -159,7 +159,7 @@ def unpack(archive: str, root: str, key: str) -> None:
 def link(shared: str, root: str, key: str) -> bool:
     """Make ``root`` a link to a folder that all hosts share, if that holds the whole pack; return whether.
 
-    Raises PermissionError where others than root may write there.
+    Raises PermissionError if others than root may write there.
     """
     writer(os.path.join(shared, "file"), 0)
     held = state(shared)
@@ -256,7 +256,7 @@ def main() -> None:
             result.update(describe(path, **about, record=not module.check_mode))
         elif step == "receive":
             names = ("archive", "url", "peer", "size", "sha256", "user")
-            received(module.params["place"], **{name: module.params[name] for name in names})
+            receive(module.params["place"], **{name: module.params[name] for name in names})
         elif step == "unpack":
             unpack(archive, path, module.params["key"])
         elif step == "link":

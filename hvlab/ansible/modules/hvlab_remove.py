@@ -15,10 +15,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible.module_utils.hvlab_managed import acting_as, alternative, record, replaced, target, writer
+from ansible.module_utils.hvlab_managed import acting_as, alternative, read_replaced, record, target, writer
 from ansible.module_utils.hvlab_probe import read
 from ansible.module_utils.hvlab_processes import above, owner, processes
-from ansible.module_utils.hvlab_system import entries, held_own
+from ansible.module_utils.hvlab_system import entries, list_held_own
 
 FACTS = "/etc/ansible/facts.d"
 SLURM = ("slurmrestd", "slurmctld", "slurmd", "slurmdbd")
@@ -57,7 +57,7 @@ def fact(role: str) -> dict[str, Any]:
     return dict(record("{}/hvlab_{}.fact".format(FACTS, role)))
 
 
-def shared(path: str) -> str:
+def find_shared_type(path: str) -> str:
     """Return the type of a file system that other hosts may share, if ``path`` is on one; else nothing."""
     nearest, kind = "", ""
     for line in (read("/proc/self/mounts") or "").splitlines():
@@ -99,9 +99,11 @@ class Removal:
         uids = [int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7) if name == self.user]
         self.uid = uids[0] if uids else None
         self.stays: list[str] = []
-        self.folders = [path for path in module.params["folders"] if os.path.isdir(path) and self._own(path)]
+        self.folders = [
+            path for path in module.params["folders"] if os.path.isdir(path) and self._is_own(path)
+        ]
         inside = tuple(folder + "/" for folder in self.folders)
-        self.before = replaced(self.record)
+        self.before = read_replaced(self.record)
         paths = {path for path in record(self.record) if not path.startswith(NOT_OURS)}
         if fact("nvidia_repository"):
             paths.update(path for pattern in SOURCES for path in glob.glob(pattern))
@@ -120,11 +122,11 @@ class Removal:
             self.stays.append("NVIDIA's driver, with {}".format(WITH_DRIVER))
         if fact("container_runtime"):
             self.stays.append("the container runtime and its settings, which other containers may use")
-        self.holds = held_own()
+        self.holds = list_held_own()
         self.removed_user = self.user if self.uid is not None and self._is_ours(account) else ""
 
-    def _own(self, path: str) -> bool:
-        kind = shared(path)
+    def _is_own(self, path: str) -> bool:
+        kind = find_shared_type(path)
         if kind:
             self.stays.append("{}: it is shared between hosts ({})".format(path, kind))
         return not kind
@@ -170,7 +172,7 @@ class Removal:
                 self._run(*command)
         if self.removed_user:
             self._end_logins()
-            home = [] if shared(self.home) else ["--remove"]
+            home = [] if find_shared_type(self.home) else ["--remove"]
             self._run("userdel", *home, self.removed_user)
         if any(path.startswith(SSHD) for path in self.files):
             self._run(shutil.which("sshd") or "/usr/sbin/sshd", "-t")
@@ -207,7 +209,9 @@ class Removal:
             elif alternative(path):
                 self._lead_back(path, self.before[path]["text"])
             else:
-                left = self._left(path) if os.path.isfile(path) and not os.path.islink(path) else None
+                left = (
+                    self._without_block(path) if os.path.isfile(path) and not os.path.islink(path) else None
+                )
                 self._put(path, left or self.before.get(path))
 
     def _lead_back(self, path: str, former: str) -> None:
@@ -225,7 +229,7 @@ class Removal:
         else:
             os.rmdir(path)
 
-    def _left(self, path: str) -> dict[str, Any] | None:
+    def _without_block(self, path: str) -> dict[str, Any] | None:
         """Return the other lines of a file with a block of hvlab's; None for hvlab's own file."""
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             info = os.fstat(file.fileno())

@@ -84,7 +84,7 @@ def ask(module: AnsibleModule, argv: list[str]) -> tuple[int, str]:
         time.sleep(2)
 
 
-def wrong_label(label: str, patterns: list[str]) -> str:
+def find_wrong_label(label: str, patterns: list[str]) -> str:
     """Return the lists of apt with another label; empty if all have this one."""
     for path in sorted(path for pattern in patterns for path in glob.glob(pattern)):
         with open(path, encoding="utf-8") as file:
@@ -106,7 +106,7 @@ def apply(module: AnsibleModule) -> dict[str, object]:
             status, output = ask(module, params["refresh"])
         refused = bool(status or re.search(params["trouble"], output, re.MULTILINE))
         if params["refresh"] and params["label"] and not refused:
-            output = wrong_label(params["label"], params["read"])
+            output = find_wrong_label(params["label"], params["read"])
             refused = bool(output)
         if params["trust"] and not refused:
             refused = True

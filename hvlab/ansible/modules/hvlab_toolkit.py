@@ -98,7 +98,7 @@ class Toolkit:
         )
 
     def make(self) -> int:
-        """Make the folder; return how many files it has."""
+        """Make the folder; return its number of files."""
         shutil.rmtree(self.work, ignore_errors=True)
         os.makedirs(self.work, mode=0o755)
         written = list(self.files())

@@ -57,7 +57,7 @@ def clean(text: str) -> str:
 def load(content: bytes | str, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any:
     """Parse JSON. ``where`` names host and file, ``limit`` is in bytes.
 
-    Raises AnswerError where it is too large, no UTF-8, no JSON, too deep, or not of the ``shape``.
+    Raises AnswerError if it is too large, no UTF-8, no JSON, too deep, or not of the ``shape``.
     """
     if len(content) >= limit:
         raise AnswerError(where, f"it is {limit // _MIB} MiB or larger: no answer is that long")
@@ -72,12 +72,12 @@ def load(content: bytes | str, where: str, shape: Any = Any, *, limit: int = LIM
         raise AnswerError(where, f"it is no JSON ({error.msg}, line {error.lineno})") from error
     except ValueError as error:
         raise AnswerError(where, f"it is no JSON ({error})") from error
-    return checked(value, where, shape)
+    return check(value, where, shape)
 
 
-def checked(value: Any, where: str, shape: Any = Any) -> Any:
+def check(value: Any, where: str, shape: Any = Any) -> Any:
     """Return a copy of what JSON held, with texts cleaned. Raises AnswerError as :func:`load` does."""
-    value = _walked(value, where, DEPTH)
+    value = _walk(value, where, DEPTH)
     problem = mismatch(value, shape)
     if problem:
         raise AnswerError(where, problem)
@@ -111,7 +111,6 @@ def read(path: Path, where: str, shape: Any = Any, *, limit: int = LIMIT) -> Any
 
 @cache
 def _adapter(shape: Any) -> TypeAdapter[Any]:
-    """Return the validator of a shape; making it takes longer than using it."""
     own_config = isinstance(shape, type) and issubclass(shape, BaseModel)
     return TypeAdapter(shape, config=None if own_config else ConfigDict(strict=True))
 
@@ -135,7 +134,7 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-def _walked(value: Any, where: str, left: int) -> Any:
+def _walk(value: Any, where: str, left: int) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -145,5 +144,5 @@ def _walked(value: Any, where: str, left: int) -> Any:
     if not left:
         raise AnswerError(where, f"it is nested deeper than {DEPTH} levels")
     if isinstance(value, list):
-        return [_walked(item, where, left - 1) for item in value]
-    return {clean(str(name)): _walked(item, where, left - 1) for name, item in value.items()}
+        return [_walk(item, where, left - 1) for item in value]
+    return {clean(str(name)): _walk(item, where, left - 1) for name, item in value.items()}

@@ -1,4 +1,4 @@
-"""How the answers of the probe are read; whatever was not answered is simply not there."""
+"""How the answers of the probe are read; unanswered questions are absent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def files(answers: Mapping[str, Any], name: str) -> Dict[str, str]:
 
 
 def text(answers: Mapping[str, Any], name: str) -> str:
-    """Return the text of a question that reads one file, stripped; empty where there is none."""
+    """Return the text of a question that reads one file, stripped; empty without the file."""
     return next(iter(files(answers, name).values()), "")
 
 
@@ -28,7 +28,7 @@ def output(answers: Mapping[str, Any], name: str) -> str:
     return str(answer.get("out", ""))
 
 
-def not_installed(answers: Mapping[str, Any], name: str) -> bool:
+def is_not_installed(answers: Mapping[str, Any], name: str) -> bool:
     """Whether there is no such program: one that lacks a shared library ends with 127, too, but is broken."""
     answer = answers.get(name)
     if not isinstance(answer, dict) or answer.get("rc") != _NO_PROGRAM:
@@ -36,7 +36,7 @@ def not_installed(answers: Mapping[str, Any], name: str) -> bool:
     return "shared libraries" not in str(answer.get("err", ""))
 
 
-def too_long(answers: Mapping[str, Any], name: str) -> bool:
+def has_timed_out(answers: Mapping[str, Any], name: str) -> bool:
     """Whether a command was given up on: 124 by timeout, 137 where it had to be killed."""
     answer = answers.get(name)
     return isinstance(answer, dict) and answer.get("rc") in (124, 137)
@@ -51,7 +51,7 @@ def number(value: object) -> Optional[float]:
     return result if abs(result) < float("inf") else None
 
 
-def whole(value: object) -> Optional[int]:
+def parse_whole(value: object) -> Optional[int]:
     """Return a whole number, as counters are; None for anything else."""
     digits = str(value).strip()
     return int(digits) if digits.isascii() and digits.isdigit() else None

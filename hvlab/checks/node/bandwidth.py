@@ -9,7 +9,7 @@ import pkgutil
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvlab.checks.node.answers import not_installed, number, too_long
+from hvlab.checks.node.answers import has_timed_out, is_not_installed, number
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
 from hvlab.checks.node.limits import BANDWIDTH
 
@@ -64,13 +64,13 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     failed = {}
     for name, parse in (("nccl", _nccl), ("nvbandwidth", _nvbandwidth)):
         answer = answers.get(f"bandwidth {name}")
-        if not isinstance(answer, dict) or not_installed(answers, f"bandwidth {name}"):
+        if not isinstance(answer, dict) or is_not_installed(answers, f"bandwidth {name}"):
             continue
         own = parse(str(answer.get("out", "")))
         lines = [
             line for line in f"{answer.get('out', '')}\n{answer.get('err', '')}".splitlines() if line.strip()
         ]
-        if too_long(answers, f"bandwidth {name}"):
+        if has_timed_out(answers, f"bandwidth {name}"):
             failed[name] = "it did not end within 300 s"
         elif answer.get("rc") != 0 and not own.get("nccl_wrong"):
             failed[name] = lines[-1].strip() if lines else f"it ended with {answer.get('rc')}"
@@ -133,18 +133,18 @@ def findings(readings: Mapping[str, Any], expected: Mapping[str, Any]) -> List[F
         )
     else:
         missing = "no GPU, one GPU, or no nccl-tests: set nccl_tests_enabled, and run role nccl_tests"
-        allreduce = _judged(nccl, LEARNED[0], readings, expected, missing)
+        allreduce = _judge(nccl, LEARNED[0], readings, expected, missing)
     if "nvbandwidth" in failed:
         return [allreduce, hard("bandwidth nvbandwidth", failed["nvbandwidth"], _FREE)]
     missing = "no GPU, no nvbandwidth (role dcgm brings it), or the GPUs do not reach one another"
     copies = [
-        _judged(f"bandwidth {copy}", name, readings, expected, missing)
+        _judge(f"bandwidth {copy}", name, readings, expected, missing)
         for copy, name in zip(_COPIES, LEARNED[1:])
     ]
     return [allreduce, *copies]
 
 
-def _judged(
+def _judge(
     check: str, name: str, readings: Mapping[str, Any], expected: Mapping[str, Any], missing: str
 ) -> Finding:
     speed: Optional[float] = readings.get(name)

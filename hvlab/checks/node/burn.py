@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Dict, List, Mapping
 
 from hvlab.checks.node import smi
-from hvlab.checks.node.answers import not_installed, number, too_long
+from hvlab.checks.node.answers import has_timed_out, is_not_installed, number
 from hvlab.checks.node.finding import Finding, hard, judge, passed, skipped, soft
 from hvlab.checks.node.gpu_state import slowdown
 from hvlab.checks.node.limits import BANDWIDTH, CPU_HELD_BACK
@@ -47,9 +47,9 @@ _SLOW = f"{_FREE}; compare clocks, temperature, power limit and memory modules w
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the results as ``burn``, and the slowest device's median by kind; or ``burn_failed``."""
     answer = answers.get("burn")
-    if not isinstance(answer, dict) or not_installed(answers, "burn"):
+    if not isinstance(answer, dict) or is_not_installed(answers, "burn"):
         return {}
-    if too_long(answers, "burn"):
+    if has_timed_out(answers, "burn"):
         return {"burn_failed": f"it did not end within {_LIMIT_S} s"}
     try:
         burn = json.loads(str(answer.get("out", "")))
@@ -82,7 +82,7 @@ def findings(readings: Mapping[str, Any], expected: Mapping[str, Any]) -> List[F
     return [
         passed("burn ends", loaded),
         _results(devices, expected.get("burn_differs", ())),
-        _speed(readings, expected),
+        _judge_speed(readings, expected),
         *_clocks(burn),
     ]
 
@@ -104,7 +104,7 @@ def _results(devices: Mapping[str, Any], differs: Any) -> Finding:
     return passed(check, "every product and copy was the same, bit by bit")
 
 
-def _speed(readings: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
+def _judge_speed(readings: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     check = "burn speed"
     slow = [
         f"{name}: {kind} takes {ratio:.2f} times as long as the median of {others} equal devices"

@@ -75,10 +75,10 @@ def _ntpd(peers: str) -> Tuple[Optional[bool], Optional[float]]:
 
 def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:
     """Judge whether the clock is kept right, and its offset."""
-    return [_synchronised(values), _offset(values, expected)]
+    return [_judge_synchronisation(values), _offset(values, expected)]
 
 
-def _synchronised(values: Mapping[str, Any]) -> Finding:
+def _judge_synchronisation(values: Mapping[str, Any]) -> Finding:
     check, synchronised = "clock synchronised", values.get("clock_synchronised")
     if synchronised is None:
         return skipped(check, "neither chrony, systemd-timesyncd, ntpd nor the kernel says it")
@@ -96,7 +96,7 @@ def _offset(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     if offset is None:
         # No time service knows better than the controller.
         offset, source = (
-            _behind_controller(values.get("clock_s"), expected.get("controller_clock")),
+            _compare_with_controller(values.get("clock_s"), expected.get("controller_clock")),
             "the controller",
         )
         limit = CLOCK_CONTROLLER_S
@@ -115,7 +115,7 @@ def _offset(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     )
 
 
-def _behind_controller(now: Optional[float], window: Any) -> Optional[float]:
+def _compare_with_controller(now: Optional[float], window: Any) -> Optional[float]:
     """Return seconds by which a clock lies outside the interval in which it was read; 0 inside."""
     if now is None or not window:
         return None

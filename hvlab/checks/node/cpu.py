@@ -47,7 +47,6 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
 
 
 def _size(ranges: str) -> Optional[int]:
-    """Return the number of CPUs in a list such as ``0-3,8``."""
     if not re.fullmatch(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", ranges):
         return None
     ends = [part.split("-") for part in ranges.split(",")]

@@ -10,7 +10,7 @@ import json
 from types import SimpleNamespace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from hvlab.checks.node.answers import not_installed, too_long
+from hvlab.checks.node.answers import has_timed_out, is_not_installed
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
 
 _ASKED = "dcgm level "
@@ -47,9 +47,9 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """
     name = next((name for name in answers if name.startswith(_ASKED)), _ASKED)
     answer = answers.get(name)
-    if not isinstance(answer, dict) or not_installed(answers, name):
+    if not isinstance(answer, dict) or is_not_installed(answers, name):
         return {}
-    if too_long(answers, name):
+    if has_timed_out(answers, name):
         return {"dcgm_error": "dcgmi diag did not end in time"}
     printed = str(answer.get("out", ""))
     document = _document(printed)
@@ -67,7 +67,6 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _document(printed: str) -> Dict[str, Any]:
-    """Return the JSON object of an output; warnings may precede it."""
     try:
         document = json.loads(printed[printed.index("{") : printed.rindex("}") + 1])
     except (ValueError, RecursionError):
@@ -132,10 +131,10 @@ def findings(values: Mapping[str, Any], _expected: Mapping[str, Any]) -> List[Fi
         return [soft("dcgm", error, "let it end, then check again" if "already running" in error else start)]
     if "dcgm_tests" not in values:
         return [skipped("dcgm", "dcgmi is not installed: set dcgm_enabled, and run role dcgm")]
-    return [_judged(test) for test in values["dcgm_tests"]]
+    return [_judge(test) for test in values["dcgm_tests"]]
 
 
-def _judged(test: Mapping[str, Any]) -> Finding:
+def _judge(test: Mapping[str, Any]) -> Finding:
     name = f"dcgm {test['test'].lower()}"
     where = f"GPU {', '.join(map(str, test['gpus']))}: " if test["gpus"] else ""
     texts = test["texts"]
@@ -153,7 +152,7 @@ def _judged(test: Mapping[str, Any]) -> Finding:
     return (soft if test["status"] == "warn" else weight)(name, observed, remedy)
 
 
-def longer(level: int, seconds: int) -> Any:
+def at_level(level: int, seconds: int) -> Any:
     """Return this subject at another level: 2 (PCIe, memory) or 3 (also power and stress), on free GPUs."""
     return SimpleNamespace(
         __name__=__name__,

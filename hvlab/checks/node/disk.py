@@ -7,7 +7,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from hvlab.checks.node import limits
-from hvlab.checks.node.answers import files, output, text, too_long, whole
+from hvlab.checks.node.answers import files, has_timed_out, output, parse_whole, text
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
 
 PATHS = ("/", "/tmp", "/var/tmp", "/opt", "/home")
@@ -55,13 +55,15 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
             disks.setdefault(target, {**disk, "paths": []})["paths"].append(path)
     values = {
         "disks": disks,
-        "disks_silent": [path for path in PATHS if too_long(answers, f"disk {path}")],
-        "disks_broken": {path: words for path in PATHS for words in _broken(answers.get(f"disk {path}"))},
+        "disks_silent": [path for path in PATHS if has_timed_out(answers, f"disk {path}")],
+        "disks_broken": {
+            path: words for path in PATHS for words in _broken_line(answers.get(f"disk {path}"))
+        },
     }
     return {name: value for name, value in values.items() if value}
 
 
-def _broken(answer: Any) -> List[str]:
+def _broken_line(answer: Any) -> List[str]:
     """Return df's last line if it reports a broken mount; a missing path is not one."""
     lines = str(answer.get("err", "")).strip().splitlines() if isinstance(answer, dict) else []
     return [line for line in lines if any(words in line for words in _BROKEN)][-1:]
@@ -78,14 +80,14 @@ def _disk(table: str) -> Optional[Dict[str, Any]]:
     if len(cells) != len(_COLUMNS) + 1:
         return None
     row = dict(zip(("target", *_COLUMNS), cells))
-    size, free = whole(row["size"]), whole(row["avail"])
+    size, free = parse_whole(row["size"]), parse_whole(row["avail"])
     if not size or free is None:
         return None
     disk: Dict[str, Any] = {"target": row["target"].strip(), "type": row["fstype"]}
     disk.update(gib=size / 2**20, free_gib=free / 2**20)
     # btrfs and some servers count no inodes.
-    if whole(row["itotal"]) and whole(row["iavail"]) is not None:
-        disk["free_inodes"] = whole(row["iavail"])
+    if parse_whole(row["itotal"]) and parse_whole(row["iavail"]) is not None:
+        disk["free_inodes"] = parse_whole(row["iavail"])
     return disk
 
 

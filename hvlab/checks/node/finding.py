@@ -12,7 +12,7 @@ class Finding(NamedTuple):
 
     ``check`` begins with its subject: ``gpu count``. ``outcome`` is ``passed``, ``failed`` or ``skipped``.
     ``severity`` of a failed one is ``hard`` (work would fail or be wrong: drain the node) or ``soft`` (slow
-    or doubtful); else empty. ``observed`` is what was read, or why it was skipped; ``remedy`` what to do.
+    or doubtful); else empty. ``observed`` is the reading, or why it was skipped; ``remedy`` what to do.
     """
 
     check: str

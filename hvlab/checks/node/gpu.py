@@ -6,7 +6,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvlab.checks.node import gpu_state, pci, smi, xid
-from hvlab.checks.node.answers import not_installed, too_long
+from hvlab.checks.node.answers import has_timed_out, is_not_installed
 from hvlab.checks.node.finding import Fault, Finding, hard, judge, passed, skipped, soft
 from hvlab.checks.node.limits import GPU_MEMORY
 
@@ -59,16 +59,15 @@ _RESET = "reset the GPU: nvidia-smi --gpu-reset"
 
 
 def _driver_error(answers: Mapping[str, Any]) -> Optional[str]:
-    """Return the reason why nvidia-smi gives no report; None if it gives one."""
     answer = answers.get(smi.NAME)
     if not isinstance(answer, dict):
         return None
     text = str(answer.get("out", ""))
     if smi.parse(text) is not None:
         return None
-    if not_installed(answers, smi.NAME):
+    if is_not_installed(answers, smi.NAME):
         return _NO_PROGRAM
-    if too_long(answers, smi.NAME):
+    if has_timed_out(answers, smi.NAME):
         return f"nvidia-smi gave no answer within {smi.TIMEOUT_S} s"
     if text.lstrip().startswith("<?xml"):
         return f"nvidia-smi ended with {answer.get('rc')}, and its report is cut off"
@@ -89,8 +88,8 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
         "gpus": gpus,
         "gpu_bus": pci.addresses(answers, pci.GPU),
         "gpu_bus_free": pci.addresses(answers, pci.GPU, drivers=("", "nvidia")),
-        "gpu_unsupported": xid.unsupported(answers),
-        "gpu_container": pci.in_container(answers),
+        "gpu_unsupported": xid.find_unsupported(answers),
+        "gpu_container": pci.is_in_container(answers),
         "gpu_no_handle": sorted(map(smi.address, _HANDLE.findall(text))),
         "gpu_inforom_corrupted": sorted(map(smi.address, _INFOROM.findall(text))),
     }

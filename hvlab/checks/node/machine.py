@@ -15,7 +15,7 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
 }
 CHECKS = {"machine type": "soft"}
 LEARNED = ()
-# Set by whoever chose the expected values.
+# Set where the expected values were chosen.
 GIVEN = ("machine_type",)
 
 # What a type is recognised by: the name in ``match:`` -> that of the reading.
@@ -71,11 +71,16 @@ def choose(machine_types: Sequence[MachineType], values: Mapping[str, Any]) -> O
     fitting = [
         each
         for each in machine_types
-        if each["match"] and _fits(each["match"], values) and not _outgrown(each, values)
+        if each["match"] and _fits(each["match"], values) and not _has_outgrown(each, values)
     ]
     ranked = sorted(
         fitting,
-        key=lambda each: (not each.get("own"), -len(each["match"]), _missing(each, values), each["name"]),
+        key=lambda each: (
+            not each.get("own"),
+            -len(each["match"]),
+            _count_missing(each, values),
+            each["name"],
+        ),
     )
     return ranked[0] if ranked else None
 
@@ -90,34 +95,34 @@ def _fits(match: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
             count = int(value or 0)
             if count > pattern or (count < pattern and not known):
                 return False
-        elif value is None or not _like(str(value), pattern):
+        elif value is None or not _is_like(str(value), pattern):
             return False
     return True
 
 
-def _outgrown(machine_type: MachineType, values: Mapping[str, Any]) -> bool:
+def _has_outgrown(machine_type: MachineType, values: Mapping[str, Any]) -> bool:
     """Whether the node has more than this type, which differs from others by its number of GPUs."""
     expect = machine_type["expect"] if "gpu_count" in machine_type["match"] else {}
     sizes = [name for name in ("memory_gib", "cpu_count") if name in expect]
     return any(values.get(name, 0) > expect[name] * _AT_MOST for name in sizes)
 
 
-def _like(value: str, patterns: Any) -> bool:
+def _is_like(value: str, patterns: Any) -> bool:
     patterns = [patterns] if isinstance(patterns, str) else patterns
     return any(fnmatch.fnmatchcase(value.lower(), str(pattern).lower()) for pattern in patterns)
 
 
-def _missing(machine_type: MachineType, values: Mapping[str, Any]) -> int:
+def _count_missing(machine_type: MachineType, values: Mapping[str, Any]) -> int:
     count = machine_type["match"].get("gpu_count")
     return 0 if count is None else int(count) - int(values.get("gpu_count") or 0)
 
 
-def expected(
+def find_expected(
     machine_types: Sequence[MachineType], values: Mapping[str, Any], name: Optional[str] = None
 ) -> Dict[str, Any]:
     """Return the values that a node should have: of the type ``name``, or of the one that fits; else none.
 
-    Raises KeyError where no type has this name.
+    Raises KeyError if no type has this name.
     """
     chosen = choose(machine_types, values)
     if name:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any, Dict, List, Mapping, Optional
 
 from hvlab.checks.node import limits
-from hvlab.checks.node.answers import files, number, output, text, whole
+from hvlab.checks.node.answers import files, number, output, parse_whole, text
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
 
 _EDAC = "/sys/devices/system/edac/mc/mc*/"
@@ -49,7 +49,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     if uptime is not None:
         values["uptime_s"] = uptime
     for kind in ("corrected", "uncorrected"):
-        counts = {path: whole(count) for path, count in files(answers, f"memory {kind}").items()}
+        counts = {path: parse_whole(count) for path, count in files(answers, f"memory {kind}").items()}
         if counts and None not in counts.values():
             values[f"memory_{kind}"] = {PurePath(path).parent.name: count for path, count in counts.items()}
     shm = _shm(output(answers, "memory shm"))
@@ -60,7 +60,7 @@ def _shm(table: str) -> Optional[Dict[str, Any]]:
     cells = (table.strip().splitlines() or [""])[-1].split()
     if len(cells) != len(("fstype", "size", "avail")):
         return None
-    size, free = whole(cells[1]), whole(cells[2])
+    size, free = parse_whole(cells[1]), parse_whole(cells[2])
     return (
         None
         if size is None or free is None
@@ -72,10 +72,10 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
     """Judge size, errors, huge pages and shared memory."""
     return [
         _size(values, expected),
-        _uncorrected(values),
-        _corrected(values),
+        _judge_uncorrected(values),
+        _judge_corrected(values),
         _hugepages(values, expected),
-        _shared(values.get("shm")),
+        _judge_shared(values.get("shm")),
     ]
 
 
@@ -90,7 +90,7 @@ def _size(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Finding:
     return passed(check, f"{gib} GiB")
 
 
-def _uncorrected(values: Mapping[str, Any]) -> Finding:
+def _judge_uncorrected(values: Mapping[str, Any]) -> Finding:
     check, counts = "memory uncorrected errors", values.get("memory_uncorrected")
     if counts is None:
         return skipped(check, "no EDAC driver counts errors here")
@@ -102,7 +102,7 @@ def _uncorrected(values: Mapping[str, Any]) -> Finding:
     return hard(check, f"uncorrected errors since boot: {counted}", remedy)
 
 
-def _corrected(values: Mapping[str, Any]) -> Finding:
+def _judge_corrected(values: Mapping[str, Any]) -> Finding:
     check, counts = "memory corrected errors", values.get("memory_corrected")
     if counts is None:
         return skipped(check, "no EDAC driver counts errors here")
@@ -125,7 +125,7 @@ def _hugepages(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Findin
     return passed(check, f"{gib} GiB")
 
 
-def _shared(shm: Optional[Mapping[str, Any]]) -> Finding:
+def _judge_shared(shm: Optional[Mapping[str, Any]]) -> Finding:
     check = "memory /dev/shm"
     if shm is None:
         return skipped(check, "df does not answer for /dev/shm")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Set
 
-from hvlab.checks.node.answers import files, number, whole
+from hvlab.checks.node.answers import files, number, parse_whole
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
 from hvlab.checks.node.limits import LINK_FALLS, PACKET_ERRORS
 
@@ -43,9 +43,9 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     }
     falls = _by_interface(files(answers, "network carrier_down_count"))
     counts = {name: _by_interface(files(answers, f"network {name}")) for name in _COUNTERS}
-    devices = _linked(answers, "devices")
+    devices = _find_linked(answers, "devices")
     # A container may have nothing else.
-    cards = devices - _linked(answers, "virtual functions") or devices
+    cards = devices - _find_linked(answers, "virtual functions") or devices
     interfaces: Dict[str, Dict[str, Any]] = {}
     # An interface that is switched off gives no carrier, but counts.
     for name in sorted({*counts["rx_packets"], *parts["carrier"]}):
@@ -55,9 +55,9 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
             interface["rate_gbit"] = rate / 1000
         if parts["duplex"].get(name) in ("full", "half"):
             interface["duplex"] = parts["duplex"][name]
-        if whole(falls.get(name)) is not None:
-            interface["falls"] = whole(falls.get(name))
-        totals = {counter: whole(counts[counter].get(name)) for counter in _COUNTERS}
+        if parse_whole(falls.get(name)) is not None:
+            interface["falls"] = parse_whole(falls.get(name))
+        totals = {counter: parse_whole(counts[counter].get(name)) for counter in _COUNTERS}
         if None not in totals.values():
             interface["errors"] = sum(totals[counter] or 0 for counter in _COUNTERS[:2])
             interface["packets"] = sum(totals[counter] or 0 for counter in _COUNTERS[2:])
@@ -69,7 +69,7 @@ def _by_interface(texts: Mapping[str, str]) -> Dict[str, str]:
     return {path.split("/")[4]: value for path, value in texts.items() if path.startswith("/sys/class/net/")}
 
 
-def _linked(answers: Mapping[str, Any], question: str) -> Set[str]:
+def _find_linked(answers: Mapping[str, Any], question: str) -> Set[str]:
     links = answers.get(f"network {question}")
     paths = links if isinstance(links, dict) else {}
     return {path.split("/")[4] for path in paths if path.startswith("/sys/class/net/")}

@@ -81,12 +81,12 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
         for gpu in whole
         if count or str(gpu["index"]) in links
     ]
-    # A card without a bridge, beside those that have one, says nothing of these.
+    # A card without a bridge, beside those that have one, tells nothing about these.
     alike = len({gpu["links"]["up"] for gpu in given if gpu["links"]["up"]}) == 1
     fastest = max((speed for gpu in given for speed in gpu["links"]["speeds"]), default=0.0)
     return [
         *judge("nvlink count", given, lambda gpu: _count(gpu["links"], count, alike)),
-        *judge("nvlink speed", given, lambda gpu: _speed(gpu["links"], fastest)),
+        *judge("nvlink speed", given, lambda gpu: _judge_speed(gpu["links"], fastest)),
     ]
 
 
@@ -105,7 +105,7 @@ def _which(links: Mapping[str, Any]) -> str:
     return f", down: {', '.join(map(str, links['down']))}" if links["down"] else ""
 
 
-def _speed(links: Mapping[str, Any], fastest: float) -> Optional[Fault]:
+def _judge_speed(links: Mapping[str, Any], fastest: float) -> Optional[Fault]:
     slow = [speed for speed in links["speeds"] if speed < fastest]
     if not slow:
         return None

@@ -1,4 +1,4 @@
-"""Loads all GPUs of the node, or its CPUs where it has none. A program by itself: `python3 -c` runs its text.
+"""Loads all GPUs of the node, or its CPUs where it has none. A complete program: `python3 -c` runs its text.
 
 Arguments: seconds, and patterns of Pythons that may have torch, separated by colons; the process of one GPU,
 which this starts itself, also gets its index. In each of ``ROUNDS`` every kind of work runs for the same
@@ -212,7 +212,7 @@ def processor() -> Dict[str, str]:
 
 
 def text(path: str) -> str:
-    """Return a file's text; empty where it cannot be read."""
+    """Return a file's text; empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -238,7 +238,7 @@ def cgroups() -> List[str]:
     return ["/".join(["/sys/fs/cgroup", *parts[:length]]).rstrip("/") for length in range(len(parts) + 1)]
 
 
-def held_back() -> Dict[str, float]:
+def read_throttling() -> Dict[str, float]:
     """Return counters of what keeps CPUs from work: stolen ticks, periods of a quota, thermal events."""
     ticks = [int(word) for word in text("/proc/stat").partition("\n")[0].split()[1:9]]
     counts = {"ticks": float(sum(ticks)), "stolen": float(ticks[7]) if len(ticks) > 7 else 0.0}
@@ -322,14 +322,14 @@ def main() -> None:
     if len(sys.argv) > 3:
         json.dump(burn(torch, int(sys.argv[3]), seconds), sys.stdout)
         return
-    before = held_back()
+    before = read_throttling()
     printed: List[str] = []
     count = torch.cuda.device_count()
     if count:
         results, printed = burn_gpus(count, seconds)
     else:
         results = {"CPUs": burn(torch, None, seconds)}
-    about = {"torch": torch.__version__, "cuda": torch.version.cuda, "cpu": shares(before, held_back())}
+    about = {"torch": torch.__version__, "cuda": torch.version.cuda, "cpu": shares(before, read_throttling())}
     json.dump({**about, "smi": printed, "devices": results}, sys.stdout)
 
 

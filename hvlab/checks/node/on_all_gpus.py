@@ -21,7 +21,7 @@ QUERY = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounit
 
 
 def program(places: str) -> Optional[str]:
-    """Return the path of the first of these programs that is there; None without one."""
+    """Return the path of the first of these programs that exists; None without one."""
     for place in places.split(":"):
         paths = sorted(glob.glob(place)) if "/" in place else [shutil.which(place)]
         for path in reversed(paths):

@@ -29,7 +29,7 @@ GPU = ("30000", "30200")
 NVSWITCH = ("68000",)
 
 
-def in_container(answers: Mapping[str, Any]) -> bool:
+def is_in_container(answers: Mapping[str, Any]) -> bool:
     """Whether the answers come from a container."""
     return any(files(answers, name) for name in _CONTAINERS)
 
@@ -42,7 +42,7 @@ def addresses(
     With ``drivers`` only of those that one of these has; "" is a device without a driver.
     """
     shown: List[str] = []
-    if in_container(answers):
+    if is_in_container(answers):
         return shown
     links = answers.get(_VIRTUAL)
     virtual = {path.rpartition("/")[0] for path in links} if isinstance(links, dict) else set()

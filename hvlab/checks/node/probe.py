@@ -65,7 +65,7 @@ def output(process: "subprocess.Popen[bytes]", seconds: float) -> Tuple[bytes, b
 
 
 def run(question: Mapping[str, Any]) -> Dict[str, Any]:
-    """Run one command in its user's home and return what it printed."""
+    """Run one command in its user's home and return its output."""
     limit = question.get("timeout", 20)
     user = question.get("user")
     try:
@@ -163,7 +163,7 @@ def answers(questions: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
 
 
 def end_unread() -> None:
-    """End with all that runs as soon as nobody can read the answers: whoever asked is gone."""
+    """End with all that runs as soon as nobody can read the answers: the asker is gone."""
     reader = select.poll()
     # Its end is always told.
     reader.register(1, 0)

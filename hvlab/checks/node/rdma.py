@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping
 
-from hvlab.checks.node.answers import files, whole
+from hvlab.checks.node.answers import files, parse_whole
 from hvlab.checks.node.finding import Finding, hard, passed, skipped, soft
 from hvlab.checks.node.limits import LINK_FALLS
 
@@ -48,7 +48,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
         if texts["link_layer"].get(f"{folder}/link_layer"):
             port["layer"] = texts["link_layer"][f"{folder}/link_layer"]
         for name, counter in _COUNTERS.items():
-            count = whole(files(answers, f"rdma {counter}").get(f"{folder}/counters/{counter}"))
+            count = parse_whole(files(answers, f"rdma {counter}").get(f"{folder}/counters/{counter}"))
             if count is not None:
                 port[name] = count
         ports[f"{device}/{number}"] = port
@@ -69,16 +69,15 @@ def _fastest(ports: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
 
 
 def _fit(ports: Mapping[str, Mapping[str, Any]], rate: float) -> List[str]:
-    """Return the devices that have an active port of at least this rate."""
     fit = {
         name.partition("/")[0]
         for name, port in ports.items()
-        if _active(port) and port.get("rate_gbit", 0) >= rate
+        if _is_active(port) and port.get("rate_gbit", 0) >= rate
     }
     return sorted(fit)
 
 
-def _active(port: Mapping[str, Any]) -> bool:
+def _is_active(port: Mapping[str, Any]) -> bool:
     return bool(port["state"] == "ACTIVE")
 
 
@@ -87,7 +86,7 @@ def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Fin
     ports = values.get("rdma_ports", {})
     if not ports and not expected.get("rdma_device_count"):
         return [skipped("rdma devices", "this host has no RDMA device")]
-    active = {name: port for name, port in ports.items() if _active(port)}
+    active = {name: port for name, port in ports.items() if _is_active(port)}
     return [_devices(ports, expected), _state(ports), _links(active), _symbols(active)]
 
 
@@ -116,7 +115,9 @@ def _describe(name: str, port: Mapping[str, Any]) -> str:
 def _state(ports: Mapping[str, Mapping[str, Any]]) -> Finding:
     """A link that is up, but not active, waits for the subnet manager; one without cable may be unused."""
     check = "rdma ports"
-    waiting = [name for name, port in ports.items() if port.get("physical") == "LinkUp" and not _active(port)]
+    waiting = [
+        name for name, port in ports.items() if port.get("physical") == "LinkUp" and not _is_active(port)
+    ]
     if waiting:
         shown = ", ".join(_describe(name, ports[name]) for name in waiting)
         observed = f"the link is up, but the port is not active: {shown}"
@@ -125,7 +126,7 @@ def _state(ports: Mapping[str, Mapping[str, Any]]) -> Finding:
             observed,
             "start the subnet manager (`sminfo` shows which there is), or set the interface up",
         )
-    if not any(_active(port) for port in ports.values()):
+    if not any(_is_active(port) for port in ports.values()):
         return soft(
             check,
             "no port is active: "

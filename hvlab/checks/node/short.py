@@ -80,7 +80,7 @@ def judge(given: Dict[str, Any]) -> List[Finding]:
     values = subjects.readings(subjects.QUICK, answers)
     try:
         types = machine.types(given["own"], given["known"])
-        expected = {**given["expect"], **machine.expected(types, values, given["type"])}
+        expected = {**given["expect"], **machine.find_expected(types, values, given["type"])}
         return subjects.findings(subjects.QUICK, values, expected)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         fault = _unusable(given["type"], error)

@@ -77,7 +77,7 @@ def _first(element: ElementTree.Element, places: Sequence[str], read: Reader) ->
     return None
 
 
-def _uncorrected(element: ElementTree.Element, period: str) -> Dict[str, Any]:
+def _read_uncorrected(element: ElementTree.Element, period: str) -> Dict[str, Any]:
     """Return uncorrected errors in SRAM and DRAM; drivers report them in two layouts."""
     counts = f"ecc_errors/{period}"
     sram = [_first(element, (f"{counts}/{name}",), _number) for name in _SRAM]
@@ -111,8 +111,8 @@ def _gpu(index: int, element: ElementTree.Element) -> Gpu:
     status = (element.findtext("fabric/status") or "").strip()
     if _BROKEN.match(status):
         gpu["fabric_status"] = status
-    gpu.update(_uncorrected(element, "volatile"))
-    gpu.update(_uncorrected(element, "aggregate"))
+    gpu.update(_read_uncorrected(element, "volatile"))
+    gpu.update(_read_uncorrected(element, "aggregate"))
     gpu["clock_reasons"] = _active(element)
     matches = (_BROKEN.match(text.strip()) for text in element.itertext())
     gpu["broken"] = sorted({match.group(1) for match in matches if match})
@@ -135,7 +135,7 @@ def parse(text: str) -> Optional[List[Gpu]]:
 
 
 def gpus(answers: Mapping[str, Any]) -> List[Gpu]:
-    """Return the GPUs of the answer to ``QUESTION``; none where there is none to read."""
+    """Return the GPUs of the answer to ``QUESTION``; none if it cannot be read."""
     answer = answers.get(NAME)
     text = answer.get("out") if isinstance(answer, dict) else None
     return (parse(text) or []) if isinstance(text, str) else []

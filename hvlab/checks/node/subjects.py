@@ -36,12 +36,12 @@ ON_REQUEST: Dict[str, ModuleType] = {
     "bandwidth": bandwidth,
     "burn": burn,
     # Two minutes, and half an hour.
-    "diagnostics 2": dcgm.longer(2, 900),
-    "diagnostics 3": dcgm.longer(3, 3600),
+    "diagnostics 2": dcgm.at_level(2, 900),
+    "diagnostics 3": dcgm.at_level(3, 3600),
 }
 
 
-def chosen(on_request: Sequence[str]) -> Tuple[ModuleType, ...]:
+def choose(on_request: Sequence[str]) -> Tuple[ModuleType, ...]:
     """Return the subjects of a request; a longer form of one replaces the usual form."""
     requested = tuple(ON_REQUEST[name] for name in on_request)
     longer = {name for subject in requested for name in names(subject)}
@@ -74,16 +74,16 @@ def findings(
     return [finding for subject in subjects for finding in subject.findings(values, expected)]
 
 
-def learned() -> Tuple[str, ...]:
+def list_learned() -> Tuple[str, ...]:
     """Return the names of the values that a good node teaches its machine type."""
-    return tuple(name for subject in every() for name in subject.LEARNED)
+    return tuple(name for subject in list_all() for name in subject.LEARNED)
 
 
-def known() -> Tuple[str, ...]:
+def list_known() -> Tuple[str, ...]:
     """Return the names of all values that a type may give; ``GIVEN`` are those that no node teaches."""
-    return learned() + tuple(name for subject in every() for name in getattr(subject, "GIVEN", ()))
+    return list_learned() + tuple(name for subject in list_all() for name in getattr(subject, "GIVEN", ()))
 
 
-def every() -> Tuple[ModuleType, ...]:
+def list_all() -> Tuple[ModuleType, ...]:
     """Return every subject there is."""
     return (*QUICK, *SLOW, *ON_REQUEST.values())

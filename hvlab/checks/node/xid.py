@@ -142,7 +142,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``gpus``, ``gpu_bus``, ``xids`` and the UUIDs that the log names; no ``xids`` without a log."""
     texts = logs(answers)
     values: Dict[str, Any] = {"gpus": smi.gpus(answers), "gpu_bus": pci.addresses(answers, pci.GPU)}
-    values["xid_root"] = _by_root(answers)
+    values["xid_root"] = _is_by_root(answers)
     if texts:
         # One of the two may hold less: a journal without the kernel's messages, a ring that has turned over.
         text = max(texts, key=lambda text: (len(_XID.findall(text)), len(text)))
@@ -153,19 +153,19 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
 
 def logs(answers: Mapping[str, Any]) -> List[str]:
     """Return the driver's lines of the journal, and the kernel's ring, each where it can be read."""
-    # A plain user's journal may hold nothing of the kernel, and journalctl says as little then.
-    fine = (0, 1) if _by_root(answers) else (0,)
+    # A plain user's journal may lack the kernel's messages, and journalctl says nothing about that.
+    fine = (0, 1) if _is_by_root(answers) else (0,)
     texts = (_text(answers.get(_JOURNAL), fine), _text(answers.get(_RING), (0,)))
     return [text for text in texts if text is not None]
 
 
-def _by_root(answers: Mapping[str, Any]) -> bool:
+def _is_by_root(answers: Mapping[str, Any]) -> bool:
     answer = answers.get(_READER)
     own = answer.get("/proc/self/fd") if isinstance(answer, dict) else None
     return not isinstance(own, dict) or bool(own.get("owner", "root") == "root")
 
 
-def unsupported(answers: Mapping[str, Any]) -> List[str]:
+def find_unsupported(answers: Mapping[str, Any]) -> List[str]:
     """Return the addresses of the GPUs that the driver's release says it does not support."""
     texts = [_BREAK.sub(" ", text) for text in logs(answers)]
     return sorted({f"{smi.address(one)}.0" for text in texts for one in _UNSUPPORTED.findall(text)})
@@ -181,7 +181,7 @@ def _text(answer: Any, fine: Tuple[int, ...]) -> Optional[str]:
 
 
 def findings(values: Mapping[str, Any], _expected: Mapping[str, Any]) -> List[Finding]:
-    """Return a finding for each Xid of each GPU that is a fault; nothing where there are no GPUs.
+    """Return a finding for each Xid of each GPU that is a fault; nothing if there are no GPUs.
 
     A container without GPUs of its own may well see the kernel log of its host.
     """

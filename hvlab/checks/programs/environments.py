@@ -75,7 +75,7 @@ def imports(python: str, frameworks: List[str], seconds: float, end: float) -> D
 
 
 def libmpi(extension: str) -> str:
-    """Return the libmpi that the loader finds for an extension; empty where it is linked with none."""
+    """Return the libmpi that the loader finds for an extension; empty if it is linked with none."""
     for line in run(["ldd", extension], LOOK_S)["out"].splitlines():
         name, _, rest = line.strip().partition(" => ")
         if name.startswith("libmpi.so"):

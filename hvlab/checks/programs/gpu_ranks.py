@@ -29,7 +29,7 @@ def environment(pid: int) -> Dict[str, str]:
 
 
 def rank(variables: Mapping[str, str]) -> Dict[str, str]:
-    """Return the local rank and the run of a process; nothing where no launcher gave it one."""
+    """Return the local rank and the run of a process; nothing if no launcher gave it one."""
     for name, parts in WAYS:
         job = ":".join(variables.get(part, "") for part in parts)
         if name in variables and job.strip(":"):

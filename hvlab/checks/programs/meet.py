@@ -65,7 +65,7 @@ def receive(link: socket.socket, callers: Set[str]) -> None:
 
 
 def listen(server: socket.socket, callers: Set[str]) -> None:
-    """Receive from whoever connects, for ever."""
+    """Receive from every caller, for ever."""
     places = threading.BoundedSemaphore(MOST_CALLERS)
 
     def hear(link: socket.socket) -> None:

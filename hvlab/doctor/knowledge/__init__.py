@@ -19,7 +19,6 @@ _FAMILY: TypeAdapter[tuple[Cause, ...]] = TypeAdapter(tuple[Cause, ...])
 
 
 def _read(name: str) -> tuple[str, tuple[Cause, ...]]:
-    """Return a family's title and its causes. Raises ValidationError."""
     family = read_shipped(Path(__file__).with_name(f"{name}.yml"))
     shared = {"speakers": family.get("speakers", ())}
     entries = [

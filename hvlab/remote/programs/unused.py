@@ -32,21 +32,21 @@ HALVES = ("new-*", "old-*", "pack-*", "removed")
 def main() -> None:
     """Print the removable folders, or those that were removed on request."""
     request = json.loads(sys.argv[1])
-    items = listed(request)
+    items = list_folders(request)
     mark_busy(items)
     if request["remove"] is not None:
         chosen = request["remove"].get(request["host"], [])
-        items = [each for each in items if each["path"] in chosen and removable(each)]
-        items = [each for each in items if removed(each, request)]
+        items = [each for each in items if each["path"] in chosen and is_removable(each)]
+        items = [each for each in items if remove_folder(each, request)]
     print(json.dumps(items))
 
 
-def removable(each: dict[str, Any]) -> bool:
+def is_removable(each: dict[str, Any]) -> bool:
     """Whether nothing uses it, or may have begun to."""
     return bool(not each["busy"] and each["idle"] > DAY_S)
 
 
-def removed(each: dict[str, Any], request: dict[str, Any]) -> bool:
+def remove_folder(each: dict[str, Any], request: dict[str, Any]) -> bool:
     """Remove a folder; return whether it is gone. Hosts may share a home: another may remove the same one."""
     in_home = each["path"].startswith(os.path.join(runs_of(request), ""))
     try:
@@ -67,7 +67,7 @@ def runs_of(request: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def rights_of(user: str) -> Iterator[None]:
-    """Have the rights of a user only, empty for one's own: in their home may be links to anywhere."""
+    """Have only the rights of a user, empty for the caller's own: in their home may be links to anywhere."""
     if not user or os.geteuid() != 0:
         yield
         return
@@ -101,24 +101,28 @@ def manifest(path: str) -> str:
     return os.path.join(parent, ".{}.manifest".format(name))
 
 
-def listed(request: dict[str, Any]) -> list[dict[str, Any]]:
+def list_folders(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return ``{kind, path, size, idle, busy}`` of each: bytes, and seconds since it was last in use."""
     root, stacks, builds = (os.path.realpath(request[name]) for name in ("root", "stacks", "builds"))
     runs = runs_of(request)
-    items = present(
+    items = describe_present(
         "build folder", [path for path in folders(builds) if BUILD.fullmatch(os.path.basename(path))]
     )
     items += old_packs(root, stacks)
-    items += present("stacks", [path for path in [stacks] if os.path.isdir(path)])
+    items += describe_present("stacks", [path for path in [stacks] if os.path.isdir(path)])
     places = [builds, root, *folders(root)]
-    items += present("leftover", [path for place in places for path in halves(place)])
+    items += describe_present("leftover", [path for place in places for path in find_unfinished(place)])
     if not os.path.isdir(runs):
         return items
     with rights_of(request["user"]):
-        return items + present("run files", folders(runs)) + present("leftover", halves(runs))
+        return (
+            items
+            + describe_present("run files", folders(runs))
+            + describe_present("leftover", find_unfinished(runs))
+        )
 
 
-def present(kind: str, paths: list[str]) -> list[dict[str, Any]]:
+def describe_present(kind: str, paths: list[str]) -> list[dict[str, Any]]:
     """Describe the folders that still exist."""
     items = []
     for path in paths:
@@ -132,9 +136,9 @@ def old_packs(root: str, stacks: str) -> list[dict[str, Any]]:
 
     Nothing points to them, and no other pack was built on them.
     """
-    markers = {path: marker(path) for place in (root, stacks) for path in packed(place)}
+    markers = {path: marker(path) for place in (root, stacks) for path in find_packs(place)}
     needed = {key for one in markers.values() for key in needs(one)}
-    targets = pointed_to(root, stacks)
+    targets = find_targets(root, stacks)
     items = {}
     for link in filter(os.path.islink, [*glob.glob(os.path.join(root, "*/current")), "/usr/local/cuda"]):
         for place in {os.path.dirname(link), os.path.dirname(os.path.realpath(link))}:
@@ -148,7 +152,7 @@ def old_packs(root: str, stacks: str) -> list[dict[str, Any]]:
     return list(items.values())
 
 
-def packed(place: str) -> list[str]:
+def find_packs(place: str) -> list[str]:
     """Return the packs at most two folders below a folder."""
     paths = [path for depth in ("*", "*/*") for path in glob.glob(os.path.join(place, depth, MARKER))]
     return [os.path.dirname(path) for path in paths]
@@ -170,13 +174,13 @@ def needs(one: dict[str, Any]) -> list[str]:
     return list(inputs.get("needs") or []) if isinstance(inputs, dict) else []
 
 
-def pointed_to(root: str, stacks: str) -> set[str]:
+def find_targets(root: str, stacks: str) -> set[str]:
     """Return the targets of links to packs."""
     places = [root + "/*", root + "/*/*", stacks + "/*/*", "/usr/local/*", "/etc/alternatives/*"]
     return {os.path.realpath(path) for place in places for path in glob.glob(place) if os.path.islink(path)}
 
 
-def halves(place: str) -> list[str]:
+def find_unfinished(place: str) -> list[str]:
     """Return the folders that killed commands left in a folder."""
     paths = [path for end in HALVES for path in glob.glob(os.path.join(place, ".*." + end))]
     return [path for path in paths if os.path.isdir(path) and not os.path.islink(path)]

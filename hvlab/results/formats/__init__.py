@@ -78,7 +78,7 @@ def export(name: str, measured: MeasuredRun) -> str:
     if name not in FORMATS:
         raise unknown("format", name, FORMATS)
     workloads = FORMATS[name].workloads
-    if len(left_out(name, measured)) == len(measured.cases()):
+    if len(list_left_out(name, measured)) == len(measured.cases()):
         needed = f"holds only {', '.join(workloads)}" if workloads else "needs at least one case"
         whole = [name for name, other in FORMATS.items() if other.workloads is None]
         raise UsageError(
@@ -88,7 +88,7 @@ def export(name: str, measured: MeasuredRun) -> str:
     return FORMATS[name].write(measured)
 
 
-def left_out(name: str, measured: MeasuredRun) -> list[str]:
+def list_left_out(name: str, measured: MeasuredRun) -> list[str]:
     """Return the cases that a format cannot hold: other workloads, and those never started."""
     workloads = FORMATS[name].workloads
     if workloads is None:

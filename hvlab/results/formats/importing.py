@@ -19,7 +19,7 @@ from hvlab.results.formats.launch import Launch
 from hvlab.results.formats.lines import text_of
 from hvlab.results.formats.pods import PodLaunch
 from hvlab.results.formats.records import LaunchOverrides, LogSource, records
-from hvlab.results.store import Record, Store, new_run_id, utc
+from hvlab.results.store import Record, Store, make_run_id, utc
 
 # Files of hvlab itself in the folder of a run.
 _OWN = (
@@ -36,7 +36,7 @@ def import_files(
     Return its id and records. Raises UsageError for a file of another tool, CheckError for one with no figure
     and no failure.
     """
-    run_id = new_run_id()
+    run_id = make_run_id()
     contents = [_content(path) for path in files]
     read: dict[int, Sequence[Launch]] = {}
     launched: list[tuple[str, PodLaunch]] = []

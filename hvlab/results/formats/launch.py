@@ -105,7 +105,7 @@ def launches(records: Iterable[Record], *, pair: bool = True) -> list[Launch]:
             continue
         params = {name: value for name, value in record.params.items() if name not in varying}
         place = (record.workload, record.backend, record.launcher, record.hosts, record.slots_per_host)
-        key = (*place, record.repeat, sorted_items(params))
+        key = (*place, record.repeat, sort_items(params))
         cases = twins.setdefault((*key, record.params.get("in_place")), [])
         if record.case_id not in cases:
             cases.append(record.case_id)
@@ -175,7 +175,7 @@ def _iterations(record: Record, rows: Iterable[Mapping[str, float]]) -> tuple[in
     return (iterations and max(iterations - round(max(warmups)), 0)), round(max(warmups))
 
 
-def sorted_items(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def sort_items(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return parameters as a key that is the same for equal ones."""
     return tuple(sorted((name, repr(value)) for name, value in params.items()))
 
@@ -215,11 +215,11 @@ def with_digits(rows: Iterable[LaunchRow], origin: Mapping[str, Any]) -> tuple[L
         (row, figures.get((row.size, row.in_place)) or figures.get((row.size, None)) or {}) for row in rows
     )
     return tuple(
-        replace(row, values=values) if _rounded(row.values, values) else row for row, values in exact
+        replace(row, values=values) if _is_rounded(row.values, values) else row for row, values in exact
     )
 
 
-def _rounded(printed: Mapping[str, float], exact: Mapping[str, float]) -> bool:
+def _is_rounded(printed: Mapping[str, float], exact: Mapping[str, float]) -> bool:
     return bool(exact) and all(
         name in exact and abs(value - exact[name]) <= _PRINTED + abs(exact[name]) / 1000
         for name, value in printed.items()

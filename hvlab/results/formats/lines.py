@@ -118,7 +118,7 @@ def number(token: object) -> float | None:
     return None
 
 
-def whole(token: object) -> int | None:
+def parse_whole(token: object) -> int | None:
     """Return a whole number that any database can hold; None for anything else."""
     if isinstance(token, str):
         return int(token) if re.fullmatch(r"\s*-?\d{1,18}", token) else None
@@ -160,15 +160,15 @@ def text_of(content: bytes, name: str) -> str:
 
     Undecodable bytes become U+FFFD. Raises UsageError for a compressed file that is damaged or too large.
     """
-    plain = _unpacked(content, name)
+    plain = _unpack(content, name)
     encoding = next((encoding for mark, encoding in _MARKS if plain.startswith(mark)), "utf-8")
     text = plain.decode(encoding, errors="replace")
     if not (_DOCKER.match(text) or _ANSIBLE.search(text)):
         return text
-    return "\n".join(map(_own, text.splitlines()))
+    return "\n".join(map(_strip_mark, text.splitlines()))
 
 
-def _unpacked(content: bytes, name: str) -> bytes:
+def _unpack(content: bytes, name: str) -> bytes:
     opened = next((opened for magic, opened in _PACKED.items() if content.startswith(magic)), None)
     if opened is None:
         return content
@@ -184,7 +184,7 @@ def _unpacked(content: bytes, name: str) -> bytes:
     return plain
 
 
-def _own(line: str) -> str:
+def _strip_mark(line: str) -> str:
     try:
         if _DOCKER.match(line):
             return str(json.loads(line)["log"]).rstrip("\r\n")

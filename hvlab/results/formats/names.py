@@ -14,7 +14,7 @@ _KNOWN = read_shipped(Path(__file__).with_suffix(".yml"))
 DTYPES: Mapping[str, str] = _KNOWN["dtypes"]
 ITEM_BYTES = {**sizes.DTYPES, "uint32": 4, "uint64": 8, "f8e4m3": 1, "f8e5m2": 1}
 OPS: Mapping[str, str] = _KNOWN["ops"]
-# Words that stand in the column redop.
+# Words of the column redop.
 REDOPS = (*OPS, "mulsum", "all", "none", "adasum")
 
 PROGRAMS: Mapping[str, str] = {item.nccl_tests: item.name for item in OPERATIONS.values()}

@@ -145,10 +145,10 @@ def write(measured: Iterable[Launch]) -> str:
     documents = (
         document(launch) | {"hvlab": with_figures(launch.origin, launch.rows)} for launch in measured
     )
-    return "".join(f"{line}\n" for document in documents for line in _printed(document))
+    return "".join(f"{line}\n" for document in documents for line in _print_lines(document))
 
 
-def _printed(document: Mapping[str, Any]) -> Iterator[str]:
+def _print_lines(document: Mapping[str, Any]) -> Iterator[str]:
     config, (program,), errors = document["config"], document["args"], document["errors"]
     step, by = next((name[5:], value) for name, value in config.items() if name.startswith("step_"))
     yield origin_line(document["hvlab"])
@@ -163,9 +163,9 @@ def _printed(document: Mapping[str, Any]) -> Iterator[str]:
             f"device {device['device']:2d} [0000:00:00] {device['device_info']}"
         )
     yield "#"
-    yield _left([""] * len(LEFT)) + "           out-of-place                       in-place          "
-    yield _left([column.head for column in LEFT]) + _half([column.head for column in HALF]) * 2 + " "
-    yield _left([column.unit for column in LEFT]) + _half([column.unit for column in HALF]) * 2 + " "
+    yield _align_left([""] * len(LEFT)) + "           out-of-place                       in-place          "
+    yield _align_left([column.head for column in LEFT]) + _half([column.head for column in HALF]) * 2 + " "
+    yield _align_left([column.unit for column in LEFT]) + _half([column.unit for column in HALF]) * 2 + " "
     for result in document["results"]:
         left = "  ".join(f"{result[column.key]:>{column.width}}" for column in LEFT)
         yield left + "".join(_half(_texts(result[half])) for half in HALVES)
@@ -180,7 +180,7 @@ def _printed(document: Mapping[str, Any]) -> Iterator[str]:
     yield "#"
 
 
-def _left(words: Sequence[str]) -> str:
+def _align_left(words: Sequence[str]) -> str:
     line = "  ".join(f"{word:>{column.width}}" for column, word in zip(LEFT, words, strict=True))
     return "#" + line[1:]
 
@@ -194,12 +194,12 @@ def _texts(values: Mapping[str, float | None] | None) -> list[str]:
         return ["N/A"] * len(HALF)
     return [
         "N/A" if (value := values[column.key]) is None
-        else rounded(value, column.width) if column.metric else str(value)
+        else round_to_width(value, column.width) if column.metric else str(value)
         for column in HALF
     ]  # fmt: skip
 
 
-def rounded(value: float, width: int) -> str:
+def round_to_width(value: float, width: int) -> str:
     """Return a number as nccl-tests rounds it to a width (src/util.cu, getFloatStr)."""
     digits = len(str(int(value))) if value >= 1 else 0
     if digits < width - 2:

@@ -15,7 +15,7 @@ from typing import Any
 
 from hvlab.results.formats import nccl_document
 from hvlab.results.formats.launch import Launch, LaunchRow, with_digits
-from hvlab.results.formats.lines import impossible, number, whole
+from hvlab.results.formats.lines import impossible, number, parse_whole
 from hvlab.results.formats.names import DTYPES, EITHER, HALF, HALVES, ITERATIONS, OPS, PROGRAMS
 from hvlab.workloads.operations import OPERATIONS
 
@@ -54,13 +54,15 @@ def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Laun
     config = _mapping(document.get("config"))
     devices = [_mapping(each) for each in _list(config.get("devices") or document.get("devices"))]
     origin = _mapping(document.get("hvlab"))
-    hosts = layout(devices, (whole(config.get("nthreads")) or 1) * (whole(config.get("ngpus")) or 1))
+    hosts = layout(
+        devices, (parse_whole(config.get("nthreads")) or 1) * (parse_whole(config.get("ngpus")) or 1)
+    )
     results: dict[str | None, list[Mapping[str, Any]]] = {}
     for number_, result in enumerate(map(_mapping, _list(document.get("results"))), 1):
         numbered = {"place": f"result {number_}", **result}
         results.setdefault(_operation(document, result), []).append(numbered)
     errors = "; ".join(str(error) for error in _list(document.get("errors"))) or None
-    wrong = whole(_mapping(document.get("out_of_bounds")).get("count"))
+    wrong = parse_whole(_mapping(document.get("out_of_bounds")).get("count"))
     for workload, measured in (results or {_operation(document, {}): []}).items():
         rows = with_digits((row for result in measured for row in _rows(result)), origin)
         ranks = hosts if agree(workload, sum(hosts.values()), rows) else Counter[str]()
@@ -75,11 +77,11 @@ def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Laun
             ranks=sum(ranks.values()) or None,
             hosts=tuple(ranks),
             slots=next(iter(ranks.values())) if len({*ranks.values()}) == 1 else None,
-            iterations=whole(config.get("iterations")),
+            iterations=parse_whole(config.get("iterations")),
             device=str(document.get("device") or "cuda"),
             error=error,
             settings=_settings(document, config),
-            left_out=tuple(dict.fromkeys(name for result in measured for name in _left_out(result))),
+            left_out=tuple(dict.fromkeys(name for result in measured for name in _list_left_out(result))),
             stack=_stack(document, devices),
             origin=origin,
         )
@@ -120,7 +122,7 @@ def _operation(document: Mapping[str, Any], result: Mapping[str, Any]) -> str | 
 
 
 def _rows(result: Mapping[str, Any]) -> Iterator[LaunchRow]:
-    size, root = whole(result.get("size")), whole(result.get("root"))
+    size, root = parse_whole(result.get("size")), parse_whole(result.get("root"))
     dtype, redop = str(result.get("type") or ""), str(result.get("redop"))
     row = LaunchRow(
         size=max(size or 0, 0),
@@ -152,15 +154,15 @@ def _cells(result: Mapping[str, Any], half: str) -> dict[str, Any]:
     return {**own, **_mapping(result.get(f"{half}_per_iter"))} if own else {}
 
 
-def _left_out(result: Mapping[str, Any]) -> Iterator[str]:
-    if whole(result.get("size")) == 0:
+def _list_left_out(result: Mapping[str, Any]) -> Iterator[str]:
+    if parse_whole(result.get("size")) == 0:
         yield "rows of 0 bytes"
     for half in (*HALVES, EITHER):
         yield from (key for key in _cells(result, half) if key not in (*_METRICS, *_NO_FIGURES))
 
 
 def _stack(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    tool, code = document.get("nccl_tests_version"), whole(document.get("nccl_version"))
+    tool, code = document.get("nccl_tests_version"), parse_whole(document.get("nccl_version"))
     # How NCCL numbers its releases (nccl.h): 2.28.9 is 22809; before 2.9, 2.8.4 was 2804.
     factor = 10000 if (code or 0) >= 10000 else 1000  # noqa: PLR2004
     started = document.get("start_time")
@@ -199,7 +201,7 @@ def layout(devices: Sequence[Mapping[str, Any]], each: int) -> Counter[str]:
     A process has ``each`` devices; the JSON of 2.16 and later lists only the first.
     """
     count = len(devices)
-    numbers = [whole(device.get("rank")) for device in devices]
+    numbers = [parse_whole(device.get("rank")) for device in devices]
     if len({str(device.get("group") or 0).strip() for device in devices}) > 1:
         return Counter()
     if numbers == list(range(count)) and count % each == 0:

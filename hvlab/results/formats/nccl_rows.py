@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.results.formats.lines import LogLine, number, whole
+from hvlab.results.formats.lines import LogLine, number, parse_whole
 from hvlab.results.formats.names import (
     DTYPES,
     EITHER,
@@ -83,7 +83,7 @@ def parse(line: str, table: TableHead, place: str = "") -> dict[str, Any] | None
         row["redop"] = rest.pop(0)
     width = len(table.columns)
     sides = (width, width * len(table.halves))
-    if len(rest) - 1 in sides and whole(rest[0]) is not None:
+    if len(rest) - 1 in sides and parse_whole(rest[0]) is not None:
         row["root"] = rest.pop(0)
     elements = int(tokens[1]) * ITEM_BYTES.get(DTYPES[tokens[2]], 1)
     if elements and int(tokens[0]) % elements:
@@ -112,7 +112,9 @@ def _cells(tokens: Sequence[str], table: TableHead) -> dict[str, float]:
 
 def _begins(tokens: Sequence[str], table: TableHead) -> bool:
     """Rows begin with two counts and a known type, or below a header with any type."""
-    if len(tokens) < _LEFT or not all(token.isdigit() and whole(token) is not None for token in tokens[:2]):
+    if len(tokens) < _LEFT or not all(
+        token.isdigit() and parse_whole(token) is not None for token in tokens[:2]
+    ):
         return False
     dtype, rest = tokens[2], tokens[_LEFT:]
     if dtype in DTYPES or not table.read:
@@ -126,7 +128,7 @@ def _is_cell(token: str) -> bool:
     return token in ("N/A", "nan", "-nan", "inf") or number(token.rstrip("*")) is not None
 
 
-def mended(source: Iterable[LogLine]) -> Iterator[LogLine]:
+def mend(source: Iterable[LogLine]) -> Iterator[LogLine]:
     """Yield the lines, with rows rejoined that a library's lines tore apart.
 
     Only rows torn before their figures, or between the halves, are rejoined: elsewhere a figure might have
@@ -142,7 +144,7 @@ def mended(source: Iterable[LogLine]) -> Iterator[LogLine]:
             yield line
             continue
         whole_line = line
-        if held and (joined := _joined(held, line, table)):
+        if held and (joined := _join(held, line, table)):
             whole_line = joined
         elif held:
             yield held
@@ -153,7 +155,7 @@ def mended(source: Iterable[LogLine]) -> Iterator[LogLine]:
         yield held
 
 
-def _joined(torn: LogLine, line: LogLine, table: TableHead) -> LogLine | None:
+def _join(torn: LogLine, line: LogLine, table: TableHead) -> LogLine | None:
     """Return a torn row with the complete halves of a line, if it holds any."""
     tokens = line.text.split()
     half = len(table.columns)

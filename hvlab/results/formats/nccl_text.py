@@ -10,7 +10,7 @@ from typing import Any
 from hvlab.base.errors import CheckError
 from hvlab.results.formats import nccl_document, nccl_json, nccl_rows
 from hvlab.results.formats.launch import Launch, read_origin
-from hvlab.results.formats.lines import ORIGIN, LogLine, failure, lines, whole
+from hvlab.results.formats.lines import ORIGIN, LogLine, failure, lines, parse_whole
 from hvlab.results.formats.names import EITHER, HALVES, PROGRAMS
 
 _TOOL = (
@@ -66,7 +66,7 @@ def read(text: str) -> list[Launch]:
     """Parse the results of each program. Raises CheckError if independent ranks mixed their output."""
     library = _LIBRARY.search(text)
     outputs = [_Output()]
-    for line in nccl_rows.mended(lines(text, _WRITTEN)):
+    for line in nccl_rows.mend(lines(text, _WRITTEN)):
         if _HEAD.match(line.text) and outputs[-1].ended:
             outputs.append(_Output(program=outputs[-1].next_program, command=outputs[-1].next_command))
         outputs[-1].add(line)
@@ -148,7 +148,7 @@ class _Output:
         elif match := _ERROR.match(line):
             self.error = match[1]
         elif match := _VERSION.match(line):
-            self.version, self.library = match[1], whole(match[2])
+            self.version, self.library = match[1], parse_whole(match[2])
         elif line.startswith(ORIGIN):
             self.origin = read_origin(line)
         elif match := _PROGRAM.search(line):
@@ -160,7 +160,6 @@ class _Output:
                 self.config[key] = int(match[1])
 
     def _cut(self) -> str | None:
-        """Return the error of a missing end, if the header announced one."""
         if self.last or self.origin or not (self.first and self.results):
             return None
         return f"line {self.number}: the output was cut before '# Out of bounds values', rows may be missing"
@@ -200,7 +199,7 @@ def _guess(results: Sequence[Mapping[str, Any]], ranks: int) -> str | None:
     if not ratios:
         return None
     first = next(result for result in results if any(half in result for half in (*HALVES, EITHER)))
-    root = whole(first["root"])
+    root = parse_whole(first["root"])
     rooted = root is not None and root >= 0
     if first["redop"] == "none":
         return "broadcast" if rooted else None

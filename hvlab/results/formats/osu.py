@@ -17,7 +17,7 @@ from hvlab.results.formats.launch import (
     with_digits,
     with_figures,
 )
-from hvlab.results.formats.lines import ORIGIN, LogLine, failure, impossible, lines, number, whole
+from hvlab.results.formats.lines import ORIGIN, LogLine, failure, impossible, lines, number, parse_whole
 from hvlab.results.formats.names import MPI_DTYPES, OSU, OSU_BY_MESSAGE, OSU_COLUMNS, REDUCING, reverse
 
 ERROR = "# error: "
@@ -98,9 +98,9 @@ class _Benchmark:
         elif len(tokens) > self.sized and all(map(_CELL.fullmatch, tokens)):
             self._row(tokens, f"line {line.number}")
         elif len(tokens) > 1 and self.sized and self.rows and all(map(number, tokens[:2])):
-            self.rows.append(self._refused(tokens, f"line {line.number}", "other words stand in it"))
-        elif self.sized and self.heads and (size := whole(text)) is not None and size > self.last:
-            self.rows.append(self._refused(tokens, f"line {line.number}", "cut after its size"))
+            self.rows.append(self._refuse(tokens, f"line {line.number}", "it contains other words"))
+        elif self.sized and self.heads and (size := parse_whole(text)) is not None and size > self.last:
+            self.rows.append(self._refuse(tokens, f"line {line.number}", "cut after its size"))
 
     def _comment(self, text: str) -> None:
         if match := _HEAD.match(text):
@@ -122,9 +122,9 @@ class _Benchmark:
         cells = tokens[1:] if self.sized else tokens
         if len(cells) != len(self.heads) or (_CUT.fullmatch(cells[-1]) and self.heads[-1] != "Iterations"):
             heads = ", ".join(self.heads) or "none"
-            self.rows.append(self._refused(tokens, place, f"cut, or not of the columns {heads}"))
+            self.rows.append(self._refuse(tokens, place, f"cut, or not of the columns {heads}"))
             return
-        size = (whole(tokens[0]) or 0) if self.sized else 0
+        size = (parse_whole(tokens[0]) or 0) if self.sized else 0
         if self.sized and size <= self.last:
             raise CheckError(
                 f"{place}: {size} bytes come after {self.last} in one table of {self.title[0].strip('# ')}",
@@ -137,14 +137,14 @@ class _Benchmark:
             head for head in self.heads if _letters(head) not in _BY_LETTERS and head not in _NO_FIGURES
         )
         if not values:
-            self.rows.append(self._refused(tokens, place, f"hvlab has no metric for {', '.join(self.heads)}"))
+            self.rows.append(self._refuse(tokens, place, f"hvlab has no metric for {', '.join(self.heads)}"))
         elif self.sized and not size:
             self.left_out["rows of 0 bytes"] = None
         else:
             error = "the validation failed" if row.get("Validation") == "Fail" else None
             if refused := impossible(values):
                 error = f"{place}: {refused}"
-            iterations, checked = whole(row.get("Iterations")), row.get("Validation") == "Pass"
+            iterations, checked = parse_whole(row.get("Iterations")), row.get("Validation") == "Pass"
             self.rows.append(
                 LaunchRow(
                     size,
@@ -157,8 +157,8 @@ class _Benchmark:
                 )
             )
 
-    def _refused(self, tokens: list[str], place: str, why: str) -> LaunchRow:
-        size = max(whole(tokens[0]) or 0, 0) if self.sized else 0
+    def _refuse(self, tokens: list[str], place: str, why: str) -> LaunchRow:
+        size = max(parse_whole(tokens[0]) or 0, 0) if self.sized else 0
         return LaunchRow(size, dtype=self.dtype, error=f"{place}: {' '.join(tokens)[:60]!r} is no row: {why}")
 
     def launch(self) -> Launch:
@@ -220,10 +220,10 @@ _FULL = (*_AVERAGE, "Min Latency(us)", "Max Latency(us)")
 
 def write(measured: Iterable[Launch]) -> str:
     """Return the text that the OSU micro-benchmarks would have printed, one after the other."""
-    return "".join(f"{line}\n" for launch in measured for line in _printed(launch))
+    return "".join(f"{line}\n" for launch in measured for line in _print_lines(launch))
 
 
-def _printed(launch: Launch) -> Iterator[str]:
+def _print_lines(launch: Launch) -> Iterator[str]:
     whole_rows = [row for row in launch.rows if "time" in row.values]
     full = launch.iterations is not None and all(
         {"time_min", "time_max"} <= row.values.keys() for row in whole_rows

@@ -88,7 +88,6 @@ def _lines(texts: Sequence[str], name: str) -> list[_Line]:
 
 
 def _blocks(lines: Sequence[_Line]) -> Iterator[tuple[int, int]]:
-    """Return where each launch begins, and where the next one with its tag does, or the log ends."""
     starts = [number for number, line in enumerate(lines) if _CASE in line.text]
     following: dict[re.Pattern[str] | None, int] = {}
     ends = []
@@ -141,18 +140,18 @@ def _files(lines: Sequence[str], where: str) -> dict[str, bytes]:
     files, damage = {}, ""
     for name, matches in parts.items():
         try:
-            files[name] = _joined(matches, f"{where}: {name}")
+            files[name] = _join(matches, f"{where}: {name}")
         except CheckError as error:
             damage = f"{error}; {error.remedy}"
     ended = [match[2] for match in map(_ENDED.search, lines) if match]
     return {
-        "case.json": _ended(ended, damage),
+        "case.json": _end(ended, damage),
         "stdout": "\n".join(line for line in lines if not _FILE.search(line)).encode(),
         **files,
     }
 
 
-def _ended(said: Sequence[str], damage: str) -> bytes:
+def _end(said: Sequence[str], damage: str) -> bytes:
     ended: dict[str, Any] = {"rc": None, "timed_out": False, "error": None, "reaped": {}}
     if damage:
         ended["error"] = damage
@@ -168,7 +167,7 @@ def _ended(said: Sequence[str], damage: str) -> bytes:
     return json.dumps(ended).encode()
 
 
-def _joined(matches: Sequence[re.Match[str]], where: str) -> bytes:
+def _join(matches: Sequence[re.Match[str]], where: str) -> bytes:
     parts = {int(match[3]): match[5] for match in matches}
     count = int(matches[-1][4])
     if sorted(parts) != list(range(1, count + 1)):

@@ -11,7 +11,7 @@ from typing import Any
 
 from hvlab.base import answers
 from hvlab.base.errors import CheckError, UsageError
-from hvlab.results.formats.launch import Launch, LaunchRow, sorted_items
+from hvlab.results.formats.launch import Launch, LaunchRow, sort_items
 from hvlab.results.formats.names import OSU_BY_MESSAGE, PROGRAMS
 from hvlab.results.store import UNKNOWN, Record
 from hvlab.workloads import read_back
@@ -75,7 +75,7 @@ def _common(
     launch: Launch, source: LogSource, overrides: LaunchOverrides, *, run_id: str, started_at: str
 ) -> Record:
     # Files are trusted no more than hosts.
-    origin = answers.checked(dict(launch.origin), source.name)
+    origin = answers.check(dict(launch.origin), source.name)
     hosts = overrides.hosts or launch.hosts or _texts(origin.get("hosts"))
     slots = overrides.slots or launch.slots or _count(origin.get("slots")) or 0
     name = str(launch.stack.get("library") or "")
@@ -96,9 +96,9 @@ def _common(
         hosts=hosts,
         slots_per_host=slots,
         world_size=stated or len(hosts) * slots or None,
-        params=_stated(params, workload, source.name)
+        params=_check_stated(params, workload, source.name)
         if isinstance(params, Mapping) and params
-        else _known({"device": launch.device, "iterations": launch.iterations, **launch.settings}),
+        else _select_known({"device": launch.device, "iterations": launch.iterations, **launch.settings}),
         repeat=1,
         metric=None,
         value=None,
@@ -106,28 +106,28 @@ def _common(
         status="ok",
         error=None,
         stack={
-            **answers.checked(dict(launch.stack), source.name),
+            **answers.check(dict(launch.stack), source.name),
             "file": source.name,
             "checked": any(row.checked for row in launch.rows)
             and all(row.checked or row.error for row in launch.rows),
         }
-        | _known({"left_out": list(launch.left_out) or None}),
+        | _select_known({"left_out": list(launch.left_out) or None}),
         raw_path=source.raw_path,
     )
 
 
 def _records(launch: Launch, common: Record, numbers: Counter[_Key]) -> list[Record]:
     if common.stack["source"] == "osu":
-        launch = _scaled(launch, common)
+        launch = _scale(launch, common)
     both = len({row.in_place for row in launch.rows}) > 1
     result: list[Record] = []
     for params, rows in _cases(launch, common.params):
         mark = ("in" if rows[0].in_place else "out",) if both else ()
-        case = _numbered(replace(common, params=params), mark, numbers)
+        case = _number(replace(common, params=params), mark, numbers)
         for row in rows:
             result += _row_records(row, case)
     if launch.error:
-        first = result[0] if result else _numbered(_whole(launch, common), (), numbers)
+        first = result[0] if result else _number(_record_launch(launch, common), (), numbers)
         params = {name: value for name, value in first.params.items() if name != "size_bytes"}
         bare = replace(first, params=params, metric=None, value=None, unit=None)
         result.append(replace(bare, status="failed", error=launch.error))
@@ -141,17 +141,16 @@ def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str
     for row in launch.rows:
         own = {"dtype": row.dtype, "op": row.op, "root": row.root or None, "iterations": row.iterations}
         # hvlab's exports carry their own parameters; only the halves come from the table.
-        params = {**({} if launch.origin.get("params") else _known(own)), **common}
+        params = {**({} if launch.origin.get("params") else _select_known(own)), **common}
         if row.in_place is not None and launch.origin.get("in_place") != [None]:
             params["in_place"] = row.in_place
-        key = sorted_items(params)
+        key = sort_items(params)
         times[key, row.size] += 1
         cases.setdefault((key, times[key, row.size]), (params, []))[1].append(row)
     return cases.values()
 
 
-def _whole(launch: Launch, common: Record) -> Record:
-    """Return the record of a launch without rows."""
+def _record_launch(launch: Launch, common: Record) -> Record:
     match launch.origin.get("in_place"):
         case [bool(in_place)]:
             return replace(common, params={**common.params, "in_place": in_place})
@@ -159,9 +158,8 @@ def _whole(launch: Launch, common: Record) -> Record:
             return common
 
 
-def _numbered(case: Record, mark: Iterable[str], numbers: Counter[_Key]) -> Record:
-    """Return a case with its repeat and a unique id."""
-    alike = (case.workload, case.backend, case.hosts, case.slots_per_host, *sorted_items(case.params))
+def _number(case: Record, mark: Iterable[str], numbers: Counter[_Key]) -> Record:
+    alike = (case.workload, case.backend, case.hosts, case.slots_per_host, *sort_items(case.params))
     numbers[alike] += 1
     place = f"{len(case.hosts)}x{case.slots_per_host}"
     name = "-".join((case.workload, case.backend, place, *mark, f"r{numbers[alike]}"))
@@ -218,7 +216,7 @@ def _operation(file: str) -> str:
     )
 
 
-def _scaled(launch: Launch, common: Record) -> Launch:
+def _scale(launch: Launch, common: Record) -> Launch:
     """Return a launch of OSU with hvlab's sizes, those of the whole buffer."""
     if launch.workload not in OSU_BY_MESSAGE:
         return launch
@@ -232,7 +230,7 @@ def _scaled(launch: Launch, common: Record) -> Launch:
     return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
 
 
-def _stated(params: Mapping[str, Any], workload: str, file: str) -> dict[str, Any]:
+def _check_stated(params: Mapping[str, Any], workload: str, file: str) -> dict[str, Any]:
     try:
         return read_back(workload, {name: value for name, value in params.items() if name != "size_bytes"})
     except UsageError as error:
@@ -251,5 +249,5 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST else None
 
 
-def _known(params: Mapping[str, Any]) -> dict[str, Any]:
+def _select_known(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in params.items() if value is not None}

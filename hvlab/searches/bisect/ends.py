@@ -110,7 +110,7 @@ def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
     if path.is_file():
         return _lock(path, lab) if path.suffix == ".json" else _file(path)
     if text in keeping.names(store.folder):
-        return _measured(f"the baseline {text}", keeping.load(store.folder, lab.name, name=text))
+        return _read_measured(f"the baseline {text}", keeping.load(store.folder, lab.name, name=text))
     try:
         run = store.run(text)
     except UsageError as error:
@@ -119,7 +119,7 @@ def read(text: str, store: Store, lab: Lab) -> dict[str, Any]:
             remedy="name a stack file, a lock of `hvlab plan`, a run (`hvlab results list`), a baseline, "
             f"or {OWN_STACK}",
         ) from error
-    return _measured(f"run {run.run_id}", [measurements(run, store.records(run.run_id))])
+    return _read_measured(f"run {run.run_id}", [measurements(run, store.records(run.run_id))])
 
 
 def notes(text: str) -> list[str]:
@@ -178,8 +178,7 @@ def _lock(path: Path, lab: Lab) -> dict[str, Any]:
     return shared
 
 
-def _measured(title: str, runs: Iterable[Measurements]) -> dict[str, Any]:
-    """Return the versions common to all hosts of all runs."""
+def _read_measured(title: str, runs: Iterable[Measurements]) -> dict[str, Any]:
     stacks = [run.stack for run in runs]
     if not any(stacks):
         raise UsageError(f"{title} has no stack: it was imported, or measured nothing")

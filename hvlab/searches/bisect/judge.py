@@ -97,30 +97,30 @@ class Judge:
         """
         chosen = {A: self.good.side, B: other.side}
         try:
-            blocks = sides.sided(self.spec.blocks, chosen, self.lab)
+            blocks = sides.with_sides(self.spec.blocks, chosen, self.lab)
         except SameSidesError:
             return SAME
         both = replace(self.spec, blocks=blocks, sides=sides.values(chosen, self.spec.blocks))
         if half is None:
-            measured = _whole(self._measured(replace(both, auto=True, repeats=LOOKS[-1].repeats)))
+            measured = _judge_whole(self._measure(replace(both, auto=True, repeats=LOOKS[-1].repeats)))
             if measured.slower or measured.log.low <= 0:
                 return measured
-            return _whole(self._measured(replace(both, auto=False, repeats=REPEATS[-1])))
+            return _judge_whole(self._measure(replace(both, auto=False, repeats=REPEATS[-1])))
         for repeats in REPEATS:
-            measured = _effect(self._measured(replace(both, auto=False, repeats=repeats)))
+            measured = _effect(self._measure(replace(both, auto=False, repeats=repeats)))
             if measured.clear_of(half):
                 break
         return measured
 
-    def _measured(self, spec: Spec) -> Decisions:
+    def _measure(self, spec: Spec) -> Decisions:
         run_id = self.store.finished(spec.key(self.lab))
         # If the good stack failed, something was repaired since.
-        if run_id is None or _failed(self.store.records(run_id), A):
+        if run_id is None or _explain_failure(self.store.records(run_id), A):
             run_id = measure(Schedule.of(spec, self.lab), self.store)
         records = self.store.records(run_id)
-        if error := _failed(records, A):
+        if error := _explain_failure(records, A):
             raise CheckError(f"the good stack does not run: {error}", remedy="run `hvlab doctor`")
-        if error := _failed(records, B):
+        if error := _explain_failure(records, B):
             raise StackFailsError(f"it does not run: {error}")
         _, stored = self.store.spec(run_id)
         return decide(measurements(self.store.run(run_id), records), stored)
@@ -132,7 +132,7 @@ def _effect(decisions: Decisions) -> Effect:
     return Effect(log, more and log.low > 0, decisions.run.run_id)
 
 
-def _whole(decisions: Decisions) -> Effect:
+def _judge_whole(decisions: Decisions) -> Effect:
     """Return the effect. Raises CheckError if the verdicts of several sizes contradict their mean."""
     effect = _effect(decisions)
     slower, faster = (_sizes(decisions, kind) for kind in (_B_SLOWER, _B_FASTER))
@@ -151,11 +151,10 @@ def _sizes(decisions: Decisions, kind: Kind) -> list[str]:
     return [format_size(size) for size in sizes if isinstance(size, int) and len(decisions.rows) > 1]
 
 
-def _failed(records: Sequence[Record], side: str) -> str:
-    """Return why most launches of a side failed; empty if most did not."""
+def _explain_failure(records: Sequence[Record], side: str) -> str:
     ended = {record.case_id: record for record in records if record.params.get("side") == side}
     if not ended:
-        return "nothing of it was launched"
+        return "none of it was launched"
     errors = [record.error or record.status for record in ended.values() if record.status != "ok"]
     return errors[0] if len(errors) * 2 > len(ended) else ""
 

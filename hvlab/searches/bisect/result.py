@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.searches.bisect.judge import Effect
-from hvlab.searches.bisect.stack import PARAMETERS, StackChange, joined, without
+from hvlab.searches.bisect.stack import PARAMETERS, StackChange, join, without
 
 Judge = Callable[[tuple[int, ...]], bool | None]
 Without = Callable[[Sequence[int]], tuple[int, ...]]
@@ -50,7 +50,7 @@ def search(count: int, judge: Judge, without: Without) -> Culprit:
     end = count
     while end:
         held = tuple(sorted(number for group in groups for number in group))
-        low, high = _halved(end, held, judge)
+        low, high = _halve(end, held, judge)
         groups.append(tuple(range(low, high)))
         sole = True if not low else judge(tuple(sorted({*held, *range(low, high)})))
         if sole is not False:
@@ -62,11 +62,7 @@ def search(count: int, judge: Judge, without: Without) -> Culprit:
     return Culprit(tuple(reversed(groups)), sole, whole)
 
 
-def _halved(end: int, held: tuple[int, ...], judge: Judge) -> tuple[int, int]:
-    """Return the last number of changes that is good, and the first after it that is bad.
-
-    These are the first changes, with those ``held``. Untestable ones are bypassed.
-    """
+def _halve(end: int, held: tuple[int, ...], judge: Judge) -> tuple[int, int]:
     low, high = 0, end
     tried: set[int] = set()
     while (middle := next(_middles(low, high, tried), None)) is not None:
@@ -81,7 +77,6 @@ def _halved(end: int, held: tuple[int, ...], judge: Judge) -> tuple[int, int]:
 
 
 def _middles(low: int, high: int, without: set[int]) -> Iterator[int]:
-    """Yield all values between two numbers, the nearest to their middle first."""
     inside = [number for number in range(low + 1, high) if number not in without]
     yield from sorted(inside, key=lambda number: (abs(2 * number - low - high), number))
 
@@ -122,7 +117,6 @@ class BisectResult:
         return " ".join([f"Slower because of: {named}.", *self._proof(self.culprit)])
 
     def _proof(self, culprit: Culprit) -> list[str]:
-        """Return the evidence for the culprit, and the difference that remains without it."""
         said = [f"All changes together cost {self.whole.words}"]
         if (alone := self._of(culprit.changes)) is not None:
             said.append(f"{'these' if len(culprit.groups) > 1 else 'this one'} alone {alone.words}")
@@ -136,12 +130,12 @@ class BisectResult:
             sentences.append("The others are slow as well: change this one, then bisect the rest.")
         if any(len(group) > 1 for group in culprit.groups):
             sentences.append("The stacks between these could not be tried.")
-        clear = all(step.effect is None or self._clear(step.effect) for step in self.steps)
+        clear = all(step.effect is None or self._is_clear(step.effect) for step in self.steps)
         if not (self.whole.slower and clear):
             sentences.append("Not every step was clear of half the difference: see the table.")
         return sentences
 
-    def _clear(self, effect: Effect) -> bool:
+    def _is_clear(self, effect: Effect) -> bool:
         return effect.clear_of(self.whole.log.mid / 2)
 
     @property
@@ -150,16 +144,16 @@ class BisectResult:
         if self.culprit is None:
             return ""
         lines: dict[str, Any] = {}
-        for change in joined([self.changes[number] for number in self.culprit.changes]):
+        for change in join([self.changes[number] for number in self.culprit.changes]):
             name, value = change.pin
             lines[name] = {**lines.get(name, {}), **value} if name == PARAMETERS else value
-        return yaml.safe_dump(masked(lines), sort_keys=False, width=100).strip()
+        return yaml.safe_dump(mask(lines), sort_keys=False, width=100).strip()
 
     def _of(self, numbers: tuple[int, ...]) -> Effect | None:
         return next((step.effect for step in self.steps if step.changes == numbers), None)
 
     def _words(self, numbers: Sequence[int]) -> str:
-        return ", ".join(map(str, joined([self.changes[number] for number in numbers])))
+        return ", ".join(map(str, join([self.changes[number] for number in numbers])))
 
     def markdown(self) -> str:
         """Return the answer, its remedy, the changes and the steps."""
@@ -174,7 +168,7 @@ class BisectResult:
             if step.effect is None:
                 lines.append(f"| {number} | {shown} | {' '.join(step.problem.split())} | | |")
             else:
-                clear = "yes" if self._clear(step.effect) else "no"
+                clear = "yes" if self._is_clear(step.effect) else "no"
                 lines.append(f"| {number} | {shown} | {step.effect.words} | {clear} | {step.effect.run_id} |")
         lines += ["", "The changes, in the order in which they were tried:", ""]
         lines += [f"{number}. {change}" for number, change in enumerate(self.changes, 1)]

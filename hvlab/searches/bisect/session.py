@@ -38,7 +38,7 @@ _FACTS = "/etc/ansible/facts.d"
 # How to prevent another source from replacing the requested version.
 _NO_OTHER: Mapping[str, str] = {
     "openmpi": "put openmpi-{version}.tar.bz2 into sources/ on the controller; with "
-    "`openmpi_sources: [file, url]` in the inventory, another version never stands in"
+    "`openmpi_sources: [file, url]` in the inventory, no other version is used instead"
 }
 
 
@@ -74,18 +74,18 @@ def install(stack: Stack, own: Stack, lab: Lab) -> None:
         play.finish()
         play.check("it could not be installed", remedy="the build's log on the host says what it lacks")
     name = name_of(stack, own)
-    if wrong := others(stack, {host: of_stack(known, name) for host, known in facts(lab).items()}):
+    if wrong := find_differing(stack, {host: of_stack(known, name) for host, known in facts(lab).items()}):
         raise CheckError(f"it cannot be built:\n{report(wrong)}")
 
 
-def others(stack: Stack, recorded: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+def find_differing(stack: Stack, recorded: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
     """List recorded versions that differ from the stack's; ``recorded`` are facts by host."""
     wrong = []
     for host, known in recorded.items():
         present = components(known)
         for name, version in stack.versions.items():
             built = Pin(name, str(present.get(name) or "none")).version
-            if not versions.prefix(version, built):
+            if not versions.is_prefix(version, built):
                 remedy = _NO_OTHER.get(name, f"name another version, or set {VERSION_PINS[name]}")
                 observed = f"{TITLES[name]} {version} was requested, {built} is recorded"
                 wrong.append(Problem(host, observed, remedy.format(version=version)))
@@ -226,25 +226,25 @@ class _Points:
     def _step(self, numbers: tuple[int, ...]) -> TriedStack:
         known = next((step for step in self.steps if step.changes == numbers), None)
         if known is None:
-            known = self._measured(numbers)
+            known = self._measure(numbers)
             self.steps.append(known)
             said = known.effect.words if known.effect else known.problem
             self.note(f"{len(numbers)} of {len(self.changes)} changes: {said}")
         return known
 
-    def _measured(self, numbers: tuple[int, ...]) -> TriedStack:
+    def _measure(self, numbers: tuple[int, ...]) -> TriedStack:
         request = self.request
         stack = request.good.with_([self.changes[number] for number in numbers])
         if not request.possible(stack):
             return TriedStack(numbers, None, "these versions do not fit together")
         try:
-            good = self._installed(request.good)
+            good = self._install(request.good)
         except CheckError as error:
             raise CheckError(f"the good stack cannot be measured: {error}", remedy=error.remedy) from error
         whole = self.steps[0].effect if self.steps else None
         judge = Judge(request.spec, request.lab, self.store, good)
         try:
-            installed = self._installed(stack)
+            installed = self._install(stack)
         except CheckError as error:
             return TriedStack(numbers, None, "; ".join(filter(None, [str(error), error.remedy])))
         try:
@@ -252,7 +252,7 @@ class _Points:
         except StackFailsError as error:
             return TriedStack(numbers, None, str(error))
 
-    def _installed(self, stack: Stack) -> InstalledStack:
+    def _install(self, stack: Stack) -> InstalledStack:
         name = name_of(stack, self.request.own)
         if name and name not in self._names:
             self.note(f"installing stack {name}: {', '.join(map(' '.join, stack.versions.items()))}")

@@ -52,7 +52,7 @@ class Stack:
     def settings(self) -> SettingsFile:
         """Launch settings of its ranks."""
         return SettingsFile(
-            env=self._prefixed(_ENV), **{name: self.items.get(name) or "" for name in _STARTS}
+            env=self._with_prefix(_ENV), **{name: self.items.get(name) or "" for name in _STARTS}
         )
 
     @property
@@ -64,9 +64,9 @@ class Stack:
     @property
     def parameters(self) -> dict[str, Any]:
         """Open MPI's parameters."""
-        return self._prefixed(_PARAMETER)
+        return self._with_prefix(_PARAMETER)
 
-    def _prefixed(self, prefix: str) -> dict[str, Any]:
+    def _with_prefix(self, prefix: str) -> dict[str, Any]:
         known = ((name, value) for name, value in self.items.items() if value is not None)
         return {name.removeprefix(prefix): value for name, value in known if name.startswith(prefix)}
 
@@ -158,7 +158,7 @@ def chain(
     changes: list[StackChange] = []
     for name in names:
         before, after = good[name], bad[name]
-        if before == after or (name in COMPONENTS and _one_release(before, after)):
+        if before == after or (name in COMPONENTS and _is_one_release(before, after)):
             continue
         values = [before, *_between(before, after, releases.get(name, ())), after]
         for value in values[1:]:
@@ -170,20 +170,19 @@ def chain(
 
 
 def _between(before: Any, after: Any, releases: Sequence[str]) -> Iterator[str]:
-    """Yield the releases between two, from the first to the second."""
     if not releases or not before or not after:
         return
     low, high = sorted((before, after), key=versions.numbers)
     inside = (
         one for one in releases if versions.numbers(low) < versions.numbers(one) < versions.numbers(high)
     )
-    other = (one for one in inside if not _one_release(low, one) and not _one_release(high, one))
+    other = (one for one in inside if not _is_one_release(low, one) and not _is_one_release(high, one))
     yield from sorted(other, key=versions.numbers, reverse=low != before)
 
 
-def _one_release(one: Any, other: Any) -> bool:
+def _is_one_release(one: Any, other: Any) -> bool:
     both = one and other
-    return bool(both) and (versions.prefix(one, other) or versions.prefix(other, one))
+    return bool(both) and (versions.is_prefix(one, other) or versions.is_prefix(other, one))
 
 
 def _place(name: str) -> tuple[int, str]:
@@ -197,7 +196,6 @@ def _word(value: Any) -> str:
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """Yield the differences between two values of one variable, each with its place."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in dict.fromkeys([*before, *after]):
             if before.get(name) != after.get(name):
@@ -213,7 +211,7 @@ def without(changes: Sequence[StackChange], numbers: Sequence[int]) -> tuple[int
     return tuple(at for at, change in enumerate(changes) if at < first.get(change.item, len(changes)))
 
 
-def joined(changes: Sequence[StackChange]) -> list[StackChange]:
+def join(changes: Sequence[StackChange]) -> list[StackChange]:
     """Merge consecutive changes of the same item."""
     together: list[StackChange] = []
     for change in changes:

@@ -78,7 +78,7 @@ def describe(
             "in": f"{members} share a slow uplink, receiving from the others at once",
         }[suspect.kind]
         remedy = _REMEDIES[suspect.kind]
-        if _nothing_arrived(judgement):
+        if _has_nothing_arrived(judgement):
             observed, remedy = (
                 f"nothing arrived, beside {format_speed(judgement.others)}",
                 f"{_NOTHING} {remedy}",
@@ -90,7 +90,7 @@ def describe(
 
 
 def relative_share(host: int, shares: Mapping[int, Sequence[float]]) -> float | None:
-    """Return a host's processor time over the median of the others'; None where it was not read."""
+    """Return a host's processor time over the median of the others'; None if it was not read."""
     if host not in shares or len(shares) == 1:
         return None
     others = [statistics.median(each) for place, each in shares.items() if place != host]
@@ -119,7 +119,7 @@ def format_times(value: float) -> str:
     return f"{value:.2f}" if value < _MOST_TIMES else f"over {_MOST_TIMES}"
 
 
-def _nothing_arrived(judgement: Judgement) -> bool:
+def _has_nothing_arrived(judgement: Judgement) -> bool:
     return judgement.suspect.kind not in suspects.WORK and judgement.rate <= STILL
 
 
@@ -142,20 +142,20 @@ def compare_effort(result: SlowSearch) -> str:
 
 def explain_shared_links(result: SlowSearch, names: Sequence[str]) -> str:
     """Explain links that were slow only while all hosts sent at once."""
-    between = f" ({_listed(result.sharing, names)})" if result.sharing else ""
+    between = f" ({_list_groups(result.sharing, names)})" if result.sharing else ""
     return (
         f"{result.together} suspects while all hosts sent at once, so each link was measured alone. Hosts "
         f"share a bottleneck, such as the uplink of a rack{between}"
     )
 
 
-def _listed(groups: Groups, names: Sequence[str]) -> str:
+def _list_groups(groups: Groups, names: Sequence[str]) -> str:
     return " | ".join(", ".join(names[host] for host in group) for group in groups)
 
 
 def describe_far_groups(result: SlowSearch, names: Sequence[str]) -> str:
     """Describe the groups of hosts that are far from each other."""
-    listed = _listed(result.groups, names)
+    listed = _list_groups(result.groups, names)
     between = _times_between(result)
     longer = (
         "nothing arrives over the links between them"
@@ -250,7 +250,7 @@ def _row(judgement: Judgement, names: Sequence[str], shares: Mapping[int, Sequen
         "to": names[suspect.cell[1]] if suspect.kind == "pair" else None,
         "hosts": [names[place] for place in suspect.members],
         "times_as_long": None
-        if _nothing_arrived(judgement)
+        if _has_nothing_arrived(judgement)
         else {"low": slower.low, "median": slower.mid, "high": slower.high},
         "trials": judgement.trials,
         "slower_in": judgement.wins,

@@ -102,7 +102,6 @@ def read(printed: str, where: str, plan: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _end(lab: Lab, mark: str) -> list[str]:
-    """End leftover processes of a launch; return the hosts where that failed."""
     program = str(workloads.PROGRAMS / "reap.py")
     try:
         _, failures = _on_all(lab, program, "", mark=mark, seconds=_END_S)
@@ -205,7 +204,6 @@ class HostProbe:
         return {"python": self.torch, "program": program, "count": count}
 
     def _addresses(self) -> list[str]:
-        """Return the addresses of the first host: the ranks' one, and the one that this machine uses."""
         first = self.lab.hosts[0]
         return list(dict.fromkeys([self.lab.rank_address(first), first.address]))
 

@@ -95,7 +95,7 @@ def search(
     launches = _Launches(measure)
     shown = _at_once(count, launches, draw, ratio=ratio, copies=copies)
     if (len(shown.suspects) > MOST or shown.crowded) and count <= MOST_ALONE:
-        shown = _each_alone(shown, count, launches, draw, ratio=ratio)
+        shown = _analyse_each(shown, count, launches, draw, ratio=ratio)
     tried = shown.suspects[:MOST]
     between = set(suspects.crossing(shown.groups))
     judgements = _judgements(tried, between, count, launches, draw=draw, ratio=ratio, alpha=alpha)
@@ -151,8 +151,8 @@ class _Overview:
 def _at_once(
     count: int, launches: _Launches, draw: random.Random, *, ratio: float, copies: bool
 ) -> _Overview:
-    """Analyse a launch with all hosts at once. Raises CheckError where most links carry nothing."""
-    planned = steps.all_hosts(count, draw, copies=copies)
+    """Analyse a launch with all hosts at once. Raises CheckError if most links carry nothing."""
+    planned = steps.plan_all_hosts(count, draw, copies=copies)
     readings = launches.launch(planned)
     read = _by_link(planned, readings)
     rates = [rate for each in read.values() for rate in each]
@@ -163,18 +163,18 @@ def _at_once(
         )
     values = suspects.relative(planned, readings)
     pointed_at = suspects.suspects(values, count, ratio=ratio)
-    crowded = suspects.crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
+    crowded = suspects.count_crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
     slow = {cell: steps.slowness(max(each)) for cell, each in read.items()}
     sharing = suspects.sharing_groups(slow, count, ratio=ratio)
     uplinks = suspects.uplinks(slow, sharing, count, ratio=ratio)
     return _Overview(read, values, [*uplinks, *pointed_at], crowded, sharing=sharing)
 
 
-def _each_alone(
+def _analyse_each(
     before: _Overview, count: int, launches: _Launches, draw: random.Random, *, ratio: float
 ) -> _Overview:
     """Analyse a launch that measures each link alone, after one with a shared bottleneck."""
-    planned = steps.each_link(count, draw)
+    planned = steps.plan_each_link(count, draw)
     readings = launches.launch(planned)
     values = {**before.values, **suspects.relative_alone(readings)}
     pairs = suspects.sizes(values, count, ratio=ratio)["pair"]
@@ -207,7 +207,7 @@ def _judgements(
     level = alpha / (LOOKS * max(1, len(tried)))
     avoided = [*tried, *(Suspect("pair", cell, 0.0) for cell in sorted(between))]
     for _ in range(LOOKS):
-        pending = [suspect for suspect in tried if _open(suspect, tried, judgements)]
+        pending = [suspect for suspect in tried if _is_open(suspect, tried, judgements)]
         if not pending:
             break
         planned, chosen = trials.plan(pending, avoided, count, draw)
@@ -226,7 +226,7 @@ def _by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Ce
     return read
 
 
-def _open(suspect: Suspect, tried: Sequence[Suspect], judgements: Mapping[Suspect, Judgement]) -> bool:
+def _is_open(suspect: Suspect, tried: Sequence[Suspect], judgements: Mapping[Suspect, Judgement]) -> bool:
     """Whether a suspect needs a trial: it is undecided, and nothing else explains it.
 
     A slow end disturbs everything its host sends and receives. So a pair waits until the suspected ends of

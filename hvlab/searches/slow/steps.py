@@ -52,7 +52,7 @@ class ProbeStep:
         return {"transfers": self.transfers} if self.transfers else {"shift": self.shift}
 
 
-def all_hosts(count: int, draw: random.Random, *, copies: bool = False) -> list[ProbeStep]:
+def plan_all_hosts(count: int, draw: random.Random, *, copies: bool = False) -> list[ProbeStep]:
     """Return the steps of the first launch: every host takes part in each, and every link is measured.
 
     A shift is a group test of as many links as there are hosts, since each host sends to one other and
@@ -68,7 +68,7 @@ def all_hosts(count: int, draw: random.Random, *, copies: bool = False) -> list[
     return steps
 
 
-def each_link(count: int, draw: random.Random) -> list[ProbeStep]:
+def plan_each_link(count: int, draw: random.Random) -> list[ProbeStep]:
     """Return a step for each link alone, in random order."""
     cells = [(one, other) for one in range(count) for other in range(count) if one != other]
     return [ProbeStep(transfers=(cell,)) for cell in draw.sample(cells, len(cells))]

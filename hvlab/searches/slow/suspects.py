@@ -103,7 +103,7 @@ def suspects(
     return sorted(chosen, key=lambda suspect: (suspect.kind == "pair", -suspect.size))
 
 
-def crowded(pairs: Mapping[Cell, float], *, ratio: float) -> int:
+def count_crowded(pairs: Mapping[Cell, float], *, ratio: float) -> int:
     """Count the pairs that are slow by the ratio, if links vary so much that none stands out; else 0."""
     if _DEVIATIONS * _deviation(pairs.values()) < math.log(_HIDDEN):
         return 0

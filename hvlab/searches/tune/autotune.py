@@ -47,14 +47,14 @@ def trains(block: Block) -> bool:
     return any(item.name in _LENGTHS for item in parameters(block.workload))
 
 
-def length_of(folders: Sequence[Path]) -> TrainingLength | None:
+def read_length(folders: Sequence[Path]) -> TrainingLength | None:
     """Parse the files of a launch; None if it was no training, or failed."""
     for each in (one for folder in folders for one in samples.read(folder) if one.metric == "step_time"):
         return TrainingLength(each.warmup + len(each.times), statistics.fmean(each.times))
     return None
 
 
-def balanced(block: Block, trained: TrainingLength, launch_s: float, *, timeout: float) -> Block:
+def balance(block: Block, trained: TrainingLength, launch_s: float, *, timeout: float) -> Block:
     """Return a block whose training lasts as long as the rest of a launch, unless its length was requested.
 
     ``timeout`` is the time limit of a case, in seconds. A training of half a second costs a launch of five,
@@ -64,10 +64,10 @@ def balanced(block: Block, trained: TrainingLength, launch_s: float, *, timeout:
         return block
     rest = launch_s - trained.seconds
     seconds = min(rest, timeout * SHARE_OF_TIMEOUT - rest)
-    return longer(block, min(_MOST, seconds / trained.seconds))
+    return lengthen(block, min(_MOST, seconds / trained.seconds))
 
 
-def longer(block: Block, times: float) -> Block:
+def lengthen(block: Block, times: float) -> Block:
     """Return a block with a training this many times as long, never shorter."""
     for item in parameters(block.workload):
         [now] = block.axes.get(item.name, (item.default,)) if item.name in _LENGTHS else (None,)
@@ -86,7 +86,7 @@ _HIERARCHICAL = "HOROVOD_HIERARCHICAL_ALLREDUCE"
 _MIB = 1 << 20
 
 
-def choice(
+def run_autotune(
     spec: Spec, launches: Launches, space: Space, trained: TrainingLength | None, seconds: float
 ) -> SettingsFile | None:
     """Return the settings that autotune prefers after about ``seconds`` of training.
@@ -112,17 +112,17 @@ def choice(
         "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": _WARM_UP,
     }
     settings = today.model_copy(update={"env": free | tuning})
-    lengthened = longer(block, for_each * _SCORED / trained.steps)
+    lengthened = lengthen(block, for_each * _SCORED / trained.steps)
     run = launches.measure(
         replace(spec, blocks=(with_settings(lengthened, settings),), suite="tune-autotune")
     )
     logs = [folder / _LOG for folder in launches.folders(run) if (folder / _LOG).is_file()]
     texts = (log.read_text("utf-8", errors="replace") for log in logs)
-    best = next(filter(None, map(best_of, texts)), None)
+    best = next(filter(None, map(read_best, texts)), None)
     return best and today.model_copy(update={"env": free | dict(best.env)})
 
 
-def best_of(log: str) -> SettingsFile | None:
+def read_best(log: str) -> SettingsFile | None:
     """Return the settings with the best score in autotune's log; None for any other text."""
     try:
         rows = list(csv.DictReader(log.splitlines(), skipinitialspace=True))

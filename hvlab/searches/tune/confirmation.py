@@ -75,7 +75,7 @@ def confirm(
     chosen = {A: today.parameters, B: best.parameters}
     both = replace(
         spec,
-        blocks=sides.sided(spec.blocks, chosen, lab),
+        blocks=sides.with_sides(spec.blocks, chosen, lab),
         sides=sides.values(chosen, spec.blocks),
         auto=True,
         repeats=LOOKS[-1].repeats,
@@ -115,7 +115,7 @@ def describe_loss_change(today: Curves, best: Curves) -> str:
     """
     both = sorted(today.keys() & best.keys())
     if not both:
-        return "there is no loss with the new settings" if today else ""
+        return "the new settings yield no loss" if today else ""
     epochs = min(len(curve) for curve in (*today.values(), *best.values()))
     # From the last epoch, which all curves have.
     for epoch in range(-epochs, 0):
@@ -124,5 +124,5 @@ def describe_loss_change(today: Curves, best: Curves) -> str:
         spread = max(every) - min(every)
         if moved > max(spread, _ROUNDING * max(map(abs, every))):
             where = f" of epoch {epochs + 1 + epoch}" if epochs > 1 else ""
-            return f"the loss{where} moved by {moved:.3g}, and today's repeats lie within {spread:.3g}"
+            return f"the loss{where} changed by {moved:.3g}, and today's repeats are within {spread:.3g}"
     return ""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hvlab.analysis.compare.comparison import Measurements, folded
+from hvlab.analysis.compare.comparison import Measurements, add_failures
 from hvlab.analysis.compare.decisions import Decisions, decide
 from hvlab.base.errors import CheckError
 from hvlab.bench.matrix import expand
@@ -24,7 +24,15 @@ from hvlab.searches.tune.confirmation import Confirmation
 from hvlab.searches.tune.host_space import HostSurvey, load, survey
 from hvlab.searches.tune.host_state import HostStates, RefusedError
 from hvlab.searches.tune.result import TuneResult
-from hvlab.searches.tune.session import Note, TuneRequest, begun, lengthened, proved, searched, write
+from hvlab.searches.tune.session import (
+    Note,
+    TuneRequest,
+    begin,
+    lengthen_training,
+    prove_best,
+    run_search,
+    write,
+)
 from hvlab.searches.tune.space import Candidate
 from hvlab.searches.tune.trials import Trials, figures
 from hvlab.statistics.looks import LOOKS
@@ -109,7 +117,7 @@ def confirm(trials: HostTrials, best: Candidate, seconds: float) -> Confirmation
 
 
 def _decisions(trials: HostTrials, records: Sequence[Record], words: dict[str, dict[str, str]]) -> Decisions:
-    run = Measurements("", trials.launches.lab.name, "", {}, folded(gather(records)))
+    run = Measurements("", trials.launches.lab.name, "", {}, add_failures(gather(records)))
     return decide(run, {"auto": True, "sides": words})
 
 
@@ -204,7 +212,7 @@ def tune_hosts(request: TuneRequest, store: Store, folder: Path, *, note: Note) 
     At the end each host has its former state; after a kill, ``folder`` holds the file that restores it.
     Raises CheckError if nothing on the hosts can be changed.
     """
-    with begun(request, store, folder) as launches:
+    with begin(request, store, folder) as launches:
         [case], _ = expand(request.spec, request.lab)
         lab = replace(request.lab, hosts=tuple(host for host in request.lab.hosts if host.name in case.hosts))
         known = survey(lab, load())
@@ -212,18 +220,18 @@ def tune_hosts(request: TuneRequest, store: Store, folder: Path, *, note: Note) 
             note(sentence)
         if not known.settings:
             raise CheckError(
-                "nothing of these hosts can be changed, or they have all of it already",
+                "nothing can be changed on these hosts, or all of it is in place",
                 remedy="see above; without --host-settings, `hvlab tune` searches the settings of the ranks",
             )
         space = replace(request.space, parameters=tuple(each.parameter for each in known.settings))
-        spec, _ = lengthened(request, launches)
+        spec, _ = lengthen_training(request, launches)
         states = HostStates(lab, known.before)
         trials = HostTrials(
             *(spec, launches, space, float(request.budget)), survey=known, states=states, refused={}
         )
         with states.preserve(folder, note):
-            outcome = searched(request, trials, note=note)
-            proof = proved(trials, outcome.best, partial(confirm, trials), note=note)
+            outcome = run_search(request, trials, note=note)
+            proof = prove_best(trials, outcome.best, partial(confirm, trials), note=note)
         refused = tuple(f"{space.words(one)}: {why}" for one, why in trials.refused.items())
         result = HostTuneResult(space, outcome, {}, proof, launches.spent, survey=known, refused=refused)
         write(result, folder)

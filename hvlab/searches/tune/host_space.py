@@ -15,7 +15,7 @@ from hvlab.base import answers
 from hvlab.base.answers.shapes import Count, HostAnswer
 from hvlab.base.errors import CheckError, UnreachableError, some
 from hvlab.base.yaml_files import read_yaml
-from hvlab.checks.ask import put
+from hvlab.checks.ask import ask_hosts
 from hvlab.lab.inventory import Lab
 from hvlab.searches.tune.host_state import KernelValue, State
 from hvlab.searches.tune.space_file import SpaceParameter
@@ -133,7 +133,7 @@ def survey(lab: Lab, settings: Sequence[HostSetting]) -> HostSurvey:
         _LINKS: {"run": ["ip", "-d", "-j", "link", "show"]},
         _PING: {"run": ["ping", "-V"]},
     }
-    answered = put(lab, questions)
+    answered = ask_hosts(lab, questions)
     for host, why in answered.silent.items():
         raise UnreachableError(f"{host}: {why}", remedy="bring it back, or leave it out with --limit")
     for host, why in answered.broken.items():
@@ -194,7 +194,6 @@ def _levels(
 
 
 def _problem(setting: HostSetting, readings: Mapping[str, HostReading]) -> str:
-    """Return why a setting cannot be judged between these hosts; empty if it can."""
     if not any(path.endswith(_MTU) for path in setting.patterns):
         return ""
     if len(readings) == 1:
@@ -219,16 +218,16 @@ def _reading(host: str, interface: str, patterns: Iterable[str], replies: Mappin
     writable: set[str] = set()
     for pattern in patterns:
         everywhere = _everywhere(pattern)
-        texts = answers.checked(replies.get(f"{_READ}{everywhere}", {}), host, dict[str, str])
-        modes = answers.checked(replies.get(f"{_STAT}{everywhere}", {}), host, dict[str, _Mode])
+        texts = answers.check(replies.get(f"{_READ}{everywhere}", {}), host, dict[str, str])
+        modes = answers.check(replies.get(f"{_STAT}{everywhere}", {}), host, dict[str, _Mode])
         own = {path: " ".join(texts[path].split()) for path in _paths(texts, pattern, interface)}
         values |= {path: value for path, value in own.items() if value}
         writable |= {path for path in own if path in modes and int(modes[path]["mode"], 8) & _OWNER_WRITES}
-    cpus = answers.checked(replies.get(_GOVERNORS, {}), host, dict[str, str])
+    cpus = answers.check(replies.get(_GOVERNORS, {}), host, dict[str, str])
     governors = [frozenset(text.split()) for text in cpus.values()]
     return HostReading(
         interface,
-        answers.checked(values, f"{host}: what its kernel is set to", State),
+        answers.check(values, f"{host}: what its kernel is set to", State),
         frozenset(writable),
         _mtu(host, interface, replies.get(_LINKS, {})),
         frozenset.intersection(*governors) if governors else frozenset(),

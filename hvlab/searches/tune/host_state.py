@@ -19,7 +19,7 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import CheckError, HvlabError, some
 from hvlab.base.files import write_file
-from hvlab.checks.ask import put
+from hvlab.checks.ask import ask_hosts
 from hvlab.lab.inventory import Lab
 from hvlab.remote.playbook import Owner, Play, login_of
 
@@ -122,7 +122,7 @@ class HostStates:
                 note(f"{error}\n  what to do: {error.remedy}")
 
 
-def left_behind(results: Path, lab: str) -> list[Path]:
+def find_leftovers(results: Path, lab: str) -> list[Path]:
     """Return the files of killed searches whose hosts of this lab were not restored."""
     return [file for file in sorted((results / "tune").glob(f"*/{BEFORE}")) if _read(file).lab == lab]
 
@@ -191,7 +191,7 @@ def _check_way(lab: Lab, size: int) -> None:
         payload = size - (_HEADERS_V6 if ":" in address else _HEADERS)
         argv = ["ping", "-n", "-c", "3", "-i", "0.2", "-W", "2", "-M", "do", "-s", str(payload), address]
         questions[host.name] = {"run": argv}
-    answered = put(lab, questions)
+    answered = ask_hosts(lab, questions)
     for name, why in {**answered.silent, **answered.broken}.items():
         raise RefusedError(f"{name}: no answer with an MTU of {size}: {why}", remedy="look at its network")
     ways = [
@@ -203,7 +203,7 @@ def _check_way(lab: Lab, size: int) -> None:
     if ways:
         raise RefusedError(
             f"packets of {size} bytes do not pass whole from {some(ways)} (ping -M do)",
-            remedy="every switch between the hosts has to let them pass",
+            remedy="raise the MTU of every switch between the hosts",
         )
 
 

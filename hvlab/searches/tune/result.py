@@ -14,9 +14,9 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
 from hvlab.analysis.compare import decision_rows
 from hvlab.analysis.compare.decisions import Decision
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.searches.tune.confirmation import Confirmation
-from hvlab.searches.tune.search import Board, SearchResult, distributions, frozen
+from hvlab.searches.tune.search import Board, SearchResult, distributions, freeze
 from hvlab.searches.tune.space import Candidate, Space
 from hvlab.statistics import interval
 from hvlab.statistics.interval import Interval
@@ -55,7 +55,7 @@ def importance(space: Space, board: Board, *, seed: int = 0) -> dict[str, Interv
 def _shares(space: Space, chosen: list[Candidate], values: Mapping[Candidate, float]) -> dict[str, float]:
     known = distributions(space)
     study = optuna.create_study()
-    study.add_trials([frozen(one, values[one], known) for one in chosen])
+    study.add_trials([freeze(one, values[one], known) for one in chosen])
     evaluator = PedAnovaImportanceEvaluator(target_quantile=_BEST)
     try:
         return get_param_importances(study, evaluator=evaluator)
@@ -127,7 +127,6 @@ class TuneResult:
         return "; ".join(parts)[:1].upper() + "; ".join(parts)[1:] + "." if parts else ""
 
     def _ratios(self) -> Iterator[tuple[Decision, Interval]]:
-        """Yield each comparison of the proof, with the new settings' figure over today's."""
         for each in self.proof.decisions.rows if self.proof else ():
             if (quotient := each.row.verdict.ratio) is not None:
                 yield each, Interval(1 / quotient.high, 1 / quotient.mid, 1 / quotient.low)
@@ -139,7 +138,6 @@ class TuneResult:
 
     @property
     def _beside(self) -> str:
-        """Notes on proved settings."""
         return UNCHECKED if self.proof is not None and self.proof.loss_checked is False else ""
 
     @property
@@ -211,7 +209,7 @@ class TuneResult:
         }  # fmt: skip
 
     def _settings(self, best: Candidate) -> dict[str, Any]:
-        settings: dict[str, Any] = masked(self.space.settings(best).model_dump())
+        settings: dict[str, Any] = mask(self.space.settings(best).model_dump())
         return {name: value for name, value in settings.items() if value}
 
 

@@ -38,7 +38,7 @@ class Tpe:
         self.study = optuna.create_study(sampler=sampler)
         self.known: dict[Candidate, float] = {}
         self.asked: dict[Candidate, optuna.Trial] = {}
-        self.study.add_trial(frozen(self.start, 0.0, self.distributions))
+        self.study.add_trial(freeze(self.start, 0.0, self.distributions))
         self.known[self.start] = 0.0
 
     def ask(self, most: int) -> list[Candidate]:
@@ -63,7 +63,7 @@ class Tpe:
             if trial := self.asked.pop(candidate, None):
                 self.study.tell(trial, value)
             else:
-                self.study.add_trial(frozen(candidate, value, self.distributions))
+                self.study.add_trial(freeze(candidate, value, self.distributions))
 
 
 class Coordinate:
@@ -113,7 +113,7 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
     }
 
 
-def frozen(candidate: Candidate, value: float, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
+def freeze(candidate: Candidate, value: float, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
     """Return a candidate with its value in Optuna's form."""
     params = dict(zip(known, candidate, strict=True))
     return optuna.trial.create_trial(params=params, distributions=dict(known), value=value)
@@ -250,7 +250,7 @@ def _race(
     for number in range(rounds):
         if not running or (number and not left()):
             return
-        today, values = _measured([space.start, *running], measure, board)
+        today, values = _measure([space.start, *running], measure, board)
         for candidate, value in zip(running, values, strict=True):
             if value is None:
                 board.failed.add(candidate)
@@ -262,14 +262,9 @@ def _race(
             running = [one for one in running if one == best or not board.worse(one, best)]
 
 
-def _measured(
+def _measure(
     batch: Sequence[Candidate], measure: Measure, board: Board
 ) -> tuple[float, Sequence[float | None]]:
-    """Read the results of a round: today's settings, the first of the batch, and the others.
-
-    If today's fail after they have run, the round is measured once more. Raises CheckError if they fail
-    again, or in the first round.
-    """
     for _ in range(2 if board.rounds else 1):
         today, *values = measure(batch)
         board.rounds += 1

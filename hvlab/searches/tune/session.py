@@ -19,7 +19,7 @@ from hvlab.results.lock import measuring
 from hvlab.results.searches import RESULT
 from hvlab.results.store import Store
 from hvlab.searches.tune import autotune
-from hvlab.searches.tune.autotune import TrainingLength, balanced, length_of, trains
+from hvlab.searches.tune.autotune import TrainingLength, balance, read_length, trains
 from hvlab.searches.tune.confirmation import Confirmation, confirm
 from hvlab.searches.tune.result import TuneResult, importance
 from hvlab.searches.tune.search import SearchResult, search
@@ -61,8 +61,8 @@ def check(request: TuneRequest) -> None:
     own = {item.name for item in (*TUNING, *OPTIONAL)}
     if given := sorted(own & {name for block in request.spec.blocks for name in block.axes}):
         raise UsageError(
-            f"--set {given[0]}: settings that are searched or kept stand in a file",
-            remedy="write them to a settings file, and give it with --settings",
+            f"--set {given[0]}: settings that are searched or kept belong in a file",
+            remedy="write them to a settings file, and name it with --settings",
         )
     if reason := misfit(request.spec, request.space.today, request.lab):
         raise UsageError(f"--settings does not fit what is measured: {reason}", remedy=_FITTING)
@@ -80,7 +80,7 @@ def check_space(request: TuneRequest) -> None:
 
 
 @contextmanager
-def begun(request: TuneRequest, store: Store, folder: Path) -> Iterator[Launches]:
+def begin(request: TuneRequest, store: Store, folder: Path) -> Iterator[Launches]:
     """Check a search, and yield its launches; until it ends, nothing else may measure the lab."""
     check(request)
     with measuring(store.folder, request.lab.name):
@@ -88,7 +88,7 @@ def begun(request: TuneRequest, store: Store, folder: Path) -> Iterator[Launches
         yield Launches(request.lab, Store(folder))
 
 
-def searched(
+def run_search(
     request: TuneRequest, trials: Trials, *, first: Sequence[Candidate] = (), note: Note
 ) -> SearchResult:
     """Search by trials, beginning with those of ``first``."""
@@ -102,7 +102,7 @@ def searched(
     )
 
 
-def proved(trials: Trials, best: Candidate | None, prove: Prove, *, note: Note) -> Confirmation | None:
+def prove_best(trials: Trials, best: Candidate | None, prove: Prove, *, note: Note) -> Confirmation | None:
     """Prove the best of a search, if any."""
     if best is None:
         return None
@@ -114,9 +114,11 @@ def proved(trials: Trials, best: Candidate | None, prove: Prove, *, note: Note) 
 def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> TuneResult:
     """Search, prove, and write the result into ``folder``. The proof is a run of ``store``."""
     note(f"time limit {request.budget / 60:.2g} min; the proof, {PROOF_LAUNCHES} launches, may end after it")
-    with begun(request, store, folder) as launches:
-        spec, trained = lengthened(request, launches)
-        chosen = autotune.choice(request.spec, launches, request.space, trained, request.budget * _AUTOTUNE)
+    with begin(request, store, folder) as launches:
+        spec, trained = lengthen_training(request, launches)
+        chosen = autotune.run_autotune(
+            request.spec, launches, request.space, trained, request.budget * _AUTOTUNE
+        )
         space, autotuned = including(request.space, chosen) if chosen else (request.space, None)
         trials = Trials(spec, launches, space, float(request.budget))
         if autotuned is not None:
@@ -127,10 +129,10 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> Tun
             return confirm(spec, request.lab, store, space.today, settings, seconds=seconds)
 
         first = [] if autotuned is None else [autotuned]
-        outcome = searched(request, trials, first=first, note=note)
-        # Before the proof: it takes seconds, and an interruption after the proof would repeat the proof.
+        outcome = run_search(request, trials, first=first, note=note)
+        # Before the proof, which an interruption here would repeat.
         shares = importance(space, outcome.board, seed=request.seed)
-        proof = proved(trials, outcome.best, prove, note=note)
+        proof = prove_best(trials, outcome.best, prove, note=note)
         result = TuneResult(space, outcome, shares, proof, launches.spent, autotuned)
         write(result, folder)
     return result
@@ -144,10 +146,10 @@ def write(result: TuneResult, folder: Path) -> None:
     write_file(folder / RESULT, json.dumps(result.as_json(), indent=1))
 
 
-def written(request: TuneRequest, result: TuneResult, output: Path) -> str:
+def write_settings(request: TuneRequest, result: TuneResult, output: Path) -> str:
     """Write the settings file if the best settings are proved; return a line about the file."""
     if not result.proved or result.search.best is None:
-        return f"settings: {output} is of an earlier search, and stays as it is" if output.exists() else ""
+        return f"settings: {output} is from an earlier search, and stays unchanged" if output.exists() else ""
     best = result.space.settings(result.search.best)
     about = best.model_copy(update={"about": result.answer})
     save(about, output, recipe=recipe(request, best))
@@ -164,19 +166,19 @@ def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
 def _to_prove(trials: Trials, best: Candidate) -> str:
     text = f"to prove: {trials.space.words(best)}"
     if (over := trials.proof_s - trials.rest_s) > 0:
-        text += f" (this takes about {over / 60:.1f} min more than the budget, which was too short)"
+        text += f" (about {over / 60:.1f} min more than the budget, which was too short)"
     return text
 
 
-def lengthened(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:
+def lengthen_training(request: TuneRequest, launches: Launches) -> tuple[Spec, TrainingLength | None]:
     """Return the spec of trials, with a training that is long enough, and the result of one launch."""
     [block] = request.spec.blocks
     if not trains(block):
         return request.spec, None
     today = with_settings(block, request.space.today)
     run = launches.measure(replace(request.spec, blocks=(today,), suite="tune-length"))
-    trained = length_of(launches.folders(run))
+    trained = read_length(launches.folders(run))
     if trained is None:
         return request.spec, None
-    asked = balanced(block, trained, launches.spent, timeout=request.spec.timeout)
+    asked = balance(block, trained, launches.spent, timeout=request.spec.timeout)
     return replace(request.spec, blocks=(asked,)), trained

@@ -41,7 +41,7 @@ class Space:
         if candidate == self.start:
             return self.today
         env, options = dict(self.today.env), self.today.mpirun
-        for item, value in self._chosen(candidate):
+        for item, value in self._choose(candidate):
             if item.to == "env":
                 env.pop(item.variable, None)
                 if not item.same(value, item.default):
@@ -56,7 +56,7 @@ class Space:
 
     def as_today(self, candidate: Candidate) -> bool:
         """Whether a candidate equals today's settings, perhaps in other words."""
-        if any(self.parameters[place].to == "host" for place in self._changed(candidate)):
+        if any(self.parameters[place].to == "host" for place in self._list_changed(candidate)):
             return False
         return _read(self.settings(candidate)) == _read(self.today)
 
@@ -66,19 +66,21 @@ class Space:
 
     def changes(self, candidate: Candidate) -> dict[str, Word]:
         """Return the values in which a candidate differs from today's settings."""
-        chosen = self._chosen(candidate)
-        return {item.name: value for item, value in (chosen[place] for place in self._changed(candidate))}
+        chosen = self._choose(candidate)
+        return {
+            item.name: value for item, value in (chosen[place] for place in self._list_changed(candidate))
+        }
 
-    def _changed(self, candidate: Candidate) -> list[int]:
+    def _list_changed(self, candidate: Candidate) -> list[int]:
         both = enumerate(zip(candidate, self.start, strict=True))
         return [place for place, (one, other) in both if one != other]
 
-    def _chosen(self, candidate: Candidate) -> list[tuple[SpaceParameter, Word]]:
+    def _choose(self, candidate: Candidate) -> list[tuple[SpaceParameter, Word]]:
         return [(item, item.values[index]) for item, index in zip(self.parameters, candidate, strict=True)]
 
     def _rules(self, candidate: Candidate) -> str:
         tables: dict[int, dict[int, tuple[int, int]]] = {}
-        for item, value in self._chosen(candidate):
+        for item, value in self._choose(candidate):
             if item.collective is not None:
                 algorithm, _, segment = str(value).partition(":")
                 rule = int(algorithm), int(segment or 0)

@@ -56,7 +56,7 @@ class SpaceParameter(BaseModel):
         if not self.has(self.default):
             raise ValueError(f"{self.name}: the default {self.default!r} is not among its values")
         if any(self.same(one, other) for one, other in itertools.combinations(self.values, 2)):
-            raise ValueError(f"{self.name}: a value stands there twice")
+            raise ValueError(f"{self.name}: a value occurs twice")
         if (self.to == "env") != bool(self.variable) or (self.to == "rules") != (self.collective is not None):
             raise ValueError(
                 f"{self.name}: env needs a variable, rules a collective, and nothing else has one"

@@ -89,7 +89,7 @@ class Trials:
     _launch: float = 0.0
 
     def __call__(self, batch: Sequence[Candidate]) -> list[float | None]:
-        """Return the logarithm of the time that each candidate takes; None where it failed."""
+        """Return the logarithm of the time that each candidate takes; None if it failed."""
         self.rounds += 1
         costs = self._round(batch)
         if self.rounds == 1:

@@ -66,7 +66,7 @@ def differences(files: Files, index: Index, say: Callable[[str], None] = lambda 
     ]
 
 
-def _listed(package: str, index: Index, say: Callable[[str], None]) -> list[str]:
+def _list_releases(package: str, index: Index, say: Callable[[str], None]) -> list[str]:
     """Return a package's releases, oldest first, without pre-releases, builds and post-releases."""
     say(package)
     plain = (version for version in index.versions(package) if all(c.isdigit() or c == "." for c in version))
@@ -75,7 +75,7 @@ def _listed(package: str, index: Index, say: Callable[[str], None]) -> list[str]
 
 def _cuda(known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
     points: dict[str, list[str]] = {}
-    for version in _listed("cuda-toolkit", index, say):
+    for version in _list_releases("cuda-toolkit", index, say):
         # Some have a fourth number of their own: 13.0.3.0.
         points.setdefault(versions.minor(version), []).append(".".join(version.split(".")[:3]))
     for release, listed in points.items():
@@ -91,7 +91,7 @@ def _cuda(known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[
 def _library(name: str, known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
     families: dict[str, list[str]] = {}
     for family in ("cu12", "cu13"):
-        for version in _listed(f"nvidia-{name}-{family}", index, say):
+        for version in _list_releases(f"nvidia-{name}-{family}", index, say):
             families.setdefault(version, []).append(family)
     for version, wheels in sorted(families.items(), key=lambda pair: versions.numbers(pair[0])):
         if version in known:
@@ -107,7 +107,7 @@ def _library(name: str, known: Entries, index: Index, say: Callable[[str], None]
 
 
 def _framework(name: str, known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
-    listed = _listed(name, index, say)
+    listed = _list_releases(name, index, say)
     new = {version: like for version in listed if (like := newer.end_of_branch(version, known))}
     for version in [*[v for v in listed if v in known][-_NEWEST:], *new]:
         say(f"{name} {version}")
@@ -242,6 +242,6 @@ def _python(content: Mapping[str, Any]) -> tuple[str, str]:
         raise ValueError("it names no Python minors")
     least = re.search(r">=\s*(\d+\.\d+)", str(content.get("requires_python") or ""))
     minors = sorted(
-        (name for name in named if not least or versions.at_least(name, least[1])), key=versions.numbers
+        (name for name in named if not least or versions.is_at_least(name, least[1])), key=versions.numbers
     )
     return minors[0], minors[-1]

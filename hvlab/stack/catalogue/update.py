@@ -23,7 +23,7 @@ _BLOCKS = ("torch",)
 _LONGEST = 160
 
 
-def updated(text: str, entries: Mapping[str, Mapping[str, Any]], changes: Iterable[Difference]) -> str:
+def update(text: str, entries: Mapping[str, Mapping[str, Any]], changes: Iterable[Difference]) -> str:
     """Return a catalogue file with the changes to its releases, each in its place.
 
     ``entries``: the file's releases. Raises HvlabError if the text lacks a release.
@@ -31,16 +31,16 @@ def updated(text: str, entries: Mapping[str, Mapping[str, Any]], changes: Iterab
     lines = text.splitlines()
     for change in changes:
         if change.missing:
-            entry = _new(change, entries[str(change.like)])
+            entry = _build_entry(change, entries[str(change.like)])
             older = [name for name in entries if versions.numbers(name) < versions.numbers(change.release)]
-            lines[_end(lines, older[-1]) : _end(lines, older[-1])] = _written(change, entry)
+            lines[_end(lines, older[-1]) : _end(lines, older[-1])] = _format_entry(change, entry)
             entries = dict(
                 sorted({**entries, change.release: entry}.items(), key=lambda e: versions.numbers(e[0]))
             )
         else:
             first, last = _place(lines, change.release)
             entry = {**entries[change.release], **change.changes}
-            lines[first:last] = _corrected(lines[first:last], change, entry)
+            lines[first:last] = _correct(lines[first:last], change, entry)
     return "\n".join(lines) + "\n"
 
 
@@ -93,7 +93,6 @@ def _holds(text: str, change: Difference, entry: Mapping[str, Any]) -> bool:
 
 
 def _pair(node: yaml.Node | None, name: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """Return the key and value nodes of a name in a mapping."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     return next(((key, value) for key, value in pairs if key.value == name), None)
 
@@ -125,7 +124,7 @@ def _key(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else json.dumps(name)
 
 
-def _new(change: Difference, like: Mapping[str, Any]) -> dict[str, Any]:
+def _build_entry(change: Difference, like: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in like.items() if name not in _OWN}
     entry = {**rest, **change.changes, "source": SOURCES[change.file]}
     if change.file == "torch":
@@ -142,7 +141,7 @@ def _new(change: Difference, like: Mapping[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _written(change: Difference, entry: Mapping[str, Any]) -> list[str]:
+def _format_entry(change: Difference, entry: Mapping[str, Any]) -> list[str]:
     line = f"  {_key(change.release)}: {flow(entry)}"
     if change.file not in _BLOCKS and len(line) <= _LONGEST:
         return [line]
@@ -156,9 +155,9 @@ def _field(name: str, value: object) -> list[str]:
     return [f"    {name}: {flow(value)}"]
 
 
-def _corrected(lines: list[str], change: Difference, entry: Mapping[str, Any]) -> list[str]:
+def _correct(lines: list[str], change: Difference, entry: Mapping[str, Any]) -> list[str]:
     if len(lines) == 1:
-        return _written(change, entry)
+        return _format_entry(change, entry)
     for name, value in change.changes.items():
         own_lines = [n for n, line in enumerate(lines) if line.startswith(f"    {name}:")]
         at = own_lines[0] if own_lines else len(lines)

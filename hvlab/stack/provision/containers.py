@@ -69,8 +69,8 @@ def settings(
     own = _NVIDIA if nvidia else {}
     newer = bool(docker) and int(docker.split(".", maxsplit=1)[0]) >= _CONTAINERDS_STORE
     if newer and "data-root" in asked and _STORE not in old.get("features", {}):
-        own = _merged(own, {"features": {_STORE: False}})
-    new = _merged(old, _merged(own, asked))
+        own = _merge(own, {"features": {_STORE: False}})
+    new = _merge(old, _merge(own, asked))
     old_root, root = (str(each.get("data-root", roots["docker"])) for each in (old, new))
     moves = posixpath.normpath(old_root) != posixpath.normpath(root)
     used, uses = (each.get("features", {}).get(_STORE, True) for each in (old, new))
@@ -80,12 +80,12 @@ def settings(
     return {"new": new, "old_root": old_root, "data_root": root, "left_places": left}
 
 
-def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(old)
     for name, value in new.items():
         there = old.get(name)
         if isinstance(value, Mapping) and isinstance(there, Mapping):
-            merged[name] = _merged(there, value)
+            merged[name] = _merge(there, value)
         elif isinstance(value, list) and isinstance(there, list):
             merged[name] = [*value, *(item for item in there if item not in value)]
         else:

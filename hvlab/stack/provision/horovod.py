@@ -83,7 +83,7 @@ def _variant(request: HorovodRequest, name: str, variant: Mapping[str, Any]) -> 
     path = f"{request.prefix}/{name}"
     python = f"{request.python_prefix}/{variant.get('environment', 'python')}"
     site = f"lib/python{request.minor}/site-packages"
-    asked, env = _asked(request, variant), _environment(request, variant)
+    asked, env = _list_requested(request, variant), _environment(request, variant)
     rules, texts = _patches()
     return {
         "name": name,
@@ -115,8 +115,7 @@ def _variant(request: HorovodRequest, name: str, variant: Mapping[str, Any]) -> 
     }
 
 
-def _asked(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the features a variant must have, as ``horovodrun --check-build`` names them."""
+def _list_requested(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, list[str]]:
     carriers = _carriers(variant)
     ccl = ["ccl"] if request.with_ccl(variant) else []
     operations = dict.fromkeys([*carriers, *ccl, *_planes(variant)])
@@ -128,7 +127,6 @@ def _asked(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, lis
 
 
 def _environment(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables that a variant is built with; its own take precedence."""
     gpu, planes, compilers = variant.get("gpu_operations"), _planes(variant), request.compilers
     oneccl, nccl = request.oneccl["prefix"], request.nccl
     ccl = {"CCL_ROOT": oneccl, "CCL_CONFIGURATION": "ccl/cpu/lib", "CPATH": f"{oneccl}/include"}
@@ -189,7 +187,7 @@ def patches(*, torch: str, gcc: str) -> dict[str, str]:
     return {"patch": "".join(texts[name] for name in chosen), "flags": flags}
 
 
-def absent(*, asked: Mapping[str, Sequence[str]], printed: str) -> list[str]:
+def find_absent(*, asked: Mapping[str, Sequence[str]], printed: str) -> list[str]:
     """Return the features a variant lacks, from the output of ``horovodrun --check-build``."""
     sections = dict(re.findall(r"Available ([\w ]+):((?:\s+\[.\] \w+)+)", printed))
     titles = {"frameworks": "Frameworks", "controllers": "Controllers", "operations": "Tensor Operations"}

@@ -126,7 +126,6 @@ def _folders(library: Library) -> tuple[list[str], str]:
 
 
 def _header(library: Library) -> str:
-    """Return the version defined in the library's header, joined by dots."""
     numbers = [int(number) for number in library.release.split(".")[:3]]
     if library.name == "cudnn":
         return ".".join(map(str, numbers))
@@ -166,7 +165,7 @@ def _cudnn_problems(
     ]
     if in_the_way and not library.remove_old:
         yield (
-            f"{', '.join(in_the_way)} would have to go for cuDNN {library.release} for CUDA {major}: "
+            f"{', '.join(in_the_way)} would be removed for cuDNN {library.release} for CUDA {major}: "
             "only one can be installed. Set cudnn_remove_old to true, or remove it yourself."
         )
 

@@ -15,7 +15,7 @@ _LEAST = 2
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
-def refused() -> dict[str, str]:
+def read_refused() -> dict[str, str]:
     """Return the releases that must not be used, each with the reason."""
     avoid = read_shipped(_CATALOGUE)["avoid"]
     return {name: item["reason"] for name, item in avoid.items() if item["severity"] == "error"}
@@ -50,15 +50,15 @@ def plan(
     observed = facts.get("hvlab") or {}
     host_ucx = observed.get("ucx") or {}
     rdma = (observed.get("rdma") or {}).get("devices")
-    with_cuda = bool(cuda_home) if cuda == "auto" else _true(cuda)
+    with_cuda = bool(cuda_home) if cuda == "auto" else _is_true(cuda)
     ucx_cuda = bool(ucx_home or host_ucx.get("cuda"))
-    with_ucx = bool(rdma) and (ucx_cuda or not with_cuda) if ucx == "auto" else _true(ucx)
+    with_ucx = bool(rdma) and (ucx_cuda or not with_cuda) if ucx == "auto" else _is_true(ucx)
     ucx_home = ucx_home or "/usr"
     ucx_version = ".".join(re.findall(r"#define UCP_API_(?:MAJOR|MINOR)\s+(\d+)", ucx_header))
     five = built and int(release.split(".")[0]) >= 5  # noqa: PLR2004 - the series
     given = {name: value for name, value in parameters.items() if value is not None}
     own = built and not shared
-    avoid = refused()
+    avoid = read_refused()
     old = "Horovod does not build with it" if int(version.split(".", 1)[0]) < _LEAST else ""
     configure = [
         f"--prefix={path}",
@@ -127,5 +127,5 @@ def _distribution_links(facts: Mapping[str, Any]) -> dict[str, str]:
     return {"bin": f"{folder}/bin", "lib": f"{folder}/lib", "include": f"/usr/include/openmpi-{architecture}"}
 
 
-def _true(text: str) -> bool:
+def _is_true(text: str) -> bool:
     return text.lower() in ("true", "yes", "on", "1", "y", "t")

@@ -158,7 +158,7 @@ def rpm_transaction(text: str) -> Transaction:
     return Transaction(frozenset(changed), frozenset(removed), comes)
 
 
-def installed(listing: str) -> dict[str, str]:
+def parse_installed(listing: str) -> dict[str, str]:
     """Return name and version of each package of lines ``installed NAME VERSION``; others are left out."""
     rows = [line.split() for line in listing.splitlines()]
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}  # noqa: PLR2004

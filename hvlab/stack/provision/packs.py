@@ -59,7 +59,7 @@ def pack_key(name: str, inputs: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def saved_sum(file: Path) -> str:
+def read_saved_sum(file: Path) -> str:
     """Return the sum saved in a file beside an archive; empty without one."""
     try:
         words = file.read_text(encoding="utf-8", errors="replace").split()
@@ -74,7 +74,7 @@ def save_sum(file: Path, sha256: str) -> None:
 
 
 @contextlib.contextmanager
-def bounded(file: Path, host: str) -> Iterator[None]:
+def limit_size(file: Path, host: str) -> Iterator[None]:
     """Limit ``file``, which a host's data fills, to the free space, whichever program writes it.
 
     Raises AnswerError. A size that the host states is not trusted.
@@ -136,7 +136,7 @@ class Archive:
 
     def sha256(self) -> str:
         """Return the sum saved with the archive; empty without one."""
-        return saved_sum(self.sum_path)
+        return read_saved_sum(self.sum_path)
 
     def marker(self, *, summed: bool = True) -> dict[str, Any] | None:
         """Return the marker inside; None if the archive, as far as it is read, is not what was saved.
@@ -179,7 +179,7 @@ def first_of_the_run(folder: Path) -> Iterator[bool]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     done = folder / "done"
-    with _locked(folder / "first", fcntl.LOCK_EX):
+    with _lock(folder / "first", fcntl.LOCK_EX):
         yield not done.exists()
         done.touch()
 
@@ -216,7 +216,7 @@ class Forwarding:
         Offer the archive within this block: until then no other host asks the controller.
         """
         with self._held:
-            with _locked(self._folder / "waiting", fcntl.LOCK_SH):
+            with _lock(self._folder / "waiting", fcntl.LOCK_SH):
                 while not (name := self._claim()):
                     time.sleep(_TICK_S)
             text = (self._sources / name).read_text("utf-8")
@@ -240,7 +240,7 @@ class Forwarding:
         """Wait until no host waits for the archive and this host serves none; then stop serving."""
         path = self._sources / self.host
         with contextlib.suppress(FileNotFoundError), path.open() as file:
-            with _locked(self._folder / "waiting", fcntl.LOCK_EX):
+            with _lock(self._folder / "waiting", fcntl.LOCK_EX):
                 pass
             fcntl.flock(file, fcntl.LOCK_EX)
             with self._mutex():
@@ -264,11 +264,11 @@ class Forwarding:
             return None
 
     def _mutex(self) -> contextlib.AbstractContextManager[TextIO]:
-        return _locked(self._folder / "mutex", fcntl.LOCK_EX)
+        return _lock(self._folder / "mutex", fcntl.LOCK_EX)
 
 
 @contextlib.contextmanager
-def _locked(path: Path, how: int) -> Iterator[TextIO]:
+def _lock(path: Path, how: int) -> Iterator[TextIO]:
     with path.open("a") as file:
         fcntl.flock(file, how)
         yield file

@@ -155,7 +155,7 @@ def requirements(environment: Mapping[str, str], files: Path, *, python: str, ar
     """Return the text of a requirements file for an environment.
 
     ``environment`` has ``framework``, ``version`` (empty: the locked one) and ``build`` (cpu or, say, cu130);
-    ``python`` is a minor version such as 3.11. Raises ValueError where this Python is unknown.
+    ``python`` is a minor version such as 3.11. Raises ValueError if this Python is unknown.
     """
     framework, version = environment["framework"], environment.get("version") or ""
     build = environment.get("build") or "cpu"
@@ -163,7 +163,7 @@ def requirements(environment: Mapping[str, str], files: Path, *, python: str, ar
         lock = files / name
         if lock.is_file():
             text = lock.read_text(encoding="utf-8")
-            if version in ("", locked(text)):
+            if version in ("", read_locked(text)):
                 return text.rstrip("\n")
     if not version:
         raise ValueError(
@@ -172,7 +172,7 @@ def requirements(environment: Mapping[str, str], files: Path, *, python: str, ar
     return _open(framework, version, build, files / f"torch-cpu-{python}.txt")
 
 
-def locked(text: str) -> str:
+def read_locked(text: str) -> str:
     """Return the version of the framework that a requirements text pins, without its build."""
     pin = re.search(r"(?m)^(?:torch|tensorflow|tensorflow-cpu)(?:\[\S*\])?==([^\s;+]+)", text)
     return pin[1] if pin else ""

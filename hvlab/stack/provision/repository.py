@@ -167,7 +167,7 @@ def keys(data: bytes, origin: str) -> list[Cert]:
     return certificates
 
 
-def chosen(certificates: Iterable[Cert], expected: str, origin: str) -> Cert:
+def choose(certificates: Iterable[Cert], expected: str, origin: str) -> Cert:
     """Return the key with the expected fingerprint. Raises CheckError if none has it or none is given."""
     prints = {key.fingerprint.upper(): key for key in certificates}
     if expected in prints:
@@ -197,13 +197,12 @@ def switch_off(path: str, text: str, addresses: list[str]) -> str:
     )
 
 
-def own_keys(text: str) -> list[str]:
+def list_own_keys(text: str) -> list[str]:
     """Return the files of the keys that verify entries of apt's sources."""
     return re.findall(r"(?i)\bsigned-by(?:=|:[ \t]*)(/[^\s\],]+)", text)
 
 
 def _leads_to(text: str, addresses: list[str]) -> bool:
-    """Whether a line or stanza names one of the addresses, whatever the scheme."""
     return any(_SCHEME.sub("", address).rstrip("/") in text for address in addresses)
 
 

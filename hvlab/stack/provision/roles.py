@@ -105,7 +105,7 @@ def gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
     return models.pop() if len(models) == 1 else ""
 
 
-def stack_changes(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> bool:
+def changes_stack(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> bool:
     """Whether a library that jobs may have loaded changes from its recorded version."""
     before = {name: (recorded or {}).get(f"hvlab_{name}", {}) for name in versions}
     return any(

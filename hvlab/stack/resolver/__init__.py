@@ -46,7 +46,7 @@ from hvlab.stack.resolver.lab import HostRequest, group
 from hvlab.stack.resolver.model import FACT, LabProblem
 from hvlab.stack.resolver.nearest import Remedy
 from hvlab.stack.resolver.pins import Pin
-from hvlab.stack.resolver.solve import SearchLimitError, best, build
+from hvlab.stack.resolver.solve import SearchLimitError, build, find_best
 
 __all__ = ["HostRequest", "Infeasible", "Resolution", "plan"]
 
@@ -124,20 +124,20 @@ def plan(
     """
     catalogue = catalogue or load()
     lab = tuple(replace(one, pins=tuple(dict.fromkeys((*pins, *one.pins)))) for one in lab)
-    catalogue = newer.extended(catalogue, (pin for one in lab for pin in one.pins))
+    catalogue = newer.extend(catalogue, (pin for one in lab for pin in one.pins))
     groups, problems = group(lab, catalogue)
     if problems:
-        return _unsupported(lab, problems, catalogue)
+        return _explain_unsupported(lab, problems, catalogue)
     problem = build(groups, catalogue)
-    solution = best(problem)
+    solution = find_best(problem)
     if solution is None:
-        return _infeasible(lab, problem)
+        return _explain_infeasible(lab, problem)
     hosts = {one.host.name: one for one in lab}
     stacks = stack.stacks(solution, {name: one.host for name, one in hosts.items()})
     return Resolution(stacks, notes.of_lab(solution), notes.refusals(solution, hosts))
 
 
-def _unsupported(
+def _explain_unsupported(
     lab: tuple[HostRequest, ...], problems: Sequence[Problem], catalogue: Catalogue
 ) -> Infeasible:
     hosts = [problem.host for problem in problems]
@@ -159,8 +159,8 @@ def _unsupported(
     )
 
 
-def _infeasible(lab: tuple[HostRequest, ...], problem: LabProblem) -> Infeasible:
-    first, others = conflict.all_of(problem)
+def _explain_infeasible(lab: tuple[HostRequest, ...], problem: LabProblem) -> Infeasible:
+    first, others = conflict.find_all(problem)
     reasons = conflict.sentences(problem, first)
     if {"torch", "tensorflow"} <= {item.name for item in first}:
         reasons.append("the two frameworks have no toolkit in common: each needs a lab of its own")

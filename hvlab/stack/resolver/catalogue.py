@@ -260,7 +260,7 @@ def load() -> Catalogue:
         return _load(path, path.stat().st_mtime_ns)
     if os.environ.get(paths.OWN_CATALOGUE):
         raise CatalogueError(
-            f"{path} is not there, and {paths.OWN_CATALOGUE} names it",
+            f"{path} does not exist, and {paths.OWN_CATALOGUE} names it",
             remedy="correct the name, or write the file: `hvlab catalogue update --own`",
         )
     return _load(None, 0)
@@ -289,8 +289,8 @@ def _load(path: Path | None, _changed: int) -> Catalogue:
     if path is None:
         return build(files())
     extra = own.read(path)
-    known = build(own.merged(files(), extra, path))
-    return replace(known, own={entry: str(path) for entry in own.added(extra)})
+    known = build(own.merge(files(), extra, path))
+    return replace(known, own={entry: str(path) for entry in own.list_added(extra)})
 
 
 def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
@@ -325,7 +325,7 @@ def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
     return Catalogue(
         systems=tuple(_entry(OperatingSystem, "systems", item) for item in systems),
         cuda=cuda,
-        minor_compatibility=_checked(
+        minor_compatibility=_check(
             dict[int, str], "cuda", "minor_compatibility", data["cuda"]["minor_compatibility"]["majors"]
         ),
         cuda_wheels=tuple(
@@ -352,7 +352,7 @@ def build(data: Mapping[str, Mapping[str, Any]]) -> Catalogue:
 _adapter = cache(TypeAdapter)
 
 
-def _checked(kind: type[T], file: str, name: str, item: object) -> T:
+def _check(kind: type[T], file: str, name: str, item: object) -> T:
     adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]
     try:
         return adapter.validate_python(item)
@@ -361,7 +361,7 @@ def _checked(kind: type[T], file: str, name: str, item: object) -> T:
 
 
 def _entry(kind: type[T], file: str, item: Mapping[str, Any]) -> T:
-    return _checked(kind, file, str(item.get(fields(kind)[0].name)), item)  # type: ignore[arg-type]
+    return _check(kind, file, str(item.get(fields(kind)[0].name)), item)  # type: ignore[arg-type]
 
 
 def _releases(kind: type[T], file: str, items: Mapping[str, Mapping[str, Any]]) -> dict[str, T]:
@@ -370,13 +370,13 @@ def _releases(kind: type[T], file: str, items: Mapping[str, Mapping[str, Any]]) 
         raise CatalogueError(f"{file}.yml, {unquoted[0]}: write the version in quotes")
     key = fields(kind)[0].name  # type: ignore[arg-type]
     ordered = sorted(items, key=versions.numbers, reverse=True)
-    return {name: _checked(kind, file, name, {**items[name], key: name}) for name in ordered}
+    return {name: _check(kind, file, name, {**items[name], key: name}) for name in ordered}
 
 
 def _in_range(listed: Sequence[str] | None, releases: Iterable[str]) -> Sequence[str]:
     """Return the releases of a list, or of a range ``[first, last or null]``."""
     if listed and len(listed) == 2:  # noqa: PLR2004 - a range
-        return [release for release in releases if versions.within(release, listed)]
+        return [release for release in releases if versions.is_within(release, listed)]
     return listed or ()
 
 

@@ -25,7 +25,7 @@ from hvlab.stack.resolver.model import (
     prune,
 )
 from hvlab.stack.resolver.pins import Pin, meets
-from hvlab.stack.resolver.solve import build, infeasible
+from hvlab.stack.resolver.solve import build, is_infeasible
 
 _SENTENCES = 4
 # In labs with more groups, first narrow down to those in conflict: a third of the time at 50 groups.
@@ -40,7 +40,7 @@ def minimal(lab: LabProblem) -> list[Assumption]:
     return _assumptions(lab, part, _minimal(part, _everything(part), _fails(part)))
 
 
-def all_of(lab: LabProblem) -> tuple[list[Assumption], list[list[Assumption]]]:
+def find_all(lab: LabProblem) -> tuple[list[Assumption], list[list[Assumption]]]:
     """Return a minimal conflict, and others: between two pins, and those left without one of its pins."""
     part = _part(lab)
     fails, everything = _fails(part), _everything(part)
@@ -65,7 +65,7 @@ def _part(lab: LabProblem) -> LabProblem:
         return build([lab.groups[number] for number in sorted(numbers)], lab.catalogue)
 
     def fails(numbers: frozenset[int]) -> bool:
-        return bool(numbers) and infeasible(some(numbers), Scope())
+        return bool(numbers) and is_infeasible(some(numbers), Scope())
 
     return some(_shrink(range(len(lab.groups)), fails))
 
@@ -86,7 +86,7 @@ def _fails(lab: LabProblem) -> Fails:
 
     def fails(assumptions: frozenset[int]) -> bool:
         if assumptions not in known:
-            known[assumptions] = infeasible(lab, Scope(assumptions))
+            known[assumptions] = is_infeasible(lab, Scope(assumptions))
         return known[assumptions]
 
     return fails
@@ -120,7 +120,7 @@ def _shrink(order: Iterable[int], fails: Fails) -> frozenset[int]:
 
 def sentences(lab: LabProblem, conflict: Sequence[Assumption]) -> list[str]:
     """Return sentences on why these pins and facts exclude each other."""
-    if _two_gpus(conflict):
+    if _is_two_gpus(conflict):
         first, second = (assumption.text for assumption in conflict)
         return [f"no torch release has code for both {first} and {second}"]
     scope = Scope(frozenset(assumption.number for assumption in conflict))
@@ -138,7 +138,7 @@ def sentences(lab: LabProblem, conflict: Sequence[Assumption]) -> list[str]:
     return list(dict.fromkeys(texts))[:_SENTENCES]
 
 
-def _two_gpus(conflict: Sequence[Assumption]) -> bool:
+def _is_two_gpus(conflict: Sequence[Assumption]) -> bool:
     """Whether only the GPUs of two kinds of hosts conflict: these share nothing but torch."""
     gpus = all(item.kind == FACT and item.name == "gpu" and item.value != "no GPU" for item in conflict)
     return gpus and len(conflict) == len(("one", "other")) and not conflict[0].groups & conflict[1].groups
@@ -237,7 +237,7 @@ def _unknown(lab: LabProblem, key: Key, pins: Sequence[tuple[int, Limit]]) -> st
 
 def _in_full(pin: Assumption, known: Sequence[str]) -> str:
     """Return a hint to write a newer release in full if the pin leaves out its last numbers."""
-    short = newer.short(Pin(pin.name, pin.value))
+    short = newer.complete_pin(Pin(pin.name, pin.value))
     if not short or versions.numbers(pin.value) < max(map(versions.numbers, known), default=()):
         return ""
     return f"; a newer one is pinned in full ({short})"

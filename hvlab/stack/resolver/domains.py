@@ -50,7 +50,7 @@ def _of_cuda(lab: LabProblem) -> None:
     for number, group in enumerate(lab.groups):
         if group.gpus:
             usual = next(
-                (v for v, branch in drivers(group, catalogue) if _usable(v, branch, lab, group)), None
+                (v for v, branch in drivers(group, catalogue) if _is_usable(v, branch, lab, group)), None
             )
             toolkits[number] = cudas(usual, group.pins, catalogue)
     if len(toolkits) > 1:
@@ -65,7 +65,7 @@ def _of_cuda(lab: LabProblem) -> None:
         lab.domain((ONE_NCCL, None), list(catalogue.nccl.items()))
 
 
-def _usable(version: str, branch: DriverBranch | None, lab: LabProblem, group: HostGroup) -> bool:
+def _is_usable(version: str, branch: DriverBranch | None, lab: LabProblem, group: HostGroup) -> bool:
     runs = all(
         rules.driver_runs(version, rules.branch_of(version, lab.catalogue), capability, lab.catalogue)
         for capability in group.capabilities
@@ -73,7 +73,7 @@ def _usable(version: str, branch: DriverBranch | None, lab: LabProblem, group: H
     if version in (group.host.driver, "none"):
         return runs
     method, architecture = group.methods["driver"], group.host.architecture
-    return runs and rules.driver_offered(version, branch, group.system, method, architecture)
+    return runs and rules.offers_driver(version, branch, group.system, method, architecture)
 
 
 def pythons(groups: Sequence[HostGroup], catalogue: Catalogue) -> Versions:
@@ -142,7 +142,7 @@ def drivers(group: HostGroup, catalogue: Catalogue) -> Versions:
     for pin in group.pins:
         # A patch level need not be listed, but its branch must be.
         branch = rules.branch_of(pin.value, catalogue) if pin.name == "driver" else None
-        if branch and pin.value != branch.name and versions.at_least(pin.value, branch.first):
+        if branch and pin.value != branch.name and versions.is_at_least(pin.value, branch.first):
             known.setdefault(pin.value, branch)
     for packaged in map(str, group.system.distro.get("driver") or ()):
         branch = rules.branch_of(packaged, catalogue)
@@ -174,7 +174,7 @@ def cudas(driver: str | None, pins: Iterable[Pin], catalogue: Catalogue) -> Vers
     pinned = [pin.value for pin in pins if pin.name == "cuda" and pin.value.count(".") > 1]
     for release in sorted(catalogue.cuda, key=rank):
         item = catalogue.cuda[release]
-        points = [point for point in item.points for value in pinned if versions.prefix(value, point)]
+        points = [point for point in item.points for value in pinned if versions.is_prefix(value, point)]
         ordered += [(max(points, key=versions.numbers), item)] if points else []
         ordered.append((release, item))
     return ordered

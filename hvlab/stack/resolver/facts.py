@@ -29,19 +29,19 @@ _BOARD = re.compile(
 VGPU, WSL = "vGPU", "WSL2"
 
 
-def mig(name: str) -> bool:
+def is_mig(name: str) -> bool:
     """Whether a GPU's name is that of a MIG slice."""
     return bool(_MIG.search(name))
 
 
-def vgpu(name: str) -> bool:
+def is_vgpu(name: str) -> bool:
     """Whether a GPU's name is that of a vGPU, as a guest sees it."""
     return bool(_VGPU.search(name.strip()))
 
 
-def board(name: str) -> bool:
+def is_board(name: str) -> bool:
     """Whether a GPU is one of an HGX or DGX board that may have NVSwitches."""
-    return not vgpu(name) and bool(_BOARD.search(name.strip()))
+    return not is_vgpu(name) and bool(_BOARD.search(name.strip()))
 
 
 # Names in facts of the rebuilds and relatives of a distribution that share one NVIDIA repository.
@@ -130,7 +130,7 @@ class HostFacts:
         """Why its driver comes from outside (``WSL2``, ``vGPU``); None if it does not."""
         if self.gpus and "microsoft" in (self.kernel or "").lower():
             return WSL
-        return VGPU if any(vgpu(gpu.name) for gpu in self.gpus) else None
+        return VGPU if any(is_vgpu(gpu.name) for gpu in self.gpus) else None
 
     def as_json(self) -> dict[str, Any]:
         """Return the host's entry in a facts file."""
@@ -225,16 +225,16 @@ def with_gpus(host: HostFacts, declared: Sequence[Mapping[str, Any]]) -> HostFac
 
 def system_of(host: HostFacts, catalogue: Catalogue) -> OperatingSystem | None:
     """Return the operating system of a host; None if the catalogue lacks it."""
-    distribution = _plain(host.distribution)
+    distribution = _to_plain(host.distribution)
     own = versions.numbers(host.version)
     for system in catalogue.systems:
         release = versions.numbers(system.version)
-        if distribution in map(_plain, system.distributions) and own[: len(release)] == release:
+        if distribution in map(_to_plain, system.distributions) and own[: len(release)] == release:
             return system
     return None
 
 
-def supported_systems(catalogue: Catalogue) -> str:
+def list_supported_systems(catalogue: Catalogue) -> str:
     """Return the supported systems for the reader."""
     names: dict[str, list[str]] = {}
     for system in catalogue.systems:
@@ -271,7 +271,7 @@ def _vgpu_board(name: str) -> str:
     return board.replace("grid rtx", "quadro rtx")
 
 
-def _plain(name: str) -> str:
+def _to_plain(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return _ALIASES.get(plain, plain)
 
@@ -373,7 +373,7 @@ def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
 
 def _by_maker(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return NVIDIA's GPUs, and the names of the others."""
-    gpus, words = [_gpu(item) for item in items], _other_makers()
+    gpus, words = [_gpu(item) for item in items], _compile_other_makers()
     others = [gpu for gpu in gpus if "nvidia" not in gpu.name.lower() and words.search(gpu.name)]
     return {
         "gpus": tuple(gpu for gpu in gpus if gpu not in others),
@@ -382,5 +382,5 @@ def _by_maker(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 @cache
-def _other_makers() -> re.Pattern[str]:
+def _compile_other_makers() -> re.Pattern[str]:
     return re.compile(rf"(?<![a-z0-9])({load().other_gpus})(?![a-z0-9])", re.IGNORECASE)

@@ -10,7 +10,14 @@ from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import METHODS, builds
 from hvlab.stack.resolver import facts, pins, versions
 from hvlab.stack.resolver.catalogue import Catalogue, OperatingSystem, load
-from hvlab.stack.resolver.facts import Gpu, HostFacts, capability_of, supported_systems, system_of, with_gpus
+from hvlab.stack.resolver.facts import (
+    Gpu,
+    HostFacts,
+    capability_of,
+    list_supported_systems,
+    system_of,
+    with_gpus,
+)
 from hvlab.stack.resolver.pins import Pin
 
 NO_GPU = "no GPU"
@@ -173,7 +180,7 @@ def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
         return Problem(host.name, observed, "lab_gpus, or take it out of the group gpu")
     if system_of(host, catalogue) is None:
         observed = f"{host.distribution} {host.version} is not supported"
-        return Problem(host.name, observed, f"supported are {supported_systems(catalogue)}")
+        return Problem(host.name, observed, f"supported are {list_supported_systems(catalogue)}")
     if host.architecture not in ARCHITECTURES:
         remedy = f"supported are {', '.join(ARCHITECTURES)}"
         return Problem(host.name, f"its architecture {host.architecture} is not supported", remedy)

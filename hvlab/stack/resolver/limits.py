@@ -9,7 +9,7 @@ from hvlab.lab.pin_variables import TITLES
 from hvlab.stack.resolver import rules, versions
 from hvlab.stack.resolver.facts import Gpu
 from hvlab.stack.resolver.lab import NO_GPU, HostGroup
-from hvlab.stack.resolver.model import PIN, Candidate, LabProblem, Limit, keep_driver, listed
+from hvlab.stack.resolver.model import PIN, Candidate, LabProblem, Limit, keep_driver, list_versions
 from hvlab.stack.resolver.pins import Pin, meets
 
 
@@ -52,7 +52,7 @@ def _of_lab(lab: LabProblem) -> Iterable[Limit]:
     if lab.torch_on_cpu and lab.frameworks == ["torch"]:
         yield Limit(
             ("backend", None),
-            _not_gpu,
+            _is_not_gpu,
             lambda gone: (
                 f"backend {gone[0].version} needs a framework with CUDA, "
                 "and torch's build for the CPU is pinned"
@@ -124,9 +124,9 @@ def _framework_limits(
     if "torch" in lab.frameworks:
         yield Limit(
             ("torch", None),
-            lambda c: versions.at_most(c.data.glibc, system.glibc),
+            lambda c: versions.is_at_most(c.data.glibc, system.glibc),
             lambda gone: (
-                f"torch {listed(gone, lab.catalogue.torch)} needs glibc "
+                f"torch {list_versions(gone, lab.catalogue.torch)} needs glibc "
                 f"{min((c.data.glibc for c in gone), key=versions.numbers)}, and {where} has {system.glibc}"
             ),
             assumed,
@@ -147,7 +147,7 @@ def _cuda_limits(
     system, method = group.system, group.methods["cuda"]
     yield Limit(
         ("cuda", number),
-        lambda c: rules.cuda_offered(c.version, system, method, group.host.architecture, lab.catalogue),
+        lambda c: rules.offers_cuda(c.version, system, method, group.host.architecture, lab.catalogue),
         lambda gone: _no_cuda(lab, group, where, gone),
         assumed,
     )
@@ -161,7 +161,7 @@ def _cuda_limits(
         )
 
 
-def _not_gpu(backend: Candidate) -> bool:
+def _is_not_gpu(backend: Candidate) -> bool:
     return not BACKENDS[backend.version].gpu
 
 
@@ -170,7 +170,7 @@ def _backend_limits(lab: LabProblem, group: HostGroup) -> Iterable[Limit]:
         hosts = lab.sharing("gpu", NO_GPU)
         yield Limit(
             ("backend", None),
-            _not_gpu,
+            _is_not_gpu,
             lambda gone: f"backend {gone[0].version} needs a GPU on every host, and there is none on {hosts}",
             (lab.fact("gpu", NO_GPU),),
         )
@@ -189,7 +189,6 @@ def _backend_limits(lab: LabProblem, group: HostGroup) -> Iterable[Limit]:
 
 
 def _build_limits(lab: LabProblem, group: HostGroup) -> Iterable[Limit]:
-    """Yield the conflict of a pinned CUDA build on hosts that get the build without CUDA."""
     for pin in group.pins:
         if not pin.cuda or pin.name != "torch" or ("torch", None) not in lab.domains:
             continue
@@ -216,11 +215,11 @@ def _offers(name: str, group: HostGroup) -> Callable[[Candidate], bool]:
     limits = group.system.cudnn if name == "cudnn" else group.system.nccl
     distro = group.system.distro.get(name)
     method = group.methods[name]
-    return lambda c: rules.library_offered(c, limits, method=method, distro=distro)
+    return lambda c: rules.offers_library(c, limits, method=method, distro=distro)
 
 
 def _no_cuda(lab: LabProblem, group: HostGroup, where: str, gone: Sequence[Candidate]) -> str:
-    missing = listed(gone, lab.catalogue.cuda)
+    missing = list_versions(gone, lab.catalogue.cuda)
     if group.methods["cuda"] == "distro":
         own = group.system.distro.get("cuda") or "not at all"
         return f"{where} itself has CUDA {own} (lab_cuda_method: distro)"
@@ -241,7 +240,7 @@ def _no_library(
         if method == "distro":
             return f"{where} itself has {title} {distro or 'not at all'}"
         if method == "wheel" or limits is None:
-            return f"there is no wheel of {title} {listed(gone)}, and {where} has no packages of it"
+            return f"there is no wheel of {title} {list_versions(gone)}, and {where} has no packages of it"
         lowest, highest = limits
         until = f"to {highest}" if highest else "and newer"
         return f"NVIDIA's repository for {where} has {title} {lowest} {until}"
@@ -273,7 +272,7 @@ def _driver_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
         ("driver", number),
         lambda c: (
             c.version == installed
-            or rules.driver_offered(c.version, c.data, group.system, method, group.host.architecture)
+            or rules.offers_driver(c.version, c.data, group.system, method, group.host.architecture)
         ),
         lambda gone: f"{where} {_lacks(lab, group, gone)}",
         (lab.fact("os", group.title),),
@@ -284,7 +283,7 @@ def _driver_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
         yield Limit(
             ("driver", number),
             lambda c: c.version == installed or rules.compiles(c.version, release, lab.catalogue),
-            lambda gone: f"driver {listed(gone)} does not compile on {running}",
+            lambda gone: f"driver {list_versions(gone)} does not compile on {running}",
             (lab.fact("kernel", kernel),),
         )
 
@@ -293,7 +292,7 @@ def _lacks(lab: LabProblem, group: HostGroup, gone: Sequence[Candidate]) -> str:
     if group.methods["driver"] == "repo" and group.host.architecture not in group.system.repository:
         return f"has nothing for {group.host.architecture}"
     branches = sorted({str(versions.major(c.version)) for c in gone}, key=int)
-    drivers = listed(gone) if len(branches) == 1 else versions.spans(branches, lab.catalogue.branches)
+    drivers = list_versions(gone) if len(branches) == 1 else versions.spans(branches, lab.catalogue.branches)
     return f"does not have driver {drivers}"
 
 
@@ -302,7 +301,7 @@ def _gpu_limits(lab: LabProblem, number: int, gpu: Gpu) -> Iterable[Limit]:
     assumed, where = (lab.fact("gpu", gpu.title),), lab.where(gpu)
 
     def no_code(gone: Sequence[Candidate]) -> str:
-        return f"CUDA {listed(gone, catalogue.cuda)} has no code for {where}"
+        return f"CUDA {list_versions(gone, catalogue.cuda)} has no code for {where}"
 
     def no_driver(gone: Sequence[Candidate]) -> str:
         lowest, last = catalogue.capabilities[capability].driver
@@ -321,9 +320,9 @@ def _gpu_limits(lab: LabProblem, number: int, gpu: Gpu) -> Iterable[Limit]:
     if "tensorflow" in lab.frameworks:
         yield Limit(
             ("tensorflow", None),
-            lambda c: versions.within(capability, c.data.capabilities),
+            lambda c: versions.is_within(capability, c.data.capabilities),
             lambda gone: (
-                f"TensorFlow {listed(gone, catalogue.tensorflow)} does not run on {where} "
+                f"TensorFlow {list_versions(gone, catalogue.tensorflow)} does not run on {where} "
                 f"({_capabilities(gone)})"
             ),
             (*assumed, *lab.pinned("tensorflow")),

@@ -21,7 +21,7 @@ from hvlab.results import tables
 from hvlab.stack.resolver import Infeasible, Resolution
 from hvlab.stack.resolver.lab import HostRequest
 from hvlab.stack.resolver.pins import Pin, parse
-from hvlab.stack.resolver.versions import prefix
+from hvlab.stack.resolver.versions import is_prefix
 
 # In a folder of inventory files Ansible ignores names that begin with a dot.
 NAME = ".hvlab-lock.json"
@@ -76,7 +76,7 @@ class Lock:
                 continue
             for name, version in stack["versions"].items():
                 before = self.hosts[host].get(name)
-                of_branch = name == "driver" and prefix(str(before), str(version))
+                of_branch = name == "driver" and is_prefix(str(before), str(version))
                 if before != version and not of_branch:
                     text = f"{TITLES[name]} {version or 'none'}, and {before or 'none'} in the lock"
                     changed.setdefault(text, []).append(host)
@@ -126,7 +126,7 @@ def _check(lock: Lock) -> None:
                 raise UsageError(f"{where}: {error}", remedy=error.remedy) from error
 
 
-def _locked(stack: Mapping[str, Any]) -> Versions:
+def _lock(stack: Mapping[str, Any]) -> Versions:
     """Return a stack's versions; a driver requested by branch has only the branch."""
     versions: Versions = stack["versions"]
     asked = stack.get("driver_requested")
@@ -136,7 +136,7 @@ def _locked(stack: Mapping[str, Any]) -> Versions:
 def write(path: Path, hosts: Mapping[str, Mapping[str, Any]], lab: Iterable[HostRequest]) -> None:
     """Write these hosts' versions and build variables; other hosts' entries stay."""
     before = read(path) or Lock(path, {})
-    every = {**before.hosts, **{name: _locked(stack) for name, stack in hosts.items()}}
+    every = {**before.hosts, **{name: _lock(stack) for name, stack in hosts.items()}}
     of_roles, now = defaults(), patches()
     named = {one.host.name: plain_values({**of_roles, **one.build}) for one in lab}
     builds = {**before.builds, **named}
@@ -165,21 +165,21 @@ _ALIKE = ("system", "versions", "reasons", "notes", "compute_capabilities")
 def resolution(result: Resolution, *, explain: bool = False) -> str:
     """Return the versions of all hosts, identical hosts in one row, and the notes; reasons if requested."""
     rows: list[dict[str, Any]] = []
-    for hosts, stack in _alike(result.hosts, ("versions",)):
+    for hosts, stack in _group_alike(result.hosts, ("versions",)):
         marked = {name: f"{stack['versions'][name]} ?" for name in stack["not_known"]}
         rows.append({"hosts": some(hosts), **stack["versions"], **marked})
     columns = [name for name in rows[0] if name != "tensorflow" or any(row[name] for row in rows)]
     text = [tables.render(rows, columns, "table")]
     if explain:
-        for hosts, stack in _alike(result.hosts, _ALIKE):
-            text += ["", *_explained(hosts, stack)]
+        for hosts, stack in _group_alike(result.hosts, _ALIKE):
+            text += ["", *_explain(hosts, stack)]
     notes = _notes(result)
     if notes:
         text += ["", "notes", *(f"  {line}" for line in notes)]
     return "\n".join(text)
 
 
-def infeasible(result: Infeasible) -> str:
+def explain_infeasible(result: Infeasible) -> str:
     """Return why nothing fits, with the pins and facts in conflict."""
     lines = [
         result.message,
@@ -211,7 +211,7 @@ def changes(before: Resolution | Infeasible, after: Resolution) -> str:
     return tables.render(rows, ("component", "now", "then", "hosts"), "table")
 
 
-def _alike(
+def _group_alike(
     hosts: Mapping[str, Mapping[str, Any]], parts: Sequence[str]
 ) -> list[tuple[list[str], Mapping[str, Any]]]:
     alike: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
@@ -220,7 +220,7 @@ def _alike(
     return list(alike.values())
 
 
-def _explained(hosts: list[str], stack: Mapping[str, Any]) -> list[str]:
+def _explain(hosts: list[str], stack: Mapping[str, Any]) -> list[str]:
     system = stack["system"]
     gpus = [gpu["name"] for gpu in stack["gpus"]]
     cards = ", ".join(f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)) or "no GPU"

@@ -26,7 +26,7 @@ Table = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One version of a component; ``data`` is what the catalogue knows of it."""
+    """One version of a component; ``data`` is its catalogue entry."""
 
     key: Key
     version: str
@@ -133,7 +133,7 @@ class ConstraintProblem:
         return [
             _table(
                 _Pairs(
-                    (_same(relation.allowed), names[relation.left], names[relation.right]),
+                    (_behaviour_key(relation.allowed), names[relation.left], names[relation.right]),
                     relation.allowed,
                     self.domains[relation.left],
                     self.domains[relation.right],
@@ -189,7 +189,7 @@ def _table(pairs: _Pairs) -> Table:
     return tuple(rows), tuple(columns)
 
 
-def _same(function: Callable[..., Any]) -> tuple[object, ...]:
+def _behaviour_key(function: Callable[..., Any]) -> tuple[object, ...]:
     """Return a key for functions that behave alike: their code, and their closure.
 
     A lab of 60 kinds of hosts has most of its tables 60 times; computed once it resolves 3 times as fast.
@@ -201,7 +201,7 @@ def _same(function: Callable[..., Any]) -> tuple[object, ...]:
     )
 
 
-def listed(candidates: Iterable[Candidate], among: Iterable[str] = ()) -> str:
+def list_versions(candidates: Iterable[Candidate], among: Iterable[str] = ()) -> str:
     """Return candidates' versions for the reader, neighbours ``among`` all versions as a span."""
     return versions.spans((candidate.version for candidate in candidates), among)
 
@@ -305,7 +305,7 @@ class LabProblem(ConstraintProblem):
 
     def listed(self, candidates: Sequence[Candidate]) -> str:
         """Return candidates for the reader, neighbours in their domain as a span."""
-        return listed(candidates, [candidate.version for candidate in self.domains[candidates[0].key]])
+        return list_versions(candidates, [candidate.version for candidate in self.domains[candidates[0].key]])
 
     def fact(self, kind: str, value: str) -> int:
         """Return the assumption of a fact."""

@@ -14,7 +14,7 @@ from hvlab.stack.resolver.conflict import minimal
 from hvlab.stack.resolver.lab import HostRequest, group
 from hvlab.stack.resolver.model import FACT, PIN, Assumption, Candidate, LabProblem, Scope, prune
 from hvlab.stack.resolver.pins import FRAMEWORKS, Pin, meets
-from hvlab.stack.resolver.solve import build, infeasible, search
+from hvlab.stack.resolver.solve import build, is_infeasible, search
 
 _DEPTH = 3
 _BREADTH = 6
@@ -42,7 +42,7 @@ class Relaxation:
     def apply(self, lab: Lab) -> Lab:
         """Return the lab with this change."""
         if self.pin is not None:
-            return tuple(replace(one, pins=tuple(self._changed(one.pins))) for one in lab)
+            return tuple(replace(one, pins=tuple(self._list_changed(one.pins))) for one in lab)
         chosen = set(self.hosts)
         if self.kind == "hosts":
             return tuple(one for one in lab if one.host.name not in chosen)
@@ -51,7 +51,7 @@ class Relaxation:
             for one in lab
         )
 
-    def _changed(self, pins: Iterable[Pin]) -> Iterator[Pin]:
+    def _list_changed(self, pins: Iterable[Pin]) -> Iterator[Pin]:
         for pin in pins:
             if pin != self.pin:
                 yield pin
@@ -148,7 +148,7 @@ def _options(lab: Lab, catalogue: Catalogue) -> Iterator[Relaxation]:
         alone = [
             number
             for number in sorted(assumption.groups)
-            if infeasible(build([problem.groups[number]], problem.catalogue), Scope())
+            if is_infeasible(build([problem.groups[number]], problem.catalogue), Scope())
         ]
         hosts = problem.hosts(alone or assumption.groups)
         if len(hosts) < len(lab):
@@ -188,10 +188,10 @@ def _remedy(lab: LabProblem, changes: Sequence[Relaxation]) -> Remedy:
             title = TITLES[change.pin.name]
             texts.append(f"with {title} {version}" if version else f"without {change.pin.text}")
             pins += [f"{change.pin.name}={version}"] if version else []
-    return Remedy(_joined(texts), tuple(pins), tuple(without))
+    return Remedy(_join(texts), tuple(pins), tuple(without))
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _join(texts: Sequence[str]) -> str:
     """Return changes as one: with CUDA 12.9 and torch 2.8.0 and without n3."""
     parts = {
         word: [text.removeprefix(f"{word} ") for text in texts if text.startswith(f"{word} ")]
@@ -204,9 +204,11 @@ def _replacement(lab: LabProblem, pin: Pin, only: dict[tuple[str, int | None], i
     """Return the version nearest to a dropped pin that fits everything; narrow ``only`` to it."""
     keys = [key for key in lab.domains if key[0] == pin.name]
     left = prune(lab, Scope(only=only)).masks
-    candidates = [c for key in keys for c in lab.of(key, left[key]) if c.version != "none" and not _warned(c)]
-    known = {_written(pin, c.version) for c in candidates}
-    ended = {_written(pin, c.version) for c in candidates if _ended(c)}
+    candidates = [
+        c for key in keys for c in lab.of(key, left[key]) if c.version != "none" and not _has_warning(c)
+    ]
+    known = {_format_pin(pin, c.version) for c in candidates}
+    ended = {_format_pin(pin, c.version) for c in candidates if _is_past_end(c)}
     # Stable sort: supported ones first, nearest first within each part.
     ordered = sorted(_by_distance(pin, known), key=lambda version: version in ended)
     for version in ordered[:_TRIES]:
@@ -221,16 +223,16 @@ def _replacement(lab: LabProblem, pin: Pin, only: dict[tuple[str, int | None], i
     return None
 
 
-def _warned(candidate: Candidate) -> bool:
+def _has_warning(candidate: Candidate) -> bool:
     return isinstance(candidate.data, OpenMpiRelease) and bool(candidate.data.warnings)
 
 
-def _ended(candidate: Candidate) -> bool:
+def _is_past_end(candidate: Candidate) -> bool:
     """Whether a version's driver branch is past its end or still in development."""
     return isinstance(candidate.data, DriverBranch) and candidate.data.kind in ("legacy", "developer")
 
 
-def _written(pin: Pin, version: str) -> str:
+def _format_pin(pin: Pin, version: str) -> str:
     return version.partition("-")[0] if pin.name == "nccl" and "+" not in pin.value else version
 
 
@@ -247,10 +249,10 @@ def _by_distance(pin: Pin, known: set[str]) -> list[str]:
     build = pin.value.partition("+cuda")[2]
 
     def far(version: str) -> tuple[object, ...]:
-        if versions.prefix(release, version) and build and pin.name == "nccl":
+        if versions.is_prefix(release, version) and build and pin.name == "nccl":
             other = versions.major(str(rules.nccl_build(version))) != versions.major(build)
             return False, other, rules.nccl_distance(version, build)
-        if versions.prefix(release, version):
+        if versions.is_prefix(release, version):
             return False, [-number for number in versions.numbers(version)]
         return True, versions.major(version) != versions.major(release)
 

@@ -15,7 +15,7 @@ _NUMBERS = {"driver": 1, "cuda": 2, "cudnn": 4, "nccl": 3, "torch": 3, "tensorfl
 _POINT = 3
 
 
-def extended(catalogue: Catalogue, pins: Iterable[Pin]) -> Catalogue:
+def extend(catalogue: Catalogue, pins: Iterable[Pin]) -> Catalogue:
     """Return the catalogue with a release for each pin that is newer than its branch there.
 
     A release whose major is unknown is not added: its pin is refused as before.
@@ -29,9 +29,9 @@ def extended(catalogue: Catalogue, pins: Iterable[Pin]) -> Catalogue:
 
 def basis(pin: Pin, catalogue: Catalogue) -> str | None:
     """For a pin newer than its branch, return that branch's newest known version; else None."""
-    if pin.name not in _NUMBERS or short(pin):
+    if pin.name not in _NUMBERS or complete_pin(pin):
         return None
-    known = _known(pin.name, catalogue)
+    known = _list_known(pin.name, catalogue)
     if any(meets(_release(pin), version) for version in known):
         return None
     own = versions.numbers(pin.version)
@@ -59,14 +59,14 @@ def end_of_branch(version: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def short(pin: Pin) -> str:
+def complete_pin(pin: Pin) -> str:
     """Return the full form of a pin that lacks numbers; else nothing."""
     needed = _NUMBERS.get(pin.name, 0) - (pin.name in FRAMEWORKS)
     missing = needed - len(versions.numbers(pin.version))
     return f"{pin.name}={pin.version}{'.N' * missing}" if missing > 0 else ""
 
 
-def _known(name: str, catalogue: Catalogue) -> list[str]:
+def _list_known(name: str, catalogue: Catalogue) -> list[str]:
     if name == "cuda":
         points = [point for item in catalogue.cuda.values() for point in item.points]
         return [*catalogue.cuda, *points]
@@ -86,7 +86,7 @@ def _name(pin: Pin) -> str:
     return name + ".0" * missing if pin.name in FRAMEWORKS else name
 
 
-def _marked(catalogue: Catalogue, name: str, version: str, like: str) -> tuple[Assumed, ...]:
+def _mark(catalogue: Catalogue, name: str, version: str, like: str) -> tuple[Assumed, ...]:
     return (*catalogue.assumed, Assumed(name, version, like))
 
 
@@ -111,7 +111,7 @@ def _driver(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
         catalogue,
         branches=_first(catalogue.branches, branch, entry),
         systems=tuple(map(offering, catalogue.systems)),
-        assumed=_marked(catalogue, "driver", pin.value, catalogue.branches[like].latest),
+        assumed=_mark(catalogue, "driver", pin.value, catalogue.branches[like].latest),
     )
 
 
@@ -131,7 +131,7 @@ def _cuda(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
         catalogue,
         cuda=_first({**catalogue.cuda}, release, entry),
         systems=tuple(map(offering, catalogue.systems)),
-        assumed=_marked(catalogue, "cuda", pin.value, like if release == known.version else known.version),
+        assumed=_mark(catalogue, "cuda", pin.value, like if release == known.version else known.version),
     )
 
 
@@ -143,7 +143,7 @@ def _library(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
         builds = tuple(sorted([*builds, build], key=versions.numbers))
     entry = replace(known[like], version=name, builds=builds)
     changed: dict[str, Any] = {pin.name: _first(known, name, entry)}
-    return replace(catalogue, assumed=_marked(catalogue, pin.name, name, like), **changed)
+    return replace(catalogue, assumed=_mark(catalogue, pin.name, name, like), **changed)
 
 
 def _framework(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
@@ -155,11 +155,11 @@ def _framework(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
     for version, item in catalogue.horovod.items():
         low, high = getattr(item, pin.name)
         # What builds with the newest known one is tried with this one too.
-        follows = high is not None and versions.at_most(like, high) and not versions.at_most(name, high)
+        follows = high is not None and versions.is_at_most(like, high) and not versions.is_at_most(name, high)
         wider: dict[str, Any] = {pin.name: (low, name)} if follows else {}
         horovod[version] = replace(item, **wider)
     changed: dict[str, Any] = {pin.name: _first(getattr(catalogue, pin.name), name, entry)}
-    return replace(catalogue, horovod=horovod, assumed=_marked(catalogue, pin.name, name, like), **changed)
+    return replace(catalogue, horovod=horovod, assumed=_mark(catalogue, pin.name, name, like), **changed)
 
 
 def _with_build(torch: TorchRelease, cuda: str) -> TorchRelease:

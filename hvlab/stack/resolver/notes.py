@@ -13,7 +13,7 @@ from hvlab.stack.resolver.catalogue import OperatingSystem
 from hvlab.stack.resolver.facts import Gpu, model_of
 from hvlab.stack.resolver.lab import HostGroup, HostRequest
 from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT, Scope
-from hvlab.stack.resolver.solve import GroupChoice, Solution, infeasible
+from hvlab.stack.resolver.solve import GroupChoice, Solution, is_infeasible
 
 # Pythons supported by the modules of ansible-core 2.19.
 _LEAST_PYTHON, _LAST_PYTHON = "3.8", "3.13"
@@ -34,18 +34,18 @@ def refusals(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[Probl
         Problem(name, observed, remedy)
         for group in solution.lab.groups
         for name in group.hosts
-        for observed, remedy in _refused(hosts[name], group, solution)
+        for observed, remedy in _explain_refused(hosts[name], group, solution)
     ]
 
 
-def _refused(one: HostRequest, group: HostGroup, solution: Solution) -> Iterable[tuple[str, str]]:
+def _explain_refused(one: HostRequest, group: HostGroup, solution: Solution) -> Iterable[tuple[str, str]]:
     python, usable, own = solution.version("python"), solution.lab.catalogue.pythons, one.host.python
     if python not in usable:
         has = versions.spans(usable, usable)
-        yield f"it gets Python {python}, and hvlab has packages for {has}", _newer_python(group.system)
+        yield f"it gets Python {python}, and hvlab has packages for {has}", _note_newer_python(group.system)
     elif own and versions.numbers(own) < versions.numbers(_LEAST_PYTHON):
         observed = f"its Python is {own}; Ansible needs {_LEAST_PYTHON} there, or later"
-        yield observed, _newer_python(group.system)
+        yield observed, _note_newer_python(group.system)
     fetched = bool(group.gpus) and "repo" in packages.methods(group).values()
     if group.system.key_unknown and fetched and not one.own_key:
         yield (
@@ -57,7 +57,7 @@ def _refused(one: HostRequest, group: HostGroup, solution: Solution) -> Iterable
         yield f"{group.title} has no Slurm", "leave it out of the group slurm, or lab_slurm out"
 
 
-def _newer_python(system: OperatingSystem) -> str:
+def _note_newer_python(system: OperatingSystem) -> str:
     newer = [each for each in system.python if versions.numbers(each) >= versions.numbers(_LEAST_PYTHON)]
     if not newer:
         return "it has none that is newer: use a newer system, or a container"
@@ -105,7 +105,7 @@ def _cudas(solution: Solution) -> str:
         (
             because
             for soft, because in _MORE_IMPORTANT.items()
-            if soft in solution.kept and infeasible(lab, Scope(soft=frozenset([soft, ONE_CUDA])))
+            if soft in solution.kept and is_infeasible(lab, Scope(soft=frozenset([soft, ONE_CUDA])))
         ),
         "the rest of their stacks does not go with one of them",
     )
@@ -117,7 +117,13 @@ def _cudas(solution: Solution) -> str:
 
 def of_group(choice: GroupChoice) -> list[str]:
     """Return the notes on one group's hosts."""
-    notes = [*_system(choice), *_not_shipped(choice), *_openmpi(choice), *_tensorflow(choice), *_gcc(choice)]
+    notes = [
+        *_system(choice),
+        *_note_not_shipped(choice),
+        *_openmpi(choice),
+        *_tensorflow(choice),
+        *_gcc(choice),
+    ]
     if choice.group.gpus:
         notes += [
             *_platform(choice),
@@ -144,7 +150,7 @@ def _system(choice: GroupChoice) -> Iterable[str]:
         yield f"{', '.join(choice.group.host.others)}: not NVIDIA's, and left alone"
 
 
-def _not_shipped(choice: GroupChoice) -> Iterable[str]:
+def _note_not_shipped(choice: GroupChoice) -> Iterable[str]:
     for name, like in choice.assumed.items():
         yield (
             f"{TITLES[name]} {choice.versions[name]} is not known to hvlab: it is newer than the catalogue, "
@@ -174,7 +180,7 @@ def _not_shipped(choice: GroupChoice) -> Iterable[str]:
 
 def _platform(choice: GroupChoice) -> Iterable[str]:
     gpus, driver = [gpu.name for gpu in choice.group.gpus], choice.versions["driver"]
-    slices, boards = list(filter(facts.mig, gpus)), list(filter(facts.board, gpus))
+    slices, boards = list(filter(facts.is_mig, gpus)), list(filter(facts.is_board, gpus))
     for gpu in choice.group.gpus:
         model = model_of(gpu, choice.catalogue)
         if model and model.capability != gpu.capability:
@@ -187,12 +193,12 @@ def _platform(choice: GroupChoice) -> Iterable[str]:
         )
     if choice.group.host.guest == facts.VGPU:
         yield (
-            f"{', '.join(filter(facts.vgpu, gpus))}: a vGPU; its driver {driver} goes with that of the "
+            f"{', '.join(filter(facts.is_vgpu, gpus))}: a vGPU; its driver {driver} goes with that of the "
             "hypervisor, and is left as it is"
         )
     if choice.group.host.guest == facts.WSL:
         yield f"its kernel is that of WSL2: driver {driver} is that of Windows, and is left as it is"
-    if boards and driver and not packages.fabric_manager(choice.group, choice.catalogue):
+    if boards and driver and not packages.needs_fabric_manager(choice.group, choice.catalogue):
         yield (
             f"{', '.join(boards)}: of an HGX or DGX board; where it has NVSwitches, programs start only with "
             f"the fabric manager {driver}, of exactly the driver's version"
@@ -242,7 +248,7 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
         return
     if rules.support(driver, cuda, choice.catalogue) == 1:
         yield (
-            f"driver {driver} supports CUDA up to {_full_support(driver, choice)} in full; CUDA {cuda} "
+            f"driver {driver} supports CUDA up to {_note_full_support(driver, choice)} in full; CUDA {cuda} "
             "runs on it by minor-version compatibility: programs need machine code for this GPU "
             "(no PTX is compiled), and features newer than the driver fail"
         )
@@ -257,7 +263,7 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
         yield f"driver branch {branch.name} is a {branch.kind} branch"
     if packages.keeps_driver(choice.group, driver, choice.catalogue):
         yield f"driver {driver} stays as it is: there are no packages of it for {choice.group.title} here"
-    elif choice.group.methods["driver"] == "repo" and not packages.exact(choice.group, driver):
+    elif choice.group.methods["driver"] == "repo" and not packages.is_exact(choice.group, driver):
         yield (
             f"driver branch {versions.major(driver)} is asked for, and the version that comes is recorded: "
             f"no source says which NVIDIA's repository for {choice.group.title} has"
@@ -284,13 +290,13 @@ def _fabric(choice: GroupChoice) -> Iterable[str]:
     models = [(gpu.name, model_of(gpu, choice.catalogue)) for gpu in group.gpus]
     names = ", ".join(dict.fromkeys(name for name, model in models if model and (model.fabric or model.imex)))
     by_hand = group.methods["driver"] == "none"
-    if packages.fabric_manager(group, choice.catalogue):
+    if packages.needs_fabric_manager(group, choice.catalogue):
         yield (
             f"the NVSwitches of {names} need the fabric manager, the subnet manager nvlsm, and the kernel's "
             "modules ib_umad and mlx5_ib: without them CUDA stops with error 802 (system not yet initialized)"
             + ("; lab_driver_method is none: they have to be there" if by_hand else "")
         )
-    if packages.imex(group, choice.catalogue):
+    if packages.needs_imex(group, choice.catalogue):
         nodes = "nvidia_driver_imex_nodes lists the hosts of one NVLink domain, by default all of group gpu"
         yield (
             f"NVLink between hosts with {names} needs nvidia-imex of the driver's version; "
@@ -317,7 +323,7 @@ def _cuda(choice: GroupChoice) -> Iterable[str]:
         yield f"NVIDIA's repository for {group.title} has no CUDA {cuda}: the distribution's own is taken"
 
 
-def _full_support(driver: str, choice: GroupChoice) -> str:
+def _note_full_support(driver: str, choice: GroupChoice) -> str:
     known = choice.catalogue.cuda
     full = [release for release in known if rules.support(driver, release, choice.catalogue) == 0]
     return max(full, key=versions.numbers, default="none")
@@ -374,7 +380,7 @@ def _plain_install(choice: GroupChoice, release: str, build: str) -> str:
     known, limits = choice.catalogue.nccl, choice.group.system.nccl
     if limits is None or choice.group.methods["nccl"] != "repo":
         return ""
-    newest = next(name for name in known if versions.within(name, limits) and known[name].builds)
+    newest = next(name for name in known if versions.is_within(name, limits) and known[name].builds)
     taken = {f"{name}-1+cuda{known[name].builds[-1]}" for name in (release, newest)}
     newer = [one for one in taken if versions.numbers(str(rules.nccl_build(one))) > versions.numbers(build)]
     return " or ".join(sorted(newer, key=versions.numbers))

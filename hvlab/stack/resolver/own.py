@@ -62,7 +62,7 @@ def read(path: Path) -> dict[str, Any]:
     return data
 
 
-def added(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+def list_added(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the file and the name of every entry that a user's file adds."""
     names = [(file, str(name)) for file in _BY_VERSION for name in data.get(file) or ()]
     for file, (_, key) in _IN_LISTS.items():
@@ -70,7 +70,7 @@ def added(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     return names
 
 
-def merged(data: Mapping[str, Entry], own: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def merge(data: Mapping[str, Entry], own: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return the catalogue's files with a user's entries. Raises CatalogueError that names the entry."""
     for file in own:
         if file not in _FILES:

@@ -30,7 +30,7 @@ class DriverPackages:
     lock: str | None = None
 
 
-def open_modules(group: HostGroup, driver: str | None, catalogue: Catalogue) -> bool:
+def uses_open_modules(group: HostGroup, driver: str | None, catalogue: Catalogue) -> bool:
     """Whether a host gets the open kernel modules."""
     modules = {
         catalogue.capabilities[capability].modules(group.host.architecture)
@@ -41,13 +41,13 @@ def open_modules(group: HostGroup, driver: str | None, catalogue: Catalogue) -> 
     return bool(modules) and "no" not in modules and versions.major(driver or "0") >= _OPEN_BY_DEFAULT
 
 
-def fabric_manager(group: HostGroup, catalogue: Catalogue) -> bool:
+def needs_fabric_manager(group: HostGroup, catalogue: Catalogue) -> bool:
     """Whether a host's GPUs need the fabric manager although no NVSwitch is visible."""
     models = (model_of(gpu, catalogue) for gpu in group.gpus)
     return any(model is not None and model.fabric for model in models)
 
 
-def imex(group: HostGroup, catalogue: Catalogue) -> bool:
+def needs_imex(group: HostGroup, catalogue: Catalogue) -> bool:
     """Whether NVLink connects a host's GPUs with those of other hosts."""
     models = (model_of(gpu, catalogue) for gpu in group.gpus)
     return any(model is not None and model.imex for model in models)
@@ -59,11 +59,11 @@ def keeps_driver(group: HostGroup, version: str, catalogue: Catalogue) -> bool:
     return (
         version == group.host.driver
         and method != "none"
-        and not rules.driver_offered(version, branch, group.system, method, group.host.architecture)
+        and not rules.offers_driver(version, branch, group.system, method, group.host.architecture)
     )
 
 
-def exact(group: HostGroup, version: str | None) -> bool:
+def is_exact(group: HostGroup, version: str | None) -> bool:
     """Whether exactly this driver is installed, not just any of its branch from the same source."""
     method = group.methods["driver"]
     if version is None or method in ("runfile", "local_repo"):
@@ -109,7 +109,9 @@ def _of_distribution(system: OperatingSystem, branch: str, *, opened: bool) -> t
 
 
 def _driver_rule(system: OperatingSystem, branch: str, modules: str) -> Mapping[str, Any]:
-    fits = [rule for rule in system.naming["driver"] if versions.within(branch, (rule["from"], rule["to"]))]
+    fits = [
+        rule for rule in system.naming["driver"] if versions.is_within(branch, (rule["from"], rule["to"]))
+    ]
     return next((rule for rule in fits if rule["modules"] == modules), fits[0] if fits else {})
 
 
@@ -154,13 +156,12 @@ def of_library(
 
 
 def _library(system: OperatingSystem, name: str, version: str, cuda: str) -> list[Package]:
-    """Return the packages of a version, built for a CUDA release."""
     named, release = system.naming[name], versions.minor(version)
     if name == "cuda":
         major, minor, *_ = versions.numbers(version)
         return [{"name": package.format(major=major, minor=minor), "version": None} for package in named]
     if name == "cudnn":
-        fits = (rule for rule in named if versions.within(release, (rule["from"], rule["to"])))
+        fits = (rule for rule in named if versions.is_within(release, (rule["from"], rule["to"])))
         named = next((rule["packages"] for rule in fits), {})
     values = {"version": version, "cuda": cuda, "major": versions.major(cuda)}
     return [

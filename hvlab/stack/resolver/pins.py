@@ -9,7 +9,7 @@ from typing import Any
 
 from hvlab.base.errors import UsageError, did_you_mean
 from hvlab.lab.backends import PARALLEL
-from hvlab.lab.pin_variables import COMPONENTS, EXAMPLES, METHOD_PINS, METHODS, TORCH, VERSION_PINS, plain
+from hvlab.lab.pin_variables import COMPONENTS, EXAMPLES, METHOD_PINS, METHODS, TORCH, VERSION_PINS, is_plain
 from hvlab.stack.resolver import versions
 
 FRAMEWORKS = ("torch", "tensorflow")
@@ -74,7 +74,7 @@ def parse(text: str) -> Pin:
         raise UsageError(f"unknown component {name!r} in {text!r}", remedy=remedy)
     if not equals or not value:
         raise UsageError(f"{text!r} is not NAME=VERSION", remedy=f"write it as {name}={EXAMPLES[name]}")
-    return _checked(name, value, where=repr(text))
+    return _check(name, value, where=repr(text))
 
 
 def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
@@ -82,14 +82,14 @@ def of_host(host: str, variables: Mapping[str, Any]) -> list[Pin]:
     pins = []
     for name, variable in VERSION_PINS.items():
         value = variables.get(variable)
-        if not plain(value):
+        if not is_plain(value):
             continue
         if isinstance(value, float) and name in _ZEROS_COUNT:
             raise UsageError(
                 f"{host}: {variable} is the number {value}, not a text",
                 remedy=f'write it in quotes: {variable}: "{value}" (in an INI file {variable}="\'{value}\'")',
             )
-        pins.append(_checked(name, str(value).strip(), where=f"{host}: {variable}: {value}"))
+        pins.append(_check(name, str(value).strip(), where=f"{host}: {variable}: {value}"))
     return list(dict.fromkeys(pins))
 
 
@@ -98,14 +98,14 @@ def methods_of(host: str, variables: Mapping[str, Any]) -> dict[str, str]:
     methods = {}
     for name, choices in METHODS.items():
         variable = METHOD_PINS[name]
-        value = str(variables[variable]) if plain(variables.get(variable)) else choices[0]
+        value = str(variables[variable]) if is_plain(variables.get(variable)) else choices[0]
         if value not in choices:
             raise UsageError(f"{host}: {variable} is {value!r}", remedy=f"it can be {', '.join(choices)}")
         methods[name] = value
     return methods
 
 
-def replaced(pins: Iterable[Pin], new: Iterable[Pin]) -> list[Pin]:
+def replace_pins(pins: Iterable[Pin], new: Iterable[Pin]) -> list[Pin]:
     """Return ``pins`` with those of the same names replaced by the ``new`` ones."""
     others = list(new)
     names = {pin.name for pin in others}
@@ -120,11 +120,11 @@ def meets(pin: Pin, version: str) -> bool:
         # 2.21.5+cuda12.4 is written for 2.21.5-1+cuda12.4 too.
         release, _, build = version.partition("-1+cuda")
         own, _, own_build = re.sub(r"(-1)?\+cuda", "+", pin.value).partition("+")
-        return versions.prefix(own, release) and (not own_build or versions.prefix(own_build, build))
-    return versions.prefix(pin.version, version)
+        return versions.is_prefix(own, release) and (not own_build or versions.is_prefix(own_build, build))
+    return versions.is_prefix(pin.version, version)
 
 
-def _checked(name: str, value: str, *, where: str) -> Pin:
+def _check(name: str, value: str, *, where: str) -> Pin:
     if name == "backend":
         if value not in PARALLEL:
             remedy = f"{did_you_mean(value, PARALLEL)}the backends are {', '.join(PARALLEL)}"

@@ -26,7 +26,7 @@ from hvlab.stack.resolver.model import (
     Key,
     LabProblem,
     Relation,
-    listed,
+    list_versions,
 )
 
 # Maximum length of a list.
@@ -54,9 +54,9 @@ def _torch_has_no_code(
     lab: LabProblem, architecture: str, where: str
 ) -> Callable[[Sequence[Candidate], Sequence[Candidate]], str]:
     def say(torches: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
-        torch = listed(torches, lab.catalogue.torch)
+        torch = list_versions(torches, lab.catalogue.torch)
         every = len(cudas) >= len(lab.catalogue.cuda)
-        cuda = "" if every else f" for CUDA {listed(cudas, lab.catalogue.cuda)}"
+        cuda = "" if every else f" for CUDA {list_versions(cudas, lab.catalogue.cuda)}"
         on = "" if architecture == "x86_64" else f" on {architecture}"
         return f"torch {torch}{cuda}{on} has no code for {where}"
 
@@ -84,7 +84,7 @@ def _of_lab(lab: LabProblem) -> Iterable[Relation]:
         yield Relation(
             ("python", None),
             (name, None),
-            lambda python, item: versions.within(python.version, item.data.python),
+            lambda python, item: versions.is_within(python.version, item.data.python),
             _fits(lab, name, "python", "python"),
             assumptions=lab.pinned(name),
         )
@@ -98,13 +98,13 @@ def _of_lab(lab: LabProblem) -> Iterable[Relation]:
     yield Relation(
         ("python", None),
         ("horovod", None),
-        lambda python, item: versions.within(python.version, item.data.python),
+        lambda python, item: versions.is_within(python.version, item.data.python),
         _fits(lab, "horovod", "python", "python"),
     )
 
 
 def _horovod_takes(name: str) -> Callable[[Candidate, Candidate], bool]:
-    return lambda item, horovod: versions.within(item.version, getattr(horovod.data, name))
+    return lambda item, horovod: versions.is_within(item.version, getattr(horovod.data, name))
 
 
 def _of_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relation]:
@@ -114,7 +114,7 @@ def _of_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relati
             ("gcc", number),
             lambda torch, gcc: int(gcc.version) >= torch.data.gcc,
             lambda torches, gccs: (
-                f"torch {listed(torches, lab.catalogue.torch)} needs gcc "
+                f"torch {list_versions(torches, lab.catalogue.torch)} needs gcc "
                 f"{min(torch.data.gcc for torch in torches)} or newer, not {lab.listed(gccs)}"
             ),
             assumptions=lab.pinned("torch"),
@@ -136,11 +136,11 @@ def _agreements(lab: LabProblem, number: int, where: str) -> Iterable[Relation]:
         ("nccl major", None),
         ("nccl", number),
         lambda major, nccl: versions.major(nccl.version) == int(major.version),
-        lambda majors, _: f"NCCL {listed(majors)} on other hosts: the major has to be the same on all",
+        lambda majors, _: f"NCCL {list_versions(majors)} on other hosts: the major has to be the same on all",
     )
 
     def same(one: Candidate, nccl: Candidate) -> bool:
-        return versions.prefix(one.version, nccl.version)
+        return versions.is_prefix(one.version, nccl.version)
 
     def other(_: Sequence[Candidate], nccls: Sequence[Candidate]) -> str:
         releases = f"NCCL {lab.listed(nccls)} on {where} is not the release of the other hosts"
@@ -172,7 +172,7 @@ def _torch_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable
     """
 
     def say(torches: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
-        torch, cuda = listed(torches, lab.catalogue.torch), listed(cudas, lab.catalogue.cuda)
+        torch, cuda = (list_versions(torches, lab.catalogue.torch), list_versions(cudas, lab.catalogue.cuda))
         has = sorted({b for torch in torches for b in torch.data.codes(architecture)}, key=versions.numbers)
         near = f"the nearest it has are {', '.join(versions.nearest(cudas[0].version, has))}"
         wheels = near if len(has) > _FEW else f"it has {', '.join(has) or 'none with CUDA'}"
@@ -206,9 +206,12 @@ def _torch_is_built(architecture: str, *, exact: bool) -> Callable[[Candidate, C
 
 def _tensorflow_relations(lab: LabProblem, number: int) -> Iterable[Relation]:
     def other_cuda(items: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
-        of = listed(cudas, lab.catalogue.cuda)
+        of = list_versions(cudas, lab.catalogue.cuda)
         other = f", not for {of}: it" if len(cudas) <= _FEW else ": with another it"
-        needs, releases = _each(item.data.cuda for item in items), listed(items, lab.catalogue.tensorflow)
+        needs, releases = (
+            _list_each(item.data.cuda for item in items),
+            list_versions(items, lab.catalogue.tensorflow),
+        )
         newer = " (or a newer one of its major)" if any(rules.takes_newer_cuda(i.data) for i in items) else ""
         return f"TensorFlow {releases} is built for CUDA {needs}{newer}{other} would run on the CPU"
 
@@ -232,14 +235,14 @@ def _tensorflow_relations(lab: LabProblem, number: int) -> Iterable[Relation]:
         ("cudnn", number),
         lambda item, cudnn: cudnn.version != "none" and rules.tensorflow_takes(item.data, cudnn.version),
         lambda items, cudnns: (
-            f"TensorFlow {listed(items, lab.catalogue.tensorflow)} needs cuDNN "
-            f"{_each(item.data.cudnn for item in items)} or newer of its major, not {lab.listed(cudnns)}"
+            f"TensorFlow {list_versions(items, lab.catalogue.tensorflow)} needs cuDNN "
+            f"{_list_each(item.data.cudnn for item in items)} or newer of its major, not {lab.listed(cudnns)}"
         ),
         assumptions=assumed,
     )
 
 
-def _each(releases: Iterable[str]) -> str:
+def _list_each(releases: Iterable[str]) -> str:
     return ", ".join(sorted({release for release in releases if release}, key=versions.numbers))
 
 
@@ -249,13 +252,13 @@ def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[
 
     def too_old(cudas: Sequence[Candidate], drivers: Sequence[Candidate]) -> str:
         needs = min((_floor(c.version, catalogue) for c in cudas), key=versions.numbers)
-        cuda, driver = listed(cudas, catalogue.cuda), lab.listed(drivers)
+        cuda, driver = list_versions(cudas, catalogue.cuda), lab.listed(drivers)
         return f"driver {driver} on {where} is too old for CUDA {cuda}, which needs {needs} or newer"
 
     def not_built(cudas: Sequence[Candidate], nccls: Sequence[Candidate]) -> str:
         releases = {nccl.version.partition("-")[0] for nccl in nccls}
         nccl = nccls[0].version if len(nccls) == 1 else versions.spans(releases, catalogue.nccl)
-        return f"NCCL {nccl} is not built for CUDA {listed(cudas, catalogue.cuda)}"
+        return f"NCCL {nccl} is not built for CUDA {list_versions(cudas, catalogue.cuda)}"
 
     yield Relation(
         cuda,
@@ -269,7 +272,7 @@ def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[
         ("gcc", number),
         lambda cuda, gcc: rules.gcc_fits(cuda.data, gcc.version),
         lambda cudas, gccs: (
-            f"CUDA {listed(cudas, catalogue.cuda)} takes gcc {min(c.data.gcc_min for c in cudas)} to "
+            f"CUDA {list_versions(cudas, catalogue.cuda)} takes gcc {min(c.data.gcc_min for c in cudas)} to "
             f"{max(c.data.gcc for c in cudas)}, not {lab.listed(gccs)} ({where})"
         ),
     )
@@ -278,7 +281,7 @@ def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[
         ("cudnn", number),
         lambda cuda, cudnn: cudnn.data is None or rules.cudnn_serves(cudnn.data, cuda.version),
         lambda cudas, cudnns: (
-            f"cuDNN {lab.listed(cudnns)} is not made for CUDA {listed(cudas, catalogue.cuda)}"
+            f"cuDNN {lab.listed(cudnns)} is not made for CUDA {list_versions(cudas, catalogue.cuda)}"
         ),
     )
     yield Relation(
@@ -303,7 +306,7 @@ class TorchNccl:
     nccl: str
 
 
-def brought_nccl(torch: TorchRelease, cuda: str, group: HostGroup) -> str:
+def find_bundled_nccl(torch: TorchRelease, cuda: str, group: HostGroup) -> str:
     """Return the NCCL release included in torch's wheel for a toolkit; empty if unknown."""
     builds = rules.torch_fits(torch, cuda, group.capabilities, group.host.architecture, exact=False)
     return torch.nccl.get(builds[0], "") if builds else ""
@@ -330,25 +333,25 @@ def _torch_nccl_relations(lab: LabProblem, numbers: Iterable[int]) -> Iterable[R
         one,
         lambda torch, pair: bool(torch.version == pair.data.torch.version),
         lambda torches, _: (
-            f"torch {listed(torches)} brings NCCL "
-            f"{_each(nccl for torch in torches for nccl in torch.data.nccl.values())}"
+            f"torch {list_versions(torches)} brings NCCL "
+            f"{_list_each(nccl for torch in torches for nccl in torch.data.nccl.values())}"
         ),
     )
     rules_of_one = [(None, (pin,)) for pin in lab.pinned("backend", "nccl")]
     for number in numbers:
         for soft, assumptions in [(ONE_TORCH_NCCL, ()), *rules_of_one]:
-            yield _same(lab, number, soft=soft, assumptions=assumptions)
+            yield _relate_same(lab, number, soft=soft, assumptions=assumptions)
 
 
-def _same(lab: LabProblem, number: int, *, soft: str | None, assumptions: tuple[int, ...]) -> Relation:
+def _relate_same(lab: LabProblem, number: int, *, soft: str | None, assumptions: tuple[int, ...]) -> Relation:
     group = lab.groups[number]
 
     def allowed(pair: Candidate, cuda: Candidate) -> bool:
-        return brought_nccl(pair.data.torch, cuda.version, group) in (pair.data.nccl, "")
+        return find_bundled_nccl(pair.data.torch, cuda.version, group) in (pair.data.nccl, "")
 
     def say(pairs: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
         torches = ", ".join(dict.fromkeys(pair.data.torch.version for pair in pairs))
-        cuda, one = lab.listed(cudas), _each(pair.data.nccl for pair in pairs)
+        cuda, one = lab.listed(cudas), _list_each(pair.data.nccl for pair in pairs)
         return (
             f"torch {torches} brings another NCCL for CUDA {cuda} on {some(group.hosts)} "
             f"than {one} of the other hosts: backend nccl needs one on all"

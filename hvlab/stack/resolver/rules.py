@@ -40,11 +40,11 @@ def runs(codes: Sequence[str], ptx: bool, capability: str) -> bool:
 
 def cuda_has_code(cuda: str, capability: str, catalogue: Catalogue) -> bool:
     """Whether a CUDA release makes code for a compute capability."""
-    return versions.within(versions.minor(cuda), catalogue.capabilities[capability].cuda)
+    return versions.is_within(versions.minor(cuda), catalogue.capabilities[capability].cuda)
 
 
 def branch_of(version: str, catalogue: Catalogue) -> DriverBranch | None:
-    """Return the branch a driver version belongs to; None where the catalogue lacks it."""
+    """Return the branch a driver version belongs to; None if the catalogue lacks it."""
     return catalogue.branches.get(str(versions.major(version)))
 
 
@@ -54,10 +54,10 @@ def support(driver: str, release: str, catalogue: Catalogue) -> int:
     Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
     """
     known = catalogue.cuda.get(versions.minor(release))
-    if driver == "none" or (known and known.driver and versions.at_least(driver, known.driver)):
+    if driver == "none" or (known and known.driver and versions.is_at_least(driver, known.driver)):
         return 0
     floor = catalogue.minor_compatibility.get(versions.major(release))
-    return 1 if floor and versions.at_least(driver, floor) else 2
+    return 1 if floor and versions.is_at_least(driver, floor) else 2
 
 
 def driver_order(
@@ -73,8 +73,8 @@ def driver_runs(driver: str, branch: DriverBranch | None, capability: str, catal
     if driver == "none":
         return True
     lowest, last = catalogue.capabilities[capability].driver
-    inside = branch is None or versions.within(capability, branch.capabilities)
-    return inside and versions.within(driver, (lowest, last))
+    inside = branch is None or versions.is_within(capability, branch.capabilities)
+    return inside and versions.is_within(driver, (lowest, last))
 
 
 def compiles(driver: str, kernel: str | None, catalogue: Catalogue) -> bool:
@@ -149,7 +149,7 @@ def takes_newer_cuda(tensorflow: TensorflowRelease) -> bool:
 def tensorflow_takes(tensorflow: TensorflowRelease, cudnn: str) -> bool:
     """Whether TensorFlow runs with a cuDNN: the major it was compiled with, at least its minor."""
     same = versions.major(cudnn) == versions.major(tensorflow.cudnn)
-    return same and versions.at_least(cudnn, tensorflow.cudnn)
+    return same and versions.is_at_least(cudnn, tensorflow.cudnn)
 
 
 def nccl_build(version: str) -> str | None:
@@ -184,7 +184,7 @@ def gcc_fits(cuda: CudaRelease, gcc: str) -> bool:
     return cuda.gcc_min <= int(gcc) <= cuda.gcc
 
 
-def driver_offered(
+def offers_driver(
     driver: str, branch: DriverBranch | None, system: OperatingSystem, method: str, architecture: str
 ) -> bool:
     """Whether a method offers a driver on a system."""
@@ -197,7 +197,9 @@ def driver_offered(
         return branch.name in map(str, system.elrepo.get("branches", ()))
     if method != "repo":
         return True
-    named = any(versions.within(branch.name, (rule["from"], rule["to"])) for rule in system.naming["driver"])
+    named = any(
+        versions.is_within(branch.name, (rule["from"], rule["to"])) for rule in system.naming["driver"]
+    )
     return named and branch.name in system.drivers and architecture in system.repository
 
 
@@ -206,7 +208,7 @@ def has_drivers(system: OperatingSystem, method: str) -> bool:
     return bool(system.distro.get("driver") if method == "distro" else system.elrepo.get("branches"))
 
 
-def cuda_offered(
+def offers_cuda(
     cuda: str, system: OperatingSystem, method: str, architecture: str, catalogue: Catalogue
 ) -> bool:
     """Whether a method offers a CUDA release on a system."""
@@ -218,7 +220,7 @@ def cuda_offered(
     return {"distro": distro, "repo": repo, AUTO: repo or distro}.get(method, True)
 
 
-def library_offered(
+def offers_library(
     candidate: Candidate, limits: Sequence[str | None] | None, *, method: str, distro: str | None
 ) -> bool:
     """Whether a cuDNN or NCCL release is available; without packages in the repository, as a wheel."""
@@ -227,17 +229,17 @@ def library_offered(
         return True
     wheel = bool(library.wheels)
     if method == "distro":
-        return bool(distro) and versions.prefix(str(distro), candidate.version)
+        return bool(distro) and versions.is_prefix(str(distro), candidate.version)
     if method == "wheel" or (method == "repo" and limits is None):
         return wheel and nccl_build(candidate.version) is None
     if method == "none":
         return True
     release = candidate.version.partition("-")[0]
     packaged = candidate.key[0] == "cudnn" or nccl_build(candidate.version) is not None
-    return packaged and versions.within(release, limits or (None, None))
+    return packaged and versions.is_within(release, limits or (None, None))
 
 
 def runs_library(library: LibraryRelease | None, capabilities: Iterable[str]) -> bool:
     """Whether cuDNN or NCCL has code for these capabilities."""
     least = library.capability if library else None
-    return least is None or all(versions.at_least(capability, least) for capability in capabilities)
+    return least is None or all(versions.is_at_least(capability, least) for capability in capabilities)

@@ -59,7 +59,7 @@ class Provider(AbstractProvider[Requirement, Candidate, Key]):
         """Return the candidates that fit all requirements, the preferred first."""
         mask, needed = self._masks[identifier], list(requirements[identifier])
         for requirement in needed:
-            mask &= self._allowed(requirement)
+            mask &= self._mask_allowed(requirement)
         for candidate in incompatibilities[identifier]:
             mask &= ~(1 << candidate.place)
         candidates = self._problem.of(identifier, mask)
@@ -67,14 +67,14 @@ class Provider(AbstractProvider[Requirement, Candidate, Key]):
 
     def is_satisfied_by(self, requirement: Requirement, candidate: Candidate) -> bool:
         """Whether the candidate fits the requirement."""
-        return bool(self._allowed(requirement) >> candidate.place & 1)
+        return bool(self._mask_allowed(requirement) >> candidate.place & 1)
 
     def get_dependencies(self, candidate: Candidate) -> Iterable[Requirement]:
         """Return a candidate's requirements for other components."""
         for number, relation in self._problem.of_left(candidate.key, self._scope):
             yield Requirement(relation.right, number, candidate)
 
-    def _allowed(self, requirement: Requirement) -> int:
+    def _mask_allowed(self, requirement: Requirement) -> int:
         if requirement.relation is None or requirement.parent is None:
             return self._masks[requirement.key]
         return self._problem.tables[requirement.relation][0][requirement.parent.place]
@@ -114,7 +114,7 @@ def search(problem: ConstraintProblem, scope: Scope) -> dict[Key, Candidate] | N
     return dict(result.mapping)
 
 
-def infeasible(problem: ConstraintProblem, scope: Scope) -> bool:
+def is_infeasible(problem: ConstraintProblem, scope: Scope) -> bool:
     """Whether certainly nothing fits; false if the search ends at its limit."""
     try:
         return search(problem, scope) is None
@@ -150,7 +150,7 @@ def build(groups: Sequence[HostGroup], catalogue: Catalogue) -> LabProblem:
     return lab
 
 
-def best(lab: LabProblem) -> Solution | None:
+def find_best(lab: LabProblem) -> Solution | None:
     """Return the solution that keeps the most preferences, the more important first; None without any.
 
     Raises SearchLimitError if it is unknown whether a solution exists.
@@ -254,7 +254,7 @@ class GroupChoice:
         cuda = self.versions["cuda"]
         if self.torch is None or cuda is None or self.solution.lab.torch_on_cpu:
             return ""
-        return relations.brought_nccl(self.torch, cuda, self.group)
+        return relations.find_bundled_nccl(self.torch, cuda, self.group)
 
     def version(self, name: str) -> str:
         """Return the version of a component that the hosts get."""

@@ -21,7 +21,7 @@ def reasons(choice: GroupChoice) -> dict[str, str]:
     texts = {}
     for name, version in choice.versions.items():
         if version is None:
-            texts[name] = _absent(name, choice)
+            texts[name] = _explain_absent(name, choice)
             continue
         pins = [pin.text for pin in choice.group.pins if pin.name == name and meets(pin, version)]
         because = _WHY[name](choice)
@@ -29,7 +29,7 @@ def reasons(choice: GroupChoice) -> dict[str, str]:
     return texts
 
 
-def _absent(name: str, choice: GroupChoice) -> str:
+def _explain_absent(name: str, choice: GroupChoice) -> str:
     if name in ("torch", "tensorflow"):
         return "not pinned"
     if name in ("horovod", "openmpi"):
@@ -76,10 +76,10 @@ def _cudnn(choice: GroupChoice) -> str:
 
 def _nccl(choice: GroupChoice) -> str:
     own = f"; ranks of torch use {choice.torch_nccl}, which its wheel brings" if choice.torch_nccl else ""
-    return _installed_nccl(choice) + own
+    return _find_installed_nccl(choice) + own
 
 
-def _installed_nccl(choice: GroupChoice) -> str:
+def _find_installed_nccl(choice: GroupChoice) -> str:
     build, cuda = rules.nccl_build(choice.version("nccl")), choice.version("cuda")
     if build is None:
         return f"a wheel for CUDA {versions.major(cuda)}"
@@ -169,8 +169,8 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
     chosen = versions_of(solution, number)
     choice = GroupChoice(solution, number, group, chosen)
     driver = chosen["driver"]
-    exact = packages.exact(group, driver)
-    opened = packages.open_modules(group, driver, catalogue)
+    exact = packages.is_exact(group, driver)
+    opened = packages.uses_open_modules(group, driver, catalogue)
     kept = driver is not None and packages.keeps_driver(group, driver, catalogue)
     driver_packages = packages.DriverPackages()
     if driver and not kept:
@@ -211,11 +211,11 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
         "driver_requested": driver if exact or driver is None else str(versions.major(driver)),
         "driver_stream": driver_packages.module,
         "driver_lock": driver_packages.lock,
-        "nccl_loaded": _nccl_loaded(choice),
+        "nccl_loaded": _find_loaded_nccl(choice),
         "compute_capabilities": list(group.capabilities),
         "open_modules": opened,
-        "fabric_manager": packages.fabric_manager(group, catalogue),
-        "imex": packages.imex(group, catalogue),
+        "fabric_manager": packages.needs_fabric_manager(group, catalogue),
+        "imex": packages.needs_imex(group, catalogue),
         "backends": backends(group, without_horovod=not chosen["horovod"]),
         "torch_index": "cpu" if choice.torch_build is None else f"cu{choice.torch_build.replace('.', '')}",
         "tensorflow_index": f"cu{''.join(cuda.split('.')[:2])}" if cuda else "cpu",
@@ -224,7 +224,7 @@ def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, An
     }
 
 
-def _nccl_loaded(choice: GroupChoice) -> dict[str, str]:
+def _find_loaded_nccl(choice: GroupChoice) -> dict[str, str]:
     nccl = str(choice.versions["nccl"] or "").partition("-")[0]
     loaded = {"torch": choice.torch_nccl, "tensorflow": nccl if choice.versions["tensorflow"] else ""}
     return {framework: version for framework, version in loaded.items() if version}

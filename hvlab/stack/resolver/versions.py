@@ -22,31 +22,33 @@ def minor(version: str) -> str:
 
 @lru_cache(maxsize=100_000)
 def major(version: str) -> int:
-    """Return the first number of a version; 0 where it has none."""
+    """Return the first number of a version; 0 if it has none."""
     return next(iter(numbers(version)), 0)
 
 
 @lru_cache(maxsize=100_000)
-def at_least(version: str, least: str) -> bool:
+def is_at_least(version: str, least: str) -> bool:
     """Whether ``version`` is ``least`` or newer; numbers missing from a short version count in its favour."""
     own = numbers(version)
     return own >= numbers(least)[: len(own)]
 
 
 @lru_cache(maxsize=100_000)
-def at_most(version: str, most: str) -> bool:
+def is_at_most(version: str, most: str) -> bool:
     """Whether ``version`` is ``most`` or older; every patch level of ``most`` counts."""
     limit = numbers(most)
     return numbers(version)[: len(limit)] <= limit
 
 
-def within(version: str, limits: Sequence[str | None]) -> bool:
+def is_within(version: str, limits: Sequence[str | None]) -> bool:
     """Whether ``version`` lies in ``[lowest, highest]``, both included; None means no limit."""
     lowest, highest = limits
-    return (lowest is None or at_least(version, lowest)) and (highest is None or at_most(version, highest))
+    return (lowest is None or is_at_least(version, lowest)) and (
+        highest is None or is_at_most(version, highest)
+    )
 
 
-def prefix(asked: str, version: str) -> bool:
+def is_prefix(asked: str, version: str) -> bool:
     """Whether ``version`` is ``asked``, or begins with it followed by ``.``, ``-`` or ``+``."""
     return version == asked or version.startswith((f"{asked}.", f"{asked}-", f"{asked}+"))
 

@@ -67,7 +67,7 @@ def fetch(
 ) -> dict[str, list[str]]:
     """Fetch the files into ``folder``, resuming partial ones; return the mirrors' errors if some lack."""
     errors: dict[str, list[str]] = {mirror: [] for mirror in mirrors}
-    missing = {name: file for name, file in files.items() if not _complete(folder / name, file)}
+    missing = {name: file for name, file in files.items() if not _is_complete(folder / name, file)}
     for mirror in mirrors:
         for name, file in list(missing.items()):
             try:
@@ -80,7 +80,7 @@ def fetch(
     return errors if missing else {}
 
 
-def _complete(path: Path, file: RemoteFile) -> bool:
+def _is_complete(path: Path, file: RemoteFile) -> bool:
     return path.is_file() and file_sha256(path) == file.sha256
 
 
@@ -113,7 +113,7 @@ def _load(url: str, part: Path, begun: int, file: RemoteFile, patience: Patience
             for block in iter(lambda: answer.read1(_BLOCK), b""):
                 length += len(block)
                 if length > file.bytes:
-                    raise MirrorError(f"it goes on beyond {file.bytes} bytes")
+                    raise MirrorError(f"it is longer than {file.bytes} bytes")
                 out.write(block)
                 if time.monotonic() > end:
                     problem = f"only {length} of {file.bytes} bytes arrived in {patience.file:g} s"
@@ -124,7 +124,6 @@ def _load(url: str, part: Path, begun: int, file: RemoteFile, patience: Patience
 
 @contextmanager
 def _one_line_errors(patience: Patience) -> Iterator[None]:
-    """Turn connection errors into one line."""
     try:
         yield
     except HTTPError as error:

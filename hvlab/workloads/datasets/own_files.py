@@ -34,7 +34,7 @@ _SKIPPED = (".git", ".hg", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache
 _RESULTS = ("hvlab.db", "runs/*/store.jsonl")
 
 
-def chosen(words: Sequence[str], paths: Sequence[str], folder: Path) -> str:
+def format_chosen(words: Sequence[str], paths: Sequence[str], folder: Path) -> str:
     """Return the line for a command: the files in ``folder`` that it names, and ``paths``; empty without any.
 
     Raises UsageError for files that are missing, elsewhere, or too large.
@@ -153,7 +153,6 @@ def _is_file(path: Path) -> bool:
 
 
 def _inside(path: str, folder: Path) -> str:
-    """Return a path relative to ``folder``."""
     whole = (folder / Path(path).expanduser()).resolve()
     if not whole.exists():
         raise UsageError(f"--copy {path}: there is no such file or folder in {folder}")

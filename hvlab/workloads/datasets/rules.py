@@ -57,7 +57,7 @@ def key(text: str) -> str:
     return key_of({FILE: hashlib.sha256(_content(text)).hexdigest()})
 
 
-def placed(text: str, *, cache: Path | None = None) -> tuple[str, Path]:
+def place(text: str, *, cache: Path | None = None) -> tuple[str, Path]:
     """Return the key and the folder of the file. Raises CheckError if the cache cannot be written."""
     shelf = Shelf(cache or cache_dir())
     with shelf.writing(), shelf.locked("rules"), shelf.new_folder("rules") as new:

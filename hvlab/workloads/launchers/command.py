@@ -90,7 +90,7 @@ RECIPES: dict[str, Launch] = {}
 
 def launcher(name: str) -> Callable[[Launch], Launch]:
     """Register the function that starts ranks as ``--launcher name``."""
-    return _registered(LAUNCHERS, name)
+    return _register(LAUNCHERS, name)
 
 
 def recipe(name: str) -> Callable[[Launch], Launch]:
@@ -98,10 +98,10 @@ def recipe(name: str) -> Callable[[Launch], Launch]:
 
     Its environment is set in the shell that starts it.
     """
-    return _registered(RECIPES, name)
+    return _register(RECIPES, name)
 
 
-def _registered(register: dict[str, Launch], name: str) -> Callable[[Launch], Launch]:
+def _register(register: dict[str, Launch], name: str) -> Callable[[Launch], Launch]:
     def add(launch: Launch) -> Launch:
         register[name] = launch
         return launch

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hvlab.base.masking import masked
+from hvlab.base.masking import mask
 from hvlab.workloads.case import Case
 from hvlab.workloads.launchers.command import Job, deadline
 from hvlab.workloads.launchers.mpirun import parameters, placing, transport
@@ -98,7 +98,7 @@ def name(case_id: str) -> str:
 
 def first_line(case: Case) -> str:
     """Return the first line of a case's log: the case, without its secrets."""
-    return f"hvlab: case: {json.dumps(masked(asdict(case)))}"
+    return f"hvlab: case: {json.dumps(mask(asdict(case)))}"
 
 
 def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
@@ -120,12 +120,12 @@ def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
         "command": ["/bin/sh", "-uc", _LAUNCH, "hvlab"],
         "args": [_literal(word) for word in argv],
         "env": [{"name": key, "value": _literal(value)} for key, value in env.items()],
-        "resources": _guaranteed({"cpu": 1, "memory": f"{_LAUNCHER_MIB + _SSH_MIB * len(case.hosts)}Mi"}),
+        "resources": _guarantee({"cpu": 1, "memory": f"{_LAUNCHER_MIB + _SSH_MIB * len(case.hosts)}Mi"}),
     }
     worker = {
         "name": "worker",
         "command": ["/bin/sh", "-c", _SSHD],
-        "resources": _guaranteed(pods.resources),
+        "resources": _guarantee(pods.resources),
         # What ranks of one pod share; the runtime's own 64 MiB are too few for NCCL.
         "volumeMounts": [{"name": "shm", "mountPath": _SHM}],
     }
@@ -155,8 +155,8 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _guaranteed(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request for as much as may be used at most: such pods are the last to be evicted."""
+def _guarantee(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request equal to the limit: such pods are the last to be evicted."""
     return {"requests": dict(resources), "limits": dict(resources)}
 
 
@@ -188,7 +188,7 @@ def _mpirun(job: Job) -> list[str]:
     """Return the arguments; the operator tells Open MPI the host file."""
     argv = ["mpirun", "--allow-run-as-root", "-np", str(job.case.world_size), *placing(job)]
     argv += parameters(job, transport(job))
-    # A login by ssh has nothing of the image's environment.
+    # A login by ssh lacks the image's environment.
     for variable in ("PATH", "LD_LIBRARY_PATH", *job.env):
         argv += ["-x", variable]
     return [*argv, *job.program]

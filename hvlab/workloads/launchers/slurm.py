@@ -27,7 +27,7 @@ CANCELLED = "CANCELLED"
 _ERRORS = {"usage": UsageError, "check": CheckError, "unreachable": UnreachableError}
 # The only answer of an unreachable slurmctld after which it cannot have taken the request.
 _NOT_REACHED = "connect failure"
-# So many lines of an error are shown that hvlab does not know.
+# Maximum lines shown of an unknown error.
 _SHOWN = 3
 # Twice the estimate, and one case as long as it may take; a run that is slower gets another allocation.
 _MARGIN, _LEAST_S = 2, 600
@@ -66,13 +66,12 @@ def request(
         "--exclusive",
         *([] if any(_MEMORY.match(option) for option in _options(lab)) else ["--mem=0"]),
         *([f"--gres=gpu:{gpus}"] if gpus else []),
-        *([f"--time={minutes}"] if minutes and not limited(lab) else []),
+        *([f"--time={minutes}"] if minutes and not has_time_limit(lab) else []),
         *_options(lab),
     )
 
 
 def _partition(lab: Lab) -> list[str]:
-    """Return the option that names the partition; none where the lab leaves that to Slurm."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("-p", "--partition", default=lab.vars.get("lab_slurm_partition", PARTITION))
     name = parser.parse_known_args(_options(lab))[0].partition
@@ -91,7 +90,7 @@ def _options(lab: Lab) -> list[str]:
         ) from error
 
 
-def limited(lab: Lab) -> bool:
+def has_time_limit(lab: Lab) -> bool:
     """Return whether an option of the lab limits the time of its allocations."""
     return any(_TIME.match(option) for option in _options(lab))
 
@@ -113,7 +112,7 @@ def partition(lab: Lab) -> tuple[str, ...]:
 
 
 def longest(text: str) -> int | None:
-    """Return the minutes that ``partition`` shows; None where there is no limit, or no answer."""
+    """Return the minutes that ``partition`` shows; None if there is no limit, or no answer."""
     match = re.search(r"^(?:\S+\* )?(?:(\d+)-)?(?:(\d+):)?(\d+):\d+\s*$", text, re.MULTILINE)
     if not match:
         return None
@@ -127,24 +126,24 @@ def queue(run_id: str) -> tuple[str, ...]:
 
 
 def withdrawal(run_id: str) -> tuple[str, ...]:
-    """Return the command that ends a run's salloc, which goes on where its connection ended."""
+    """Return the command that ends a run's salloc, which continues if its connection ended."""
     return ("pkill", "-KILL", "-f", f"^salloc --no-shell --job-name={job_name(run_id)} ")
 
 
-def granted(stderr: str) -> str:
-    """Return the number of the job that salloc was granted. Raises CheckError where it names none."""
+def read_granted_job(stderr: str) -> str:
+    """Return the number of the job that salloc was granted. Raises CheckError if it names none."""
     match = re.search(r"Granted job allocation (\d+)", stderr)
     if not match:
         raise CheckError(f"salloc names no job: {stderr.strip()}", remedy=SEE)
     return match[1]
 
 
-def revoked(stderr: str) -> bool:
+def is_revoked(stderr: str) -> bool:
     """Return whether salloc was granted a job that ended before its hosts were ready."""
     return "Relinquishing job allocation" in stderr
 
 
-def not_taken(stderr: str) -> bool:
+def is_not_taken(stderr: str) -> bool:
     """Return whether Slurm has no job of a salloc that failed: it said so, or was not started at all."""
     kinds = {
         row["kind"] for row in remedies.family("salloc") if re.search(row["sign"], stderr, re.IGNORECASE)
@@ -153,7 +152,7 @@ def not_taken(stderr: str) -> bool:
     return not started or _NOT_REACHED in stderr or (bool(kinds) and "unreachable" not in kinds)
 
 
-def job_is_over(message: str) -> bool:
+def is_job_over(message: str) -> bool:
     """Return whether srun could start no step because its job is over, or back in the queue.
 
     Slurm has then ended the job's processes itself.
@@ -161,9 +160,9 @@ def job_is_over(message: str) -> bool:
     return bool(_JOB_OVER.search(message))
 
 
-def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> HvlabError:
+def explain_refusal(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> HvlabError:
     """Return the error of a salloc that was refused on ``host``; ``taken`` are nodes that take no jobs."""
-    if revoked(stderr) and taken:
+    if is_revoked(stderr) and taken:
         return slurm_queue.unusable(taken)
     lines = [line.strip().removeprefix("salloc: ").removeprefix("error: ") for line in stderr.splitlines()]
     lines = [line for line in lines if line] or [f"exit status {status}"]
@@ -176,7 +175,7 @@ def refused(host: str, stderr: str, status: int, taken: Mapping[str, Unfit]) -> 
     return CheckError(f"{host}: Slurm grants no hosts: {'; '.join(lines[-_SHOWN:])}", remedy=SEE)
 
 
-def vanished(host: str) -> HvlabError:
+def explain_vanished(host: str) -> HvlabError:
     """Return the error of a job that ended before its hosts were ready, while salloc waits on ``host``."""
     problem = f"{host}: salloc waits for a job that is no longer in Slurm's queue"
     return CheckError(problem, remedy=f"see slurmctld's log for the reason; {RESUMES}")
@@ -192,7 +191,7 @@ def state(text: str) -> str:
     return _COMPLETING.get(match[2], match[1]) if match[1] == COMPLETING else match[1]
 
 
-def ended(job: str, how: str) -> HvlabError:
+def explain_end(job: str, how: str) -> HvlabError:
     """Return the error of an allocation that ended, in state ``how``, after which none is asked for."""
     if how == CANCELLED:
         return CheckError(f"job {job} was cancelled, not by hvlab", remedy=f"ask who ended it; {RESUMES}")

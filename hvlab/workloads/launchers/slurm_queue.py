@@ -32,7 +32,7 @@ _NO_RIGHT = re.compile(r"Job's (?:account|QOS) .* use this partition")
 _ABOUT_NODES = ("ReqNodeNotAvail", "NodeDown", "Nodes required for job are DOWN")
 _MAINTENANCE = "Reserved for maintenance"
 _BEFORE = "; with a shorter --time in lab_slurm_options it may end before that"
-# Reasons that do not pass by themselves. A node unknown to slurmctld, such as all of them after it was
+# Reasons that do not pass. A node unknown to slurmctld, such as all of them after it was
 # restarted, soon answers or is down; blocked, reserved, planned and power saving pass.
 _UNFIT = ("down", "drain", "drained", "draining", "fail", "failing", "inval", "maint", "error")
 # What sinfo adds to a state. A node that is about to reboot (@), rebooting (^) or powering up (#) comes back.
@@ -55,7 +55,7 @@ class Waiting:
 
     @property
     def hint(self) -> str:
-        """Return advice for an earlier start; empty where there is nothing to do."""
+        """Return advice for an earlier start; empty if there is nothing to do."""
         return _BEFORE if _MAINTENANCE in self.reason else ""
 
 
@@ -80,7 +80,7 @@ class Unfit:
 
 
 def waiting(text: str) -> Waiting | None:
-    """Return the job that `squeue` shows in three columns; None where there is none."""
+    """Return the job that `squeue` shows in three columns; None without one."""
     rows = _rows(text)
     return Waiting(*rows[0]) if rows else None
 
@@ -90,7 +90,7 @@ def nodes(hosts: Iterable[str]) -> tuple[str, ...]:
     return ("sinfo", "--noheader", "--all", "--Node", f"--nodes={','.join(hosts)}", "--format=%N|%T|%E")
 
 
-def unfit(text: str) -> dict[str, Unfit]:
+def read_unfit(text: str) -> dict[str, Unfit]:
     """Return the nodes that take no jobs, from what ``nodes`` shows."""
     nodes_shown = [Unfit(*row) for row in _rows(text)]
     return {
@@ -101,7 +101,6 @@ def unfit(text: str) -> dict[str, Unfit]:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """Return the lines of three columns."""
     rows = [line.strip().split("|", _COLUMNS - 1) for line in text.splitlines()]
     return [row for row in rows if len(row) == _COLUMNS]
 

@@ -67,18 +67,18 @@ def own_job(job: Job) -> Command:
     return Command(("srun", _pmi(job), *_PLACING, *job.srun), _environment(job))
 
 
-def _by_pmi(job: Job) -> bool:
+def _uses_pmi(job: Job) -> bool:
     """Return whether the ranks find one another through Slurm: those of MPI do."""
     backend = BACKENDS[job.case.backend]
     return backend.parallel and not backend.meeting
 
 
 def _pmi(job: Job) -> str:
-    return f"--mpi={job.pmi if _by_pmi(job) else 'none'}"
+    return f"--mpi={job.pmi if _uses_pmi(job) else 'none'}"
 
 
 def _environment(job: Job) -> dict[str, str]:
-    if not _by_pmi(job):
+    if not _uses_pmi(job):
         return dict(job.env)
     pmix = _PMIX if job.foreign else _OWN_PMIX
     return {**pmix, **{f"OMPI_MCA_{name}": value for name, value in transport(job).items()}, **job.env}

@@ -26,7 +26,7 @@ def command(job: Job) -> Command:
 
 @recipe(NAME)
 def own_job(job: Job) -> Command:
-    """Return how many ranks there are."""
+    """Return the number of ranks."""
     return Command((NAME, *_ranks(job)), job.env)
 
 

@@ -70,7 +70,7 @@ def main() -> int:
     # By a clock that nobody sets: the wall clock may be set while the case runs.
     outcome["ended_at"] = outcome["started_at"] + time.monotonic() - begun
     write(folder, "case.json", outcome)
-    sys.stdout.buffer.write(packed(folder))
+    sys.stdout.buffer.write(pack(folder))
     sys.stdout.buffer.flush()
     return 0
 
@@ -235,7 +235,7 @@ def write(folder: str, name: str, data: object) -> None:
     os.replace(path + ".part", path)
 
 
-def packed(folder: str) -> bytes:
+def pack(folder: str) -> bytes:
     """Return a tar of the folder's files, of each at most the last ``LIMIT`` bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:

@@ -62,7 +62,7 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
 
 
 def refuse(options: argparse.Namespace, world: Alone) -> None:
-    """Raise ValueError where Horovod would end the process instead of refusing."""
+    """Raise ValueError if Horovod would end the process instead of refusing."""
     if not hasattr(world.hvd, options.workload):
         raise ValueError("this release is without")
     if options.op == "adasum":
@@ -81,7 +81,7 @@ def sweep(size: int, options: argparse.Namespace, world: Alone, result: dict[str
     times, wrong = [], 0
     for _ in range(options.iterations):
         exchange.refill()
-        times.append(ranks_of.timed(lambda: exchange.run(name), world, result["device"]))
+        times.append(ranks_of.time_operation(lambda: exchange.run(name), world, result["device"]))
         wrong += exchange.wrong()
     total = int(world.total([wrong], name + ".wrong")[0])
     if total:
@@ -158,8 +158,8 @@ class Exchange:
             return patterns.adasum(tables, count)
         if self.options.op == "average":
             whole = not self.dtype.is_floating_point
-            return [int(x) if whole else x for x in patterns.averaged(tables)]
-        return patterns.summed(tables)
+            return [int(x) if whole else x for x in patterns.average_tables(tables)]
+        return patterns.sum_tables(tables)
 
     def allreduce(self) -> tuple[Tensors, Tensors]:
         every = [self.tables(number, self.options.tensors) for number in range(self.options.tensors)]

@@ -65,7 +65,7 @@ def main(options: argparse.Namespace) -> int:
     noted = os.path.join(work, "evidence")
     os.makedirs(noted)
     try:
-        place = prepared(options, work)
+        place = prepare(options, work)
         brought = contents(place)
         env = environment(options, work, (rank, size, local_rank))
         folder = os.path.dirname(options.output)
@@ -81,7 +81,7 @@ def main(options: argparse.Namespace) -> int:
         account(rank, local_rank, stolen.since(counted))
         explain(rank, noted)
         if rank == 0:
-            result = judged(options, read(noted), os.path.join(folder, TIMELINE))
+            result = judge(options, read(noted), os.path.join(folder, TIMELINE))
             removed = sorted(contents(place) - brought)
             result["command"] = {"started_at": started, "seconds": seconds, "removed": removed}
             case.write(folder, os.path.basename(options.output), result)
@@ -115,7 +115,7 @@ def contents(folder: str) -> set[str]:
     }
 
 
-def prepared(options: argparse.Namespace, work: str) -> str:
+def prepare(options: argparse.Namespace, work: str) -> str:
     """Return the folder to run in, with the user's files; the observer is put beside it."""
     hook, place = os.path.join(work, "hook"), os.path.join(work, "files")
     os.makedirs(hook)
@@ -182,14 +182,14 @@ def run(words: list[str], place: str, env: dict[str, str], kept: str) -> tuple[i
         signal_all(child.pid, signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
-    pump = threading.Thread(target=passed_on, args=(child.stdout, kept, last), daemon=True)
+    pump = threading.Thread(target=forward, args=(child.stdout, kept, last), daemon=True)
     pump.start()
     status = child.wait()
     # Leftovers of the command may hold its output open; the next case needs the cores.
     pump.join(GRACE_S)
     signal_all(child.pid, signal.SIGKILL)
     if ended:
-        # Whoever sent the signal knows why.
+        # The sender of the signal knows why.
         sys.exit(128 + ended[0])
     return status, list(last)
 
@@ -200,7 +200,7 @@ def signal_all(session: int, number: int) -> None:
         os.killpg(session, number)
 
 
-def passed_on(source: Any, kept: str, last: collections.deque[str]) -> None:
+def forward(source: Any, kept: str, last: collections.deque[str]) -> None:
     """Write every line of a command to ``kept``, to standard output, and into its last lines."""
     with open(kept, "wb") as file:
         for line in iter(source.readline, b""):
@@ -251,7 +251,7 @@ def read(folder: str) -> list[dict[str, Any]]:
     return notes
 
 
-def judged(options: argparse.Namespace, notes: list[dict[str, Any]], timeline: str) -> dict[str, Any]:
+def judge(options: argparse.Namespace, notes: list[dict[str, Any]], timeline: str) -> dict[str, Any]:
     """Return the result: checks, the world as it was, proof and state."""
     framework = "" if options.serial else "ddp" if options.ddp else "horovod"
     own = [one for one in notes if one["framework"] == framework]

@@ -52,7 +52,7 @@ def events(path: str) -> list[str]:
     return sorted(names - {""})
 
 
-def loaded_nccl(world: Any) -> str:
+def describe_nccl(world: Any) -> str:
     """Return the NCCL that the ranks have loaded, with its hosts if they differ."""
     hosts: dict[str, list[str]] = {}
     for host, release in world.gather((platform.node(), nccl()), "nccl"):
@@ -82,7 +82,7 @@ def state(world: Any) -> dict[str, Any]:
     connection = world.state()
     if connection.get("horovod"):
         versions["horovod"] = import_module("horovod").__version__
-    release = loaded_nccl(world)
+    release = describe_nccl(world)
     if release:
         versions["nccl"] = release
     kept = ("HOROVOD_", "MASTER_", "GLOO_", "NCCL_", "CCL_", "FI_", "OMP_", "OMPI_MCA_", "UCX_")
@@ -110,7 +110,7 @@ _HOROVOD = re.compile(r"(/\S*/horovod/\S*/mpi_lib\S*\.so)")
 _LONG = 10000
 
 
-def sent(root: str = "") -> dict[str, int]:
+def read_sent(root: str = "") -> dict[str, int]:
     """Return the bytes that each network interface and each RDMA port (``mlx5_0:1``) has sent so far."""
     counters = {}
     for path in glob.glob(root + "/sys/class/net/*/statistics/tx_bytes"):
@@ -125,7 +125,7 @@ def sent(root: str = "") -> dict[str, int]:
 
 def since(before: dict[str, int], root: str = "") -> dict[str, int]:
     """Return the bytes that each device has sent since, without idle devices."""
-    after = sent(root)
+    after = read_sent(root)
     grown = {name: after[name] - before.get(name, 0) for name in sorted(after)}
     return {name: count for name, count in grown.items() if count > 0}
 
@@ -158,7 +158,6 @@ def nccl(maps: str = "/proc/self/maps") -> str:
 
 
 def _release(path: str) -> str:
-    """Return the NCCL that calls from a loaded library reach."""
     number = ctypes.c_int()
     try:
         if ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number)):

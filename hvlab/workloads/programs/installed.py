@@ -22,7 +22,7 @@ _ANSWER_S = 180
 
 
 def main() -> int:
-    answered = {"prefix": sys.prefix, "recorded": recorded(os.path.basename(sys.prefix))}
+    answered = {"prefix": sys.prefix, "recorded": read_record(os.path.basename(sys.prefix))}
     if not sys.argv[1:]:
         print(json.dumps(answered))
         return 0
@@ -34,9 +34,9 @@ def main() -> int:
     return 0
 
 
-def recorded(variant: str) -> dict[str, Any]:
+def read_record(variant: str) -> dict[str, Any]:
     """Return the roles' record of a host that has this Python as its only ``variant``."""
-    build = checked_build(answer([sys.executable, "-m", "horovod.runner.launch", "--check-build"]))
+    build = parse_build(answer([sys.executable, "-m", "horovod.runner.launch", "--check-build"]))
     frameworks = [known for known in (torch(), tensorflow()) if known]
     facts: dict[str, Any] = {
         "hvlab_horovod": {"version": version("horovod"), "variants": {variant: build}},
@@ -49,7 +49,7 @@ def recorded(variant: str) -> dict[str, Any]:
     return {**facts, "hvlab_openmpi": {"version": openmpi.group(1)}} if openmpi else facts
 
 
-def checked_build(text: str) -> dict[str, Any]:
+def parse_build(text: str) -> dict[str, Any]:
     """Return Horovod's frameworks, controllers and operations from horovodrun's output."""
     sections: dict[str, list[str]] = {}
     for line in text.splitlines():

@@ -31,7 +31,7 @@ def place(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int]:
 def place_workers(ranks: int) -> None:
     """Name the CPUs of oneCCL's workers, one for each rank of this host.
 
-    Its default is the machine's last CPUs, and it fails if this host may not use them.
+    Its default is the machine's last CPUs, and it fails if this host has no access to them.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < (os.cpu_count() or 1):

@@ -167,7 +167,7 @@ def gradient_bytes(model: nn.Module) -> int:
 def flops_per_sample(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> float | None:
     """Return the floating point operations of one sample's way there and back, a multiply-add being two.
 
-    Counted on tensors without data; None where torch cannot (before 2.1).
+    Counted on tensors without data; None if torch cannot (before 2.1).
     """
     try:
         from torch.utils.flop_counter import FlopCounterMode  # noqa: PLC0415 - not there in every torch

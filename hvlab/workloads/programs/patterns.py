@@ -31,12 +31,12 @@ def table(label: int, labels: int, base: int) -> list[int]:
     return [(label // base ** (i % digits) + i // digits) % base for i in range(digits * base)]
 
 
-def summed(tables: Sequence[Sequence[float]]) -> list[float]:
+def sum_tables(tables: Sequence[Sequence[float]]) -> list[float]:
     return [sum(column) for column in zip(*tables)]
 
 
-def averaged(tables: Sequence[Sequence[float]]) -> list[float]:
-    return [value / len(tables) for value in summed(tables)]
+def average_tables(tables: Sequence[Sequence[float]]) -> list[float]:
+    return [value / len(tables) for value in sum_tables(tables)]
 
 
 def adasum(tables: Sequence[Sequence[float]], count: int) -> list[float]:

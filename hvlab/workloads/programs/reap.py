@@ -2,7 +2,7 @@
 
 A process belongs to it when it is ours and HVLAB_CASE in its environment says so, or when it is the Open MPI
 daemon above such a process. Nobody else's process is touched. Open MPI's session folders, which its killed
-daemons leave, go once nothing of ours uses MPI. Prints a JSON list of what was ended.
+daemons leave, are ended once none of our processes uses MPI. Prints a JSON list of what was ended.
 Needs Python 3.8+ and no package.
 """
 
@@ -42,7 +42,7 @@ def reap(case: str) -> list[dict[str, Any]]:
     deadline = time.monotonic() + GRACE_S
     sent = signal.SIGTERM
     while True:
-        pids = [pid for pid in processes(case) if alive(pid)]
+        pids = [pid for pid in processes(case) if is_alive(pid)]
         for pid in pids:
             if ended.get(pid, {}).get("signal") == sent.name:
                 continue
@@ -62,7 +62,7 @@ def sweep(folder: str) -> None:
     """Remove our session folders of Open MPI, unless a process of ours may still use one."""
     own = lineage(os.getpid())
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    if any(pid not in own and ours(pid) and alive(pid) and uses_mpi(pid) for pid in pids):
+    if any(pid not in own and is_ours(pid) and is_alive(pid) and uses_mpi(pid) for pid in pids):
         return
     host = platform.node().partition(".")[0]
     for session in SESSIONS:
@@ -90,7 +90,7 @@ def processes(case: str) -> list[int]:
         if pid in spared or not belongs(pid, case):
             continue
         pids.add(pid)
-        pids.update(up for up in lineage(pid) if up not in spared and name(up) in DAEMONS and ours(up))
+        pids.update(up for up in lineage(pid) if up not in spared and name(up) in DAEMONS and is_ours(up))
     return sorted(pids)
 
 
@@ -102,10 +102,10 @@ def belongs(pid: int, case: str) -> bool:
     except OSError:
         return False
     own = b"HVLAB_CASE=" + os.fsencode(case.rstrip("/"))
-    return any(item == own or item.startswith(own + b"/") for item in environment) and ours(pid)
+    return any(item == own or item.startswith(own + b"/") for item in environment) and is_ours(pid)
 
 
-def ours(pid: int) -> bool:
+def is_ours(pid: int) -> bool:
     try:
         return os.stat("/proc/{}".format(pid)).st_uid == os.getuid()
     except OSError:
@@ -122,7 +122,7 @@ def status(pid: int) -> tuple[str, int]:
     return fields[0], int(fields[1])
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
     return status(pid)[0] not in ("", "Z", "X")
 

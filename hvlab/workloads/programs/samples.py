@@ -89,7 +89,7 @@ def order(count: int, seed: int, epoch: int) -> numpy.ndarray:
     return permutation
 
 
-def own(step: int, among: list[int], rank: int) -> slice:
+def place_of_rank(step: int, among: list[int], rank: int) -> slice:
     """Return the place of a rank's samples of a step in the order."""
     start = step * sum(among) + sum(among[:rank])
     return slice(start, start + among[rank])
@@ -153,7 +153,7 @@ class Digits(Task):
         every = order(len(self.labels), self.options.seed, epoch)
         note(self.expected, every[: self.steps * self.batch])
         for step in range(self.steps):
-            numbers = every[own(step, self.shares, self.world.rank)]
+            numbers = every[place_of_rank(step, self.shares, self.world.rank)]
             note(self.used, numbers)
             yield numbers
 

@@ -211,7 +211,7 @@ def connections(pid: int) -> Iterable[tuple[str, bool]]:
         for line in text("/proc/{}/net/{}".format(pid, kind), 2**24).splitlines()[1:]:
             fields = line.split()
             if fields[3] == "01" and "socket:[{}]".format(fields[9]) in own:
-                # Its timer is that of retransmissions; so many of them.
+                # Its timer is that of retransmissions; their number.
                 vain = fields[5][:2] == "01" and int(fields[6], 16) >= REPEATS
                 yield address(fields[2].partition(":")[0]), vain
 

@@ -41,7 +41,7 @@ def union(spans: Iterable[Tuple[float, float]]) -> Spans:
 
 
 def without(spans: Spans, others: Spans) -> Spans:
-    """Return what of ``spans`` no other span covers; both are unions."""
+    """Return the parts of ``spans`` that no other span covers; both are unions."""
     left: Spans = []
     at = 0
     for start, end in spans:
@@ -63,7 +63,7 @@ def length(spans: Spans) -> float:
     return sum(end - start for start, end in spans)
 
 
-def divided(events: Iterable[Any], wall: Tuple[float, float]) -> Dict[str, float]:
+def divide(events: Iterable[Any], wall: Tuple[float, float]) -> Dict[str, float]:
     """Return the parts of the time between two moments, each moment in one part; in the events' unit.
 
     Where a GPU works, its kernels are the compute; else the operations of the CPU, except in the DataLoader.
@@ -155,7 +155,7 @@ class StepWatch:
             next(event.time_range.start for event in events if event.name == name)
             for name in ("hvlab::first", "hvlab::last")
         )
-        parts = divided(events, (first, last))
+        parts = divide(events, (first, last))
         steps_s = [after - before for before, after in zip(self.ends, self.ends[1:])]
         plain = statistics.median(steps_s[SKIPPED - 1 : SKIPPED + PLAIN - 1])
         # The first step of each kind may still compile or allocate.

@@ -34,13 +34,13 @@ def main() -> int:
             cancelled += new
         time.sleep(0.2)
     now = state(job)
-    if now == "RUNNING" and unanswered():
+    if now == "RUNNING" and is_unanswered():
         now = "UNKNOWN"
     print(json.dumps({"job": job, "state": now, "cancelled": cancelled}))
     return 0
 
 
-def unanswered() -> bool:
+def is_unanswered() -> bool:
     """Whether srun reached no slurmctld, so that the step never began; it may be back since."""
     try:
         with open("stderr", errors="replace") as file:

@@ -26,7 +26,7 @@ def read(root: str = "") -> dict[str, Any]:
         "at_s": time.monotonic(),
         "cpus": cpus(root),
         "own_s": sum(usage.ru_utime + usage.ru_stime for usage in own),
-        "throttled_s": throttled(root),
+        "throttled_s": read_throttled(root),
     }
 
 
@@ -60,7 +60,7 @@ def cpus(root: str = "") -> dict[str, list[float]]:
     return counted
 
 
-def throttled(root: str = "") -> float:
+def read_throttled(root: str = "") -> float:
     """Return the time for which a CPU quota stopped this process's control group, or one above it."""
     most = 0.0
     for line in _text(root + "/proc/self/cgroup").splitlines():
@@ -70,11 +70,11 @@ def throttled(root: str = "") -> float:
         for mount in glob.glob(root + "/sys/fs/cgroup" + ("/cpu*" if controllers else "")):
             parts = path.strip("/").split("/")
             for depth in range(len(parts) + 1):
-                most = max(most, _throttled("/".join([mount, *parts[:depth], "cpu.stat"])))
+                most = max(most, _read_throttled("/".join([mount, *parts[:depth], "cpu.stat"])))
     return most
 
 
-def _throttled(path: str) -> float:
+def _read_throttled(path: str) -> float:
     for line in _text(path).splitlines():
         name, _, value = line.partition(" ")
         if name in _THROTTLED:

@@ -44,15 +44,15 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     }.items():
         parser.add_argument("--" + name, type=int, default=default)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    return training.checked(parser, TASKS, argv)
+    return training.check_options(parser, TASKS, argv)
 
 
 def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -> None:
     device, checks = result["device"], result["checks"]
     before = peak_memory(device)
     make = partial(TASKS[options.workload], options, world, device)
-    task = training.ready(make, world, checks)
-    exchange = training.ready(lambda: exchanges.create(options.compression, world), world, checks)
+    task = training.make_ready(make, world, checks)
+    exchange = training.make_ready(lambda: exchanges.create(options.compression, world), world, checks)
     if checks:
         return
     run = Run(task, exchange)

@@ -28,14 +28,14 @@ TEST_BATCH = 1000
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = training.parser(__doc__, ("none", "fp16"), "tensorflow")
-    options = training.checked(parser, ("mnist",), argv)
+    options = training.check_options(parser, ("mnist",), argv)
     if options.ddp:
         parser.error("DDP is torch's own")
     return options
 
 
 def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -> None:
-    task = training.ready(lambda: Digits(options, world), world, result["checks"])
+    task = training.make_ready(lambda: Digits(options, world), world, result["checks"])
     if result["checks"]:
         return
     run = Run(task)

@@ -38,7 +38,7 @@ def parser(description: str | None, compressions: Sequence[str], framework: str)
     return parser
 
 
-def checked(
+def check_options(
     parser: argparse.ArgumentParser, known: Container[str], argv: Sequence[str] | None
 ) -> argparse.Namespace:
     """Return the options; end the program if they make no sense, or the workload is not ``known``."""
@@ -151,7 +151,7 @@ class Run:
         return faults
 
 
-def ready(make: Callable[[], Any], world: Alone, checks: list[str]) -> Any:
+def make_ready(make: Callable[[], Any], world: Alone, checks: list[str]) -> Any:
     """Call ``make``; if it fails on some rank, every rank notes the reason, and gets None."""
     instance = failure = None
     try:
@@ -165,7 +165,7 @@ def ready(make: Callable[[], Any], world: Alone, checks: list[str]) -> Any:
 def compute_alone(step: Callable[[], Any], world: Alone, result: dict[str, Any]) -> dict[str, Any]:
     """Return each host's median seconds of a step without communication, all ranks at work at once."""
     device, hosts = result["device"], [host for _, _, host, _ in result["world"]["placement"]]
-    every = [ranks_of.timed(step, world, device) for _ in range(COMPUTE_WARM_UP + COMPUTE_STEPS)]
+    every = [ranks_of.time_operation(step, world, device) for _ in range(COMPUTE_WARM_UP + COMPUTE_STEPS)]
     by_host: dict[str, list[float]] = {}
     for host, times in zip(hosts, world.gather(every[COMPUTE_WARM_UP:], "compute")):
         by_host.setdefault(host, []).extend(times)

@@ -61,7 +61,7 @@ def run(
     result: dict[str, Any] = {"checks": []}
     launched.place_workers(options.world_size // options.hosts)
     try:
-        world = connected(options, kinds)
+        world = connect(options, kinds)
     except UnavailableError as error:
         if error.rank == 0:
             write(options.output, {"unavailable": str(error)})
@@ -70,10 +70,10 @@ def run(
     result["world"] = check_world(options, world, result["checks"])
     if not result["checks"]:
         result["device"] = world.place(options.device)
-        before, counted = evidence.sent(), stolen.read()
+        before, counted = evidence.read_sent(), stolen.read()
         measure(options, world, result)
-        result["stolen"] = taken(world, stolen.since(counted))
-        result["wire"] = {"sent_bytes": sent(world, evidence.since(before))}
+        result["stolen"] = collect_taken(world, stolen.since(counted))
+        result["wire"] = {"sent_bytes": collect_sent(world, evidence.since(before))}
         result["wire"]["carriers"] = evidence.carriers(result["wire"]["sent_bytes"])
     result["state"] = evidence.state(world)
     result["measured_s"] = time.time() - started
@@ -83,7 +83,7 @@ def run(
     return 1 if result["checks"] else 0
 
 
-def connected(options: argparse.Namespace, kinds: tuple[Callable[[], Alone], Callable[[], Alone]]) -> Alone:
+def connect(options: argparse.Namespace, kinds: tuple[Callable[[], Alone], Callable[[], Alone]]) -> Alone:
     """Return the world of this process. Raises UnavailableError."""
     if options.ddp:
         world: Alone = import_module("world_ddp").Ranks(options.ddp)
@@ -119,13 +119,13 @@ def check_world(options: argparse.Namespace, world: Alone, checks: list[str]) ->
     return {"size": counted, "placement": [list(rank) for rank in sorted(ranks)]}
 
 
-def sent(world: Alone, bytes_by_device: dict[str, int]) -> dict[str, dict[str, int]]:
+def collect_sent(world: Alone, bytes_by_device: dict[str, int]) -> dict[str, dict[str, int]]:
     """Return the bytes sent by each host's devices, once for each host."""
     answers = world.gather((platform.node(), world.local_rank, bytes_by_device), "wire")
     return {host: counts for host, local_rank, counts in answers if local_rank == 0}
 
 
-def taken(world: Alone, counted: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def collect_taken(world: Alone, counted: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return each host's counters of others' use, with the own compute time of all its ranks."""
     hosts: dict[str, dict[str, Any]] = {}
     computed: dict[str, float] = {}
@@ -136,7 +136,7 @@ def taken(world: Alone, counted: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {host: dict(counters, own_s=computed[host]) for host, counters in hosts.items()}
 
 
-def timed(operation: Callable[[], Any], world: Alone, device: str) -> float:
+def time_operation(operation: Callable[[], Any], world: Alone, device: str) -> float:
     """Return the seconds from the moment all ranks are ready until ``operation`` is done on the device."""
     wait(device)
     world.barrier()

@@ -5,12 +5,12 @@ after which it ends, and of a step's transfer and work. With GPUs the data goes 
 and answers one JSON value a line, from transfers.py:
 
     "open"            -> {"value": port of the ranks' store, which rank 0 opens; else null}
-    [address, port]   -> {"value": null}, once all ranks have come
+    [address, port]   -> {"value": null}, once all ranks have joined
     {"to", "from": ranks or null, "work": "compute", "copy" or null}   -> {"value": null}, when ready
     "go"              -> {"value": bytes per second received, or [blocks or bytes per second, share of a
                           processor that each thread got]; null where nothing is received}
 
-What fails is {"error": text}. Needs torch 1.13 or later.
+A failure is {"error": text}. Needs torch 1.13 or later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-# As in transfers.py: what comes first does not count.
+# As in transfers.py: the beginning of a transfer does not count.
 WARM_UP = 0.3
 # Messages under way at once, and their bytes.
 DEPTH = 4
@@ -36,7 +36,7 @@ COPIED = {"cpu": 1 << 22, "cuda": 1 << 27}
 
 
 class Device:
-    """A rank and what it does."""
+    """A rank and its part in each step."""
 
     def __init__(self, words: list[str]) -> None:
         self.torch = torch = import_module("torch")
@@ -73,7 +73,7 @@ class Device:
         self.both(lambda other: self.pour(other, 0), lambda other: self.drain(other, 0))
 
     def go(self) -> Any:
-        """Do what the step says; return what was read."""
+        """Do the step; return its reading."""
         if self.step["work"]:
             return self.repeat(getattr(self, self.step["work"])())
         return self.both(
@@ -81,7 +81,7 @@ class Device:
         )
 
     def both(self, send: Any, receive: Any) -> Any:
-        """Send and receive at once, as far as the step does; return what is received."""
+        """Send and receive at once, as the step requires; return the received data."""
         to, source = self.step["to"], self.step["from"]
         sending = threading.Thread(target=send, args=(to,), daemon=True)
         if to is not None:
@@ -119,7 +119,7 @@ class Device:
                 work, message, number = pending.popleft()
                 self.wait(work)
                 arrivals.append(time.monotonic())
-                # The last ones are as many as are under way.
+                # As many as are under way.
                 last = last or bool(message[0].item())
                 if not last:
                     pending.append(self.receiving(message, other, number))
@@ -133,18 +133,18 @@ class Device:
         return [self.torch.zeros(size, dtype=self.torch.uint8, device=self.at) for _ in range(DEPTH)]
 
     def stream(self) -> Any:
-        """Keep what one thread waits for apart from the other's."""
+        """Give each thread its own stream, so it waits only for its own work."""
         return self.torch.cuda.stream(self.torch.cuda.Stream() if self.kind == "cuda" else None)
 
     def wait(self, work: Any = None) -> None:
-        """Wait until a message is there, or the device has done all its work."""
+        """Wait until a message has arrived, or the device has done all its work."""
         if work is not None:
             work.wait()
         if self.kind == "cuda":
             self.torch.cuda.current_stream().synchronize()
 
     def compute(self) -> Any:
-        """Return a block of computing, and how much it is."""
+        """Return a block of computing, and its amount."""
         kind = self.torch.bfloat16 if self.kind == "cuda" else self.torch.float32
         one = self.torch.ones(ROWS[self.kind], ROWS[self.kind], dtype=kind, device=self.at)
         return lambda: self.torch.mm(one, one), 1

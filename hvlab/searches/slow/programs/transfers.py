@@ -1,4 +1,4 @@
-"""Runs on every host of a lab at once: how fast each computes, and what each sends to others, step by step.
+"""Runs on every host of a lab at once: measures computing and the links between hosts, step by step.
 
 Arguments: the name of the launch, and this host's place in the plan. The plan (JSON) comes by stdin, because
 every user of the host can read a command line. It holds
@@ -15,10 +15,10 @@ every user of the host can read a command line. It holds
     devices     null, or {"python", "program", "count"}: as many processes of devices.py do all of that
 
 The first host prints {"steps": [what each host read, or null]}, {"no_interface": [hosts without an address or
-a link on the interface]}, {"missing": [hosts that did not come]}, {"cut_off": [hosts that reach no other, or
+a link on the interface]}, {"missing": [hosts that did not call]}, {"cut_off": [hosts that reach no other, or
 that no other reaches]}, {"failed": {host: error of a device}} or {"lost": host}; another prints
-{"error": text} where it cannot take part.
-A receiver reads bytes per second, and null where no connection from the sender reaches it; a host that
+{"error": text} if it cannot take part.
+A receiver reads bytes per second, and null if no connection from the sender reaches it; a host that
 computes, [blocks per second and process, share of a processor that each process got]; of several devices the
 slowest counts.
 Needs Python 3.8+ and nothing else.
@@ -49,7 +49,7 @@ GREET_S, GREETING, MOST_WAITING = 4.0, 1024, 256
 # The longest line of a host: 256 hosts have 65,280 links.
 LINE = 1 << 22
 NONCE = 16
-# Beyond what a step takes by the clock.
+# Beyond the nominal duration of a step.
 PATIENCE_S = 30.0
 # Devices load torch, and connect all to all.
 DEVICES_S = 120.0
@@ -68,7 +68,7 @@ class HostLostError(Exception):
 class Lines:
     """A connection that carries one JSON value a line, with proof that it is the other end's next one.
 
-    The first host chooses the nonce. A program that only passes on what both say can change nothing of it.
+    The first host chooses the nonce. A program that only passes on what both say cannot change it.
     """
 
     def __init__(self, connection: socket.socket, secret: str, nonce: bytes, leads: bool) -> None:
@@ -103,7 +103,7 @@ class Lines:
         return self.value(line)
 
     def value(self, line: bytes) -> Any:
-        """Return the value of the next line; OSError where its proof is wrong."""
+        """Return the value of the next line; OSError if its proof is wrong."""
         proof, _, text = line.partition(b" ")
         if not hmac.compare_digest(proof, self.proof(not self.leads, self.received, text)):
             raise OSError("the other end does not know the secret")
@@ -164,7 +164,7 @@ def greetings(
 
 
 def coordinate(plan: dict[str, Any], listener: socket.socket) -> dict[str, Any]:
-    """Lead all hosts, this one too, through the steps; return what is printed."""
+    """Lead all hosts, including this one, through the steps; return the document to print."""
     hosts, addresses = meet(plan, listener)
     try:
         return lead(plan, hosts, addresses)
@@ -174,7 +174,7 @@ def coordinate(plan: dict[str, Any], listener: socket.socket) -> dict[str, Any]:
 
 
 def lead(plan: dict[str, Any], hosts: dict[int, Lines], addresses: dict[int, Any]) -> dict[str, Any]:
-    """Lead the hosts that have come through the steps; return what is printed."""
+    """Lead the hosts that called through the steps; return the document to print."""
     names = plan["names"]
     without = [name for place, name in enumerate(names) if addresses.get(place) == []]
     if without:
@@ -186,7 +186,7 @@ def lead(plan: dict[str, Any], hosts: dict[int, Lines], addresses: dict[int, Any
     try:
         table = [addresses[place] for place in range(len(names))]
         unreached = ask(hosts, table, seconds, lambda answer: are_places(answer, len(names)))
-        alone = cut_off(unreached)
+        alone = find_cut_off(unreached)
         if alone:
             return {"cut_off": [names[place] for place in alone]}
         ask(hosts, [[one, other] for one, others in enumerate(unreached) for other in others], seconds)
@@ -209,7 +209,7 @@ def lead(plan: dict[str, Any], hosts: dict[int, Lines], addresses: dict[int, Any
 def ask(
     hosts: dict[int, Lines], question: Any, seconds: float, fits: Callable[[Any], bool] = lambda _: True
 ) -> list[Any]:
-    """Return every host's answer, by place. Raises HostLostError where one is late or does not fit."""
+    """Return every host's answer, by place. Raises HostLostError if one is late or does not fit."""
     answers = []
     for place in sorted(hosts):
         try:
@@ -230,7 +230,7 @@ def are_places(answer: Any, count: int) -> bool:
     return isinstance(answer, list) and all(type(place) is int and place in range(count) for place in answer)
 
 
-def cut_off(unreached: list[list[int]]) -> list[int]:
+def find_cut_off(unreached: list[list[int]]) -> list[int]:
     """Return the places of the hosts that reach no other, or that no other reaches.
 
     ``unreached`` has, for each host, the places of those that it does not reach.
@@ -256,7 +256,7 @@ def meeting_port(plan: dict[str, Any]) -> socket.socket:
 def meet(plan: dict[str, Any], listener: socket.socket) -> tuple[dict[int, Lines], dict[int, Any]]:
     """Return the connections and addresses of the hosts that call in time, by place.
 
-    Other programs may connect too, and say nothing or something else.
+    Other programs may connect too, and send nothing or something else.
     """
     hosts: dict[int, Lines] = {}
     addresses: dict[int, Any] = {}
@@ -267,7 +267,7 @@ def meet(plan: dict[str, Any], listener: socket.socket) -> tuple[dict[int, Lines
             lines = Lines(connection, plan["secret"], nonce, leads=True)
             with contextlib.suppress(OSError):
                 greeting, caller = lines.value(line), connection.getpeername()[0]
-                # A host whose first attempt broke off comes again from the same address.
+                # A host whose first attempt failed calls again from the same address.
                 if (
                     is_greeting(greeting, len(plan["names"]), caller)
                     and callers.get(greeting[0], caller) == caller
@@ -324,7 +324,7 @@ class Worker:
             self.step(number, self.plan["steps"][number])
 
     def join_devices(self) -> None:
-        """Start the devices' processes; report what fails, else the port where they meet, then null."""
+        """Start the devices' processes; report a failure, else the port where they meet, then null."""
         own = self.plan["devices"]
         for number in range(own["count"]):
             words = [self.place * own["count"] + number, self.count * own["count"], number]
@@ -358,7 +358,7 @@ class Worker:
         return [answer["value"] for answer in answers]
 
     def step(self, number: int, step: dict[str, Any]) -> None:
-        """Get ready, wait for the others, then send, receive or compute; report what was read."""
+        """Get ready, wait for the others, then send, receive or compute; report the reading."""
         if "transfers" in step:
             pairs = step["transfers"]
         else:
@@ -433,7 +433,7 @@ class Worker:
         return sorted(places)
 
     def connect(self, other: int, number: int) -> socket.socket | None:
-        """Return a connection to another host for one step; None where it cannot be reached."""
+        """Return a connection to another host for one step; None if it cannot be reached."""
         try:
             connection = socket.create_connection(tuple(self.table[other]), timeout=CONNECT_S)
             connection.sendall(self.header(number) + b"\n")
@@ -456,9 +456,9 @@ class Worker:
 
 
 def reach(plan: dict[str, Any], greeting: list[Any]) -> Lines:
-    """Greet the first host where all meet, which may not be open yet; OSError where it does not answer.
+    """Greet the first host where all meet, which may not be open yet; OSError if it does not answer.
 
-    Where another program answers, the next place is tried. The caller's address is that where its data goes.
+    If another program answers, the next place is tried. The caller's data goes to its address.
     """
     end = time.monotonic() + plan["meet_s"]
     source = (greeting[1], 0) if greeting[1:] else None
@@ -483,7 +483,7 @@ def reach(plan: dict[str, Any], greeting: list[Any]) -> Lines:
 
 
 def interface_address(name: str) -> str | None:
-    """Return the IPv4 address of an interface; None where it has none, or no link."""
+    """Return the IPv4 address of an interface; None if it has none, or no link."""
     request = struct.pack("256s", name.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
@@ -495,7 +495,7 @@ def interface_address(name: str) -> str | None:
 
 
 def pour(connection: socket.socket | None, seconds: float) -> None:
-    """Send as much as goes; what still waits in this host then is thrown away."""
+    """Send as much as possible; data still queued in this host is discarded."""
     if connection is None:
         return
     chunk, end = memoryview(bytes(CHUNK)), time.monotonic() + seconds
@@ -508,7 +508,7 @@ def pour(connection: socket.socket | None, seconds: float) -> None:
 
 
 def drain(connection: socket.socket | None, seconds: float) -> float:
-    """Return the bytes per second that arrive after the warm-up; where none do, those of all the time."""
+    """Return the bytes per second that arrive after the warm-up; without any, those of the whole time."""
     if connection is None:
         return 0.0
     buffer = bytearray(4 * CHUNK)
@@ -530,10 +530,10 @@ def drain(connection: socket.socket | None, seconds: float) -> float:
             else:
                 first, early = last, early + size
     connection.close()
-    # Where packets are lost, a sender may wait longer than a transfer lasts: that is slow, not still.
+    # After a lost packet a sender may wait longer than a transfer lasts: that is slow, not cut off.
     if not total:
         return early / seconds
-    # Between arrivals where they fill the time, else over all of it.
+    # Between arrivals if they fill the time, else over all of it.
     filled = last - first > (end - warm) / 2
     return total / (last - first) if filled else total / (end - warm)
 
@@ -589,7 +589,7 @@ def main() -> None:
     listener = meeting_port(plan)
     child = os.fork()
     if child == 0:
-        # By name it may be another address there, as 127.0.1.1.
+        # Its name may resolve to another address there, such as 127.0.1.1.
         plan["meet"] = [listener.getsockname()]
         listener.close()
         with contextlib.suppress(OSError), contextlib.closing(Worker(plan, place)) as worker:

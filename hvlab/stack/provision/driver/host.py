@@ -75,7 +75,7 @@ class DriverRequest:
 
 @dataclass(frozen=True)
 class DriverHost:
-    """A host: Ansible's facts without prefix; ``state`` is what module hvlab_driver reports."""
+    """A host: Ansible's facts without prefix; ``state`` is the report of module hvlab_driver."""
 
     name: str
     facts: Mapping[str, Any]
@@ -115,7 +115,7 @@ def branch(version: str) -> str:
     return match[1] if match else ""
 
 
-def within(version: str, requested: str) -> bool:
+def is_of_branch(version: str, requested: str) -> bool:
     """Whether a version is the requested one or of the requested branch: 550.54.14 is within 550."""
     return not requested or upstream(version) == requested or upstream(version).startswith(f"{requested}.")
 
@@ -128,7 +128,7 @@ def fits(version: str | None, requested: str | None) -> bool:
     return any(PackageSpec("package", requested or None).is_met({"package": text}) for text in spellings)
 
 
-def installed_version(host: DriverHost, kernel: str) -> str | None:
+def find_installed_version(host: DriverHost, kernel: str) -> str | None:
     """Return the installed driver version, loaded or not; None without one."""
     built = [entry["version"] for entry in host.state.get("dkms", []) if entry["kernel"] == kernel]
     packaged = [

@@ -11,7 +11,7 @@ from hvlab.stack.provision.driver.host import (
     DriverHost,
     DriverRequest,
     fabric_packages,
-    installed_version,
+    find_installed_version,
     upstream,
 )
 from hvlab.stack.provision.driver.packages import target
@@ -35,7 +35,10 @@ def interrupts(
     beside = {package["name"] for package in fabric_packages(host, request, "")}
     names = [package["name"] for package in install if package["name"] not in beside]
     replaced = any(upstream(host.packages.get(name, str(loaded))) != loaded for name in names)
-    pending = request.kernel == host.running and installed_version(host, request.kernel) not in (loaded, None)
+    pending = request.kernel == host.running and find_installed_version(host, request.kernel) not in (
+        loaded,
+        None,
+    )
     return removing or replaced or pending or (bool(names) and target(host, request) != loaded)
 
 
@@ -56,17 +59,17 @@ def in_use(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]
         yield f"{observed}, and would be replaced", f"{remedy}; {forced}"
 
 
-def reboots(host: DriverHost, request: DriverRequest, *, installing: bool, interrupted: bool) -> bool:
+def needs_reboot(host: DriverHost, request: DriverRequest, *, installing: bool, interrupted: bool) -> bool:
     """Whether only a reboot can bring the driver into use, and is allowed."""
     loadable = request.load != "never" and host.fact("gpus", []) and request.kernel == host.running
     if request.method == "none" or request.reboot == NEVER or not loadable:
         return False
     if host.state.get("nouveau") and not host.state.get("loaded"):
-        return installing or installed_version(host, request.kernel) is not None
+        return installing or find_installed_version(host, request.kernel) is not None
     return interrupted and bool(host.holders) and request.in_use == ALLOW
 
 
-def ended_by_reboot(host: DriverHost, request: DriverRequest) -> list[str]:
+def list_ended_by_reboot(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the work on a host that a reboot would end.
 
     Processes that hold a GPU are judged separately. If the host will be drained, Slurm's jobs are judged
@@ -82,7 +85,7 @@ def ended_by_reboot(host: DriverHost, request: DriverRequest) -> list[str]:
 
 def reboot_in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[tuple[str, str]]:
     """Yield the work that a reboot would end, with the remedy; nothing if ending it is allowed."""
-    ended = ended_by_reboot(host, request) if request.reboot == AUTO else []
+    ended = list_ended_by_reboot(host, request) if request.reboot == AUTO else []
     if ended:
         more = f" and {len(ended) - _MANY} more" if len(ended) > _MANY else ""
         yield (
@@ -106,7 +109,7 @@ def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local:
 
     ``stuck`` says why modules could not be unloaded. The controller itself (``local``) is never rebooted.
     """
-    loaded, version = host.state.get("loaded"), installed_version(host, request.kernel)
+    loaded, version = host.state.get("loaded"), find_installed_version(host, request.kernel)
     left_alone = {
         "nvidia_driver_load is never": request.load == "never",
         "there is no NVIDIA GPU on the PCI bus": not host.fact("gpus", []),

@@ -14,8 +14,8 @@ from hvlab.stack.provision.driver.host import (
     branch,
     fabric_obstacles,
     fits,
+    is_of_branch,
     upstream,
-    within,
 )
 from hvlab.stack.provision.driver.packages import (
     SIGNED_BY_VENDOR,
@@ -126,7 +126,7 @@ def _headers(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
 
 def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     vendor = any(fnmatchcase(package["name"], SIGNED_BY_VENDOR) for package in request.packages)
-    running = host.state.get("loaded") and within(str(host.state["loaded"]), request.version)
+    running = host.state.get("loaded") and is_of_branch(str(host.state["loaded"]), request.version)
     allowed = request.secure_boot == "allow" or request.load == "never"
     if not host.fact("secure_boot", False) or allowed or vendor or running:
         return

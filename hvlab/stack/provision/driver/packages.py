@@ -1,4 +1,4 @@
-"""Which packages a host should have for its driver, and which have to go."""
+"""Which packages a host should have for its driver, and which are removed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hvlab.stack.provision.driver.host import (
     branch,
     fabric_kernel_packages,
     fabric_packages,
+    find_installed_version,
     fits,
-    installed_version,
+    is_of_branch,
     upstream,
-    within,
 )
 
 NVIDIAS = ("repo", "local_repo")
@@ -31,7 +31,7 @@ SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
 _HEADLESS = re.compile(r"nvidia-headless-(\d+-server(?:-open)?)")
 
 
-def signed(host: DriverHost, request: DriverRequest) -> DriverRequest:
+def with_signed_modules(host: DriverHost, request: DriverRequest) -> DriverRequest:
     """Return the request with modules built and signed by Ubuntu if Secure Boot is on.
 
     Source: https://ubuntu.com/server/docs/nvidia-drivers-installation
@@ -59,7 +59,7 @@ def stays(host: DriverHost, request: DriverRequest) -> bool:
     It must be complete: its library on disk, and its module loaded or known to DKMS.
     """
     present, requested = host.state.get("library"), exact_version(request) or request.version
-    if request.method == "none" or not present or not requested or not within(present, requested):
+    if request.method == "none" or not present or not requested or not is_of_branch(present, requested):
         return False
     # On a host with any driver of that version.
     shared = (PINNING, "nvidia-modprobe")
@@ -118,7 +118,7 @@ def compiler(host: DriverHost, request: DriverRequest) -> str:
     return request.compiler_package.format(gcc) if gcc else ""
 
 
-def needed_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
+def list_needed(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
     """Return the packages that building modules needs: headers of this kernel and its updates, gcc, tools.
 
     The kernel's own modules come first if GPUs are linked through InfiniBand's.
@@ -155,7 +155,7 @@ def exact_version(request: DriverRequest) -> str:
     return next((match[0] for match in map(EXACT.match, versions) if match), "")
 
 
-def requested_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
+def list_requested(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
     """Return the packages of the driver a host should have.
 
     Packages without a version are taken from the requested branch if it has them.
@@ -182,7 +182,7 @@ def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any
     opened = any("open" in name for name in own)
     return [
         {"name": name, "version": version}
-        for name in old_packages(host, request)
+        for name in list_old(host, request)
         if name not in own
         and (("open" in name) == opened or not MODULES.search(name))
         and any(fits(text, version) for text in versions.get(name, []))
@@ -215,10 +215,10 @@ def target(host: DriverHost, request: DriverRequest) -> str:
     return exact_version(request) or request.version
 
 
-def old_packages(host: DriverHost, request: DriverRequest) -> list[str]:
+def list_old(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the installed packages of a driver other than the requested one; for a runfile, of any."""
     goal, exact = branch(target(host, request)), exact_version(request)
-    current = installed_version(host, request.kernel)
+    current = find_installed_version(host, request.kernel)
     replaced = {current} if exact and current != exact else set()
     for package in request.packages if exact else ():
         version = host.packages.get(package["name"], "")
@@ -236,13 +236,13 @@ def old_packages(host: DriverHost, request: DriverRequest) -> list[str]:
 def removals(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the old packages that must be removed because the requested version lacks them."""
     if request.method == "runfile":
-        return [*old_packages(host, request), *other_pinning(host, request)]
+        return [*list_old(host, request), *list_other_pinning(host, request)]
     goal, exact = f"{branch(target(host, request))}.*", exact_version(request)
     versions, own = host.state.get("versions", {}), {package["name"] for package in request.packages}
     version = f"{exact}-*" if exact else goal
     return [
         name
-        for name in old_packages(host, request)
+        for name in list_old(host, request)
         if name not in own and not any(fits(text, version) for text in versions.get(name, []))
     ]
 
@@ -264,7 +264,7 @@ def packages_to_hold(host: DriverHost, request: DriverRequest) -> list[str]:
     return driver_packages(host, request)
 
 
-def other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:
+def list_other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the installed packages that pin another branch than the requested one, or any for a runfile."""
     own = {package["name"] for package in request.packages} if request.method in PACKAGED else set()
     return sorted(name for name in host.packages if name.startswith(PINNING) and name not in own)

@@ -12,13 +12,13 @@ from hvlab.stack.provision.driver.host import (
     DriverHost,
     DriverRequest,
     branch,
-    installed_version,
+    find_installed_version,
     upstream,
     wants_fabric_manager,
     wants_imex,
     wants_subnet_manager,
 )
-from hvlab.stack.provision.driver.in_use import in_use, interrupts, reboot_in_the_way, reboots
+from hvlab.stack.provision.driver.in_use import in_use, interrupts, needs_reboot, reboot_in_the_way
 from hvlab.stack.provision.driver.obstacles import obstacles, transitional, unavailable, without_dkms
 from hvlab.stack.provision.driver.packages import (
     NVIDIAS,
@@ -29,11 +29,11 @@ from hvlab.stack.provision.driver.packages import (
     headers_of_updates,
     is_installed,
     kernels_gcc,
-    needed_packages,
-    old_packages,
-    other_pinning,
+    list_needed,
+    list_old,
+    list_other_pinning,
+    list_requested,
     removals,
-    requested_packages,
     stays,
     target,
 )
@@ -77,8 +77,8 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
     ``repository_ready``: whether the method's repository is set up, so that an unavailable package is a
     problem and not merely unknown yet.
     """
-    current = installed_version(host, request.kernel)
-    prepare = [package for package in needed_packages(host, request) if not is_installed(host, package)]
+    current = find_installed_version(host, request.kernel)
+    prepare = [package for package in list_needed(host, request) if not is_installed(host, package)]
     staying = stays(host, request)
     has_runfile = bool(host.state.get("uninstaller")) and current == request.version
     runfile = request.method == "runfile" and not staying and not has_runfile
@@ -87,7 +87,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
     foreign_run = bool(host.state.get("uninstaller")) and (
         request.method in PACKAGED or (runfile and current != request.version)
     )
-    requested, along = requested_packages(host, request), following(host, request)
+    requested, along = list_requested(host, request), following(host, request)
     install = [package for package in [*requested, *along] if not is_installed(host, package)]
     apt_sources = sources(host, request)
     if apt_sources == host.state.get("own_sources") or (staying and not install):
@@ -104,7 +104,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         requested=requested,
         along=along,
         remove=remove,
-        may_go=[*(old_packages(host, request) if clearing else []), *other_pinning(host, request)],
+        may_go=[*(list_old(host, request) if clearing else []), *list_other_pinning(host, request)],
         run_uninstaller=clearing and foreign_run,
         runfile=runfile,
         sources=apt_sources,
@@ -117,7 +117,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         subnet_manager=wants_subnet_manager(host, request),
         imex=wants_imex(request),
         interrupts=interrupted,
-        reboots=reboots(host, request, installing=installing, interrupted=interrupted),
+        reboots=needs_reboot(host, request, installing=installing, interrupted=interrupted),
         notes=list(notes(host, request)),
     )
     touched = {package["name"] for package in install} & set(host.packages) | set(remove)
@@ -138,7 +138,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
 
 def notes(host: DriverHost, request: DriverRequest) -> Iterator[str]:
     """Yield remarks that are no reason to stop."""
-    others = old_packages(host, request) if request.method in PACKAGED and not request.remove_old else []
+    others = list_old(host, request) if request.method in PACKAGED and not request.remove_old else []
     if others and not stays(host, request):
         versions = ", ".join(sorted({upstream(host.packages[name]) for name in others}))
         yield (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.base.errors import Problem
-from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, installed_version
+from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, find_installed_version
 from hvlab.stack.provision.names import from_release, naming, numbers, of_system
 
 Package = dict[str, str | None]
@@ -47,7 +47,7 @@ class DriverNames:
         return int(self.branch) if self.branch.isdigit() else _NEWEST
 
 
-def named(asked: DriverNames) -> dict[str, Any]:
+def find_names(asked: DriverNames) -> dict[str, Any]:
     """Return the fields of a DriverRequest that depend on the system; method none for an unknown system."""
     data = of_system("driver", asked.facts)
     if not data:
@@ -91,10 +91,13 @@ def module_kind(version: str, *, opened: bool) -> list[str]:
 def _packages(asked: DriverNames, data: Mapping[str, Any]) -> list[Package]:
     if asked.method in ("distro", "elrepo"):
         names = data.get("distro_open" if asked.method == "distro" and asked.opened else asked.method, ())
-        return [{"name": name.format(branch=asked.branch), "version": None} for name in _known(asked, names)]
+        return [
+            {"name": name.format(branch=asked.branch), "version": None}
+            for name in _select_known(asked, names)
+        ]
     if asked.method not in ("repo", "local_repo"):
         return []
-    names = _known(asked, _rule(asked, data, packaged=True)["packages"])
+    names = _select_known(asked, _rule(asked, data, packaged=True)["packages"])
     pinned = any("pinning" in name for name in names)
     packages: list[Package] = []
     for template in names:
@@ -109,7 +112,7 @@ def _packages(asked: DriverNames, data: Mapping[str, Any]) -> list[Package]:
     return packages
 
 
-def _known(asked: DriverNames, names: Sequence[str]) -> list[str]:
+def _select_known(asked: DriverNames, names: Sequence[str]) -> list[str]:
     return [name for name in names if asked.branch or "{branch}" not in name]
 
 
@@ -148,7 +151,7 @@ def _following(asked: DriverNames, data: Mapping[str, Any], values: Mapping[str,
     return [{"name": f"linux-headers-{kind}", "version": None} for kind in dict.fromkeys(kinds)]
 
 
-def newer_kernels(host: DriverHost, request: DriverRequest) -> list[str]:
+def list_newer_kernels(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the installed kernels newer than the driver's: the next boot uses one."""
     kernels = host.state.get("kernels", [])
     return sorted((k for k in kernels if numbers(k) > numbers(request.kernel)), key=numbers)
@@ -157,12 +160,12 @@ def newer_kernels(host: DriverHost, request: DriverRequest) -> list[str]:
 def kernels_to_build(host: DriverHost, request: DriverRequest) -> list[str]:
     """Return the kernels to build modules for: the requested one, and newer ones with headers."""
     headers = host.state.get("headers", [])
-    return [request.kernel, *(kernel for kernel in newer_kernels(host, request) if kernel in headers)]
+    return [request.kernel, *(kernel for kernel in list_newer_kernels(host, request) if kernel in headers)]
 
 
 def bare_kernels(host: DriverHost, request: DriverRequest) -> list[Problem]:
     """Return a problem for each newer kernel without a module of the installed driver."""
-    if request.method == "none" or installed_version(host, request.kernel) is None:
+    if request.method == "none" or find_installed_version(host, request.kernel) is None:
         return []
     built = host.state.get("module_kernels", [])
     return [
@@ -171,7 +174,7 @@ def bare_kernels(host: DriverHost, request: DriverRequest) -> list[Problem]:
             f"kernel {kernel} is installed and has no module of the driver: booted, it has no GPU",
             f"{_remedy(host, request, kernel)}, or remove that kernel before the next reboot",
         )
-        for kernel in newer_kernels(host, request)
+        for kernel in list_newer_kernels(host, request)
         if kernel not in built
     ]
 

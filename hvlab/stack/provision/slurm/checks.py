@@ -23,7 +23,7 @@ _TIME = re.compile(r"(time|maxage|halflife)$", re.IGNORECASE)
 _DOWN = re.compile(r"^down|[*]")
 
 
-def lost_hardware(host: SlurmHost, request: SlurmRequest, recorded: Mapping[str, Node]) -> list[Problem]:
+def find_lost_hardware(host: SlurmHost, request: SlurmRequest, recorded: Mapping[str, Node]) -> list[Problem]:
     """Return the hardware in the host's line of slurm.conf that the host no longer has."""
     line: dict[str, Any] = {"gpus": 0, "counted": True, "resources": {}, **recorded.get(host.name, {})}
     amounts = (
@@ -35,7 +35,7 @@ def lost_hardware(host: SlurmHost, request: SlurmRequest, recorded: Mapping[str,
         Problem(
             host.name,
             f"its line in slurm.conf says {said} {name}, and the host has {there}. The line stays",
-            "mend the host; or, if it is to stay so, run this once with `-e slurm_less_hardware=true`",
+            "repair the host; or, if it should stay so, run this once with `-e slurm_less_hardware=true`",
         )
         for name, said, there in amounts
         if int(there) < int(said) and not request.less_hardware
@@ -231,7 +231,7 @@ def check_absent(
                 CLUSTER,
                 f"slurm.conf would change, and {controller}, which runs slurmctld, failed or did not answer "
                 "in this run. No slurm.conf was changed",
-                f"mend {controller}, and run it again",
+                f"repair {controller}, and run this again",
             )
         ]
     rows = [line.split("|") for line in states.splitlines() if "|" in line]

@@ -106,7 +106,7 @@ def plan(
         mpi_conf=mpi_conf,
         # Without mpi.conf, PMIx in slurmstepd has slurmd's environment, and Slurm's plugin expects srun's.
         environment=PMIX_ENVIRONMENT if host.system.pmix and not mpi_conf else {},
-        gpus=_any(nodes, "gpus"),
+        gpus=_has_any(nodes, "gpus"),
         daemons=[
             "munge",
             *(["slurmctld"] if controls else []),
@@ -136,8 +136,8 @@ def plan(
 def _settings(host: SlurmHost, request: SlurmRequest, nodes: Mapping[str, Node]) -> dict[str, Any]:
     system = host.system
     head = nodes.get(request.controller) or {"hostname": request.controller, "address": ""}
-    cgroups = _cgroups(host, nodes)
-    if _any(nodes, "container"):
+    cgroups = _has_cgroups(host, nodes)
+    if _has_any(nodes, "container"):
         # A virtual host has no cores or memory of its own, and a lab should notice quickly that one is lost.
         kind = {"SelectTypeParameters": "CR_CPU", "SlurmdTimeout": "30", "KillWait": "5"}
         tasks = "task/none"
@@ -174,14 +174,14 @@ def _settings(host: SlurmHost, request: SlurmRequest, nodes: Mapping[str, Node])
         "PropagateResourceLimits": "NONE",
         **kind,
     }
-    if _any(nodes, "counted"):
+    if _has_any(nodes, "counted"):
         settings["SlurmdParameters"] = "config_overrides"
     if system.pmix:
         # In a step with fewer nodes than TreeWidth, Slurm's PMIx waits only for ranks on the same node:
         # MPI_Init ends before all have begun it, and ranks crash (src/common/reverse_tree.c of Slurm 20.02 to
         # 26.05).
         settings["TreeWidth"] = "2"
-    if _any(nodes, "gpus"):
+    if _has_any(nodes, "gpus"):
         settings["GresTypes"] = "gpu"
     if request.health_check:
         settings |= {
@@ -207,24 +207,24 @@ def _settings(host: SlurmHost, request: SlurmRequest, nodes: Mapping[str, Node])
 
 def _billing(nodes: Mapping[str, Node], request: SlurmRequest) -> dict[str, str]:
     """A job pays for its share of the CPUs or of the GPUs, whichever is more."""
-    if not (request.accounting and _any(nodes, "gpus")):
+    if not (request.accounting and _has_any(nodes, "gpus")):
         return {}
     cpus = max(1, *(int(node.get("cpus_per_gpu", 0)) for node in nodes.values()))
     return {"TRESBillingWeights": f"CPU=1.0,GRES/gpu={cpus}"}
 
 
-def _cgroups(host: SlurmHost, nodes: Mapping[str, Node]) -> bool:
-    return (host.cgroup == 1 or host.new) and not _any(nodes, "container")
+def _has_cgroups(host: SlurmHost, nodes: Mapping[str, Node]) -> bool:
+    return (host.cgroup == 1 or host.new) and not _has_any(nodes, "container")
 
 
 def _cgroup(host: SlurmHost, nodes: Mapping[str, Node]) -> dict[str, str]:
     settings = {"CgroupPlugin": "cgroup/v1"} if host.cgroup == 1 and host.new else {}
     if host.container and host.cgroup > 1 and host.new:
         settings["IgnoreSystemd"] = "yes"
-    if _cgroups(host, nodes):
+    if _has_cgroups(host, nodes):
         settings |= dict.fromkeys(("ConstrainCores", "ConstrainDevices", "ConstrainRAMSpace"), "yes")
     return settings
 
 
-def _any(nodes: Mapping[str, Node], key: str) -> bool:
+def _has_any(nodes: Mapping[str, Node], key: str) -> bool:
     return any(node.get(key) for node in nodes.values())
