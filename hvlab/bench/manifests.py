@@ -13,17 +13,17 @@ from hvlab.bench.schedule import Schedule
 from hvlab.lab.backends import BACKENDS, SHIM
 from hvlab.workloads import launchers
 from hvlab.workloads.case import Case
-from hvlab.workloads.launchers import mpijob
+from hvlab.workloads.launchers import kubernetes, mpijob, trainjob
 from hvlab.workloads.parameters import RULES
 
-KINDS = ("mpijob",)
+KINDS = {"mpijob": mpijob, "trainjob": trainjob}
 PROGRAMS = "programs.yml"
 SCRIPT = "run.sh"
 _MEMORY_GIB = 4
 
 
-def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
-    """Return the schedule of the cases that a launcher starts, and the names of the others.
+def exportable(schedule: Schedule, kind: str = "mpijob") -> tuple[Schedule, list[str]]:
+    """Return the schedule of the cases that a job of a kind starts, and the names of the others.
 
     Raises UsageError if the cases need an image, or files that pods do not have.
     """
@@ -55,24 +55,30 @@ def exportable(schedule: Schedule) -> tuple[Schedule, list[str]]:
         case
         for case in schedule.cases
         # Pods have the image's own Horovod.
-        if case.launcher in mpijob.LAUNCHERS and BACKENDS[case.backend].framework != SHIM
+        if case.launcher in KINDS[kind].LAUNCHERS and BACKENDS[case.backend].framework != SHIM
     )
+    if not fit:
+        starts = ", ".join(KINDS[kind].LAUNCHERS)
+        raise UsageError(
+            f"no case is for --export {kind}, which starts those of {starts}",
+            remedy="choose one of them with --launcher, and a backend that it starts (docs/kubernetes.md)",
+        )
     others = [case.id for case in schedule.cases if case not in fit]
     return Schedule(schedule.spec, schedule.lab, fit, schedule.infeasible), others
 
 
-def files(schedule: Schedule, run_id: str) -> Iterator[tuple[str, str]]:
+def files(schedule: Schedule, run_id: str, kind: str = "mpijob") -> Iterator[tuple[str, str]]:
     """Yield the names and contents of the files of a schedule that is exportable."""
     width = len(str(len(schedule.cases)))
     programs = {file.name: file.read_text("utf-8") for file in sorted(workloads.PROGRAMS.glob("*.py"))}
-    yield PROGRAMS, _text(mpijob.programs(programs))
+    yield PROGRAMS, _text(kubernetes.programs(programs), *KINDS[kind].SHARED)
     for number, case in enumerate(schedule.cases, 1):
         # The line that the script keeps for a job without a log.
         program = workloads.argv(case)
         job = launchers.job(case, schedule.lab, run_id, program)
-        pods = mpijob.Pods(case.container, _resources(schedule, case))
-        text = f"# {mpijob.first_line(case)}\n" + _text(mpijob.manifest(job, program, pods))
-        yield f"{number:0{width}}-{mpijob.name(case.id)}.yml", text
+        pods = kubernetes.Pods(case.container, _resources(schedule, case))
+        text = f"# {kubernetes.first_line(case)}\n" + _text(KINDS[kind].manifest(job, program, pods))
+        yield f"{number:0{width}}-{kubernetes.name(case.id)}.yml", text
     yield SCRIPT, Path(__file__).with_name(SCRIPT).read_text("utf-8")
 
 
@@ -88,5 +94,5 @@ def _resources(schedule: Schedule, case: Case) -> dict[str, object]:
     return {"cpu": case.slots, "memory": f"{_MEMORY_GIB * case.slots}Gi", **gpus, **given}
 
 
-def _text(manifest: dict[str, object]) -> str:
-    return yaml.safe_dump(manifest, sort_keys=False, width=110)
+def _text(*manifests: dict[str, object]) -> str:
+    return yaml.safe_dump_all(manifests, sort_keys=False, width=110)

@@ -63,7 +63,7 @@ _NOTES = (
     repeats={"type": options.RepeatsType()},
     launcher={"type": click.Choice(LAUNCHERS)},
     ssh_port={"default": BenchRequest.ssh_port},
-    export={"type": click.Choice(manifests.KINDS)},
+    export={"type": click.Choice(list(manifests.KINDS))},
 )
 @options.own_command
 @click.pass_context
@@ -79,7 +79,7 @@ def command(
     dry_run: bool,
     verbose: bool,
     export: str | None,
-    output: Path,
+    output: Path | None,
     store: Store,
     metrics: Path | None,
     restart: bool,
@@ -120,7 +120,7 @@ def command(
         remedy = f"see the reasons above; this lab allows {most}"
         raise UsageError("every case is infeasible", remedy=remedy)
     if export:
-        bench_output.export(schedule, output)
+        bench_output.export(schedule, export, output or Path(f"{export}s"))
         return 0
     if dry_run:
         _dry_run(schedule, store, output_format, verbose=verbose)

@@ -200,18 +200,18 @@ def _parameter_row(item: Parameter, whose: str) -> tuple[str, str]:
     return f"{item.name}={item.format_value(item.default)}", f"{whose}{item.help}{choices}{smaller}"
 
 
-def export(schedule: Schedule, folder: Path) -> None:
+def export(schedule: Schedule, kind: str, folder: Path) -> None:
     """Write the files of a schedule for Kubernetes into a new folder. Raises UsageError."""
-    schedule, others = manifests.exportable(schedule)
+    schedule, others = manifests.exportable(schedule, kind)
     if others:
-        click.echo(f"left out, as they need no launcher: {', '.join(others)}", err=True)
+        click.echo(f"left out, as no {kind} starts them: {', '.join(others)}", err=True)
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(
             f"{folder} has files in it", remedy="remove it, or name another folder with --output"
         )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in manifests.files(schedule, make_run_id()):
+        for name, text in manifests.files(schedule, make_run_id(), kind):
             # They hold the ranks' environment as it is.
             write_file(folder / name, text, mode=0o600)
     click.echo(f"{len(schedule.cases)} jobs in {folder}")

@@ -23,7 +23,7 @@ from hvlab.cli import run as hvlab
 from hvlab.results.formats import importing, pods
 from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import Store
-from hvlab.workloads.launchers import mpijob
+from hvlab.workloads.launchers import kubernetes, mpijob
 from tests.contract.tree import ROOT
 from tests.unit.labs import VARIANTS, case, lab, spec
 from tests.unit.programs import PROGRAMS, program
@@ -135,12 +135,13 @@ def test_manifests_follow_the_schemas(backend, more):
 def test_the_command_of_the_manual_writes_jobs(tmp_path, monkeypatch):
     page = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
     inventory = page.split("```yaml\n")[1].split("```")[0]
-    (command,) = re.findall(r"^hvlab (bench .*)$", page, re.MULTILINE)
+    commands = re.findall(r"^hvlab (bench .*)$", page, re.MULTILINE)
     (tmp_path / "inventory/pods").mkdir(parents=True)
     (tmp_path / "inventory/pods/hosts.yml").write_text(inventory)
     monkeypatch.chdir(tmp_path)
-    assert hvlab(shlex.split(command)) == 0
+    assert [hvlab(shlex.split(command)) for command in commands] == [0, 0]
     assert list((tmp_path / "mpijobs").glob("*-hvlab-allreduce-nccl-*.yml"))
+    assert list((tmp_path / "trainjobs").glob("*-hvlab-allreduce-ddp-nccl-*.yml"))
 
 
 def test_ranks_are_started_as_the_case_asks():
@@ -200,10 +201,12 @@ def test_names_are_labels_of_dns_and_differ():
         "A_b.C-r1",
         "a-b-c-r1",
     ]
-    names = [mpijob.name(each) for each in ids]
+    names = [kubernetes.name(each) for each in ids]
     assert len(set(names)) == len(ids)
     for name in names:
         assert len(f"{name}-worker-99999") <= 63
+        # JobSet counts what Kubernetes adds, too (pkg/webhooks/jobset_webhook.go).
+        assert len(f"{name}-node-0-99999-abcde") <= 63
         assert name.replace("-", "").isalnum()
         assert name == name.lower()
 
@@ -264,7 +267,7 @@ def test_the_script_runs_one_job_after_another(tmp_path):
         '*" get "*) echo Created Running Succeeded;; *" logs "*) echo log of "$4";;',
         "--namespace=b",
     )
-    names = [mpijob.name(each.id) for each in exported.cases]
+    names = [kubernetes.name(each.id) for each in exported.cases]
     assert [path.name for path in sorted((folder / "logs").iterdir())] == sorted(
         f"{name}.log" for name in names
     )
@@ -294,7 +297,7 @@ def test_the_script_waits_for_no_job_that_is_gone(tmp_path):
     for name, text in manifests.files(exported, "R"):
         (tmp_path / "jobs" / name).write_text(text)
     done = script(tmp_path, '*" get "*) echo NotFound >&2; exit 1;;', expect=1)
-    assert "is the MPI operator there" in done.stderr
+    assert "does its operator run" in done.stderr
 
 
 def test_the_command_writes_a_new_folder(tmp_path, capsys):
@@ -449,7 +452,7 @@ def test_cases_on_chosen_hosts_are_read(tmp_path, log):
     exported, _ = manifests.exportable(schedule("mpi", hosts=("each",), slots=(2,)))
     assert any("@" in each.id for each in exported.cases)
     for each in exported.cases:
-        (launch,) = pods.read(mpijob.first_line(each), "x.log")
+        (launch,) = pods.read(kubernetes.first_line(each), "x.log")
         assert launch.case == each
 
 
@@ -570,33 +573,37 @@ sys.exit(subprocess.call([sys.executable, "{logged}", sys.argv[at + 1], "{folder
 """
 
 
-def test_what_a_launcher_prints_is_the_case_that_was_exported(tmp_path):
-    """Its script runs as the manifest has it, with another mpirun, ssh and getent, in folders of its own."""
-    exported, _ = manifests.exportable(schedule("mpi"))
-    (text,) = (text for name, text in manifests.files(exported, "R") if name[0].isdigit())
-    launcher = container(yaml.safe_load(text), "Launcher")
-    bin_, result = tmp_path / "bin", tmp_path / "result.json"
-    bin_.mkdir()
-    result.write_text(json.dumps(RESULT))
-    mpirun = MPIRUN.format(python=sys.executable, logged=PROGRAMS / "logged.py", folder=tmp_path)
-    for name, content in (("mpirun", mpirun), ("ssh", "#!/bin/sh\n"), ("getent", "#!/bin/sh\n")):
-        (bin_ / name).write_text(content)
-        (bin_ / name).chmod(0o755)
-    for name, content in (("id_rsa.pub", "ssh-rsa x\n"), ("hostfile", "n1 slots=1\nn2 slots=1\n")):
-        (tmp_path / name).write_text(content)
-    body = launcher["command"][2]
+def run_script(tmp_path, container, name, program, **env):
+    """Run a container's script with another program of that name, ssh and getent, in folders of its own."""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir(exist_ok=True)
+    (tmp_path / "result.json").write_text(json.dumps(RESULT))
+    text = program.format(python=sys.executable, logged=PROGRAMS / "logged.py", folder=tmp_path)
+    for each, content in ((name, text), ("ssh", "#!/bin/sh\n"), ("getent", "#!/bin/sh\n")):
+        (bin_ / each).write_text(content)
+        (bin_ / each).chmod(0o755)
+    for each, content in (("id_rsa.pub", "ssh-rsa x\n"), ("hostfile", "n1 slots=1\nn2 slots=1\n")):
+        (tmp_path / each).write_text(content)
+    body = container["command"][2]
     for folder in ("/root/.ssh", "/etc/mpi", "/etc/ssh", "/tmp/known"):
         body = body.replace(folder, str(tmp_path / "known" if folder.endswith("known") else tmp_path))
-    env = {item["name"]: item["value"].replace("$$", "$") for item in launcher["env"]}
+    env |= {item["name"]: item["value"].replace("$$", "$") for item in container["env"]}
     done = subprocess.run(
-        [*launcher["command"][:2], body, "hvlab", *(word.replace("$$", "$") for word in launcher["args"])],
+        [*container["command"][:2], body, "hvlab", *(word.replace("$$", "$") for word in container["args"])],
         env=env | {"PATH": f"{bin_}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    records = imported(tmp_path, done.stdout)
+    return done.stdout
+
+
+def test_what_a_launcher_prints_is_the_case_that_was_exported(tmp_path):
+    exported, _ = manifests.exportable(schedule("mpi"))
+    (text,) = (text for name, text in manifests.files(exported, "R") if name[0].isdigit())
+    printed = run_script(tmp_path, container(yaml.safe_load(text), "Launcher"), "mpirun", MPIRUN)
+    records = imported(tmp_path, printed)
     assert {(record.case_id, record.status) for record in records} == {(exported.cases[0].id, "ok")}
 
 
