@@ -301,6 +301,8 @@ def main(**options: Any) -> None:
                         "user": options["user"],
                     }
                     tried.append(one(held, options["python"], group=group, **own))
+                    # What is interrupted has shown the tries that it made.
+                    click.echo(f"{stack} {fault}: {tried[-1]['right']}: {tried[-1]['said']}", err=True)
                 wrong = [each for each in tried if not each["right"]]
                 figures[f"{stack} {fault}"] = {
                     "tries": number,
@@ -310,7 +312,6 @@ def main(**options: Any) -> None:
                     "said": tried[0]["said"] if tried else "",
                     "wrong": wrong[:2],
                 }
-                click.echo(f"{stack} {fault}: {number - len(wrong)} of {number} {wrong[:1] or ''}", err=True)
     click.echo(json.dumps(figures, indent=1))
 
 

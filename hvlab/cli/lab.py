@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from hvlab.base.ranges import format_ranges
 from hvlab.cli import candidates, options
-from hvlab.lab import cores
 from hvlab.lab.inventory import load
 from hvlab.results import tables
 from hvlab.vlab import lab as virtual
@@ -114,7 +114,7 @@ def _cores(row: NodeStatus) -> str:
         return ""
     others = " shared" if row.shared_with else " own"
     weight = "" if row.cpu_weight in (None, FULL_WEIGHT) else f", weight {row.cpu_weight}"
-    return cores.format_ranges(row.cores) + others + weight
+    return format_ranges(row.cores) + others + weight
 
 
 def _memory(size: int | None) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
 from hvlab.doctor import text
-from hvlab.doctor.places import numbers
 from hvlab.doctor.recorders import Found, odd
 
 # The rank that wrote it, and its words.
@@ -103,7 +103,7 @@ def _unlike_first(lines: Sequence[_Line], size: int) -> Found | None:
     ranks = sorted({rank for rank, _ in found if rank is not None})
     if not ranks:
         return None
-    detail = f"{found[0][1][2]} of rank {numbers(ranks)} is {found[0][1][3]}, rank 0's is another"
+    detail = f"{found[0][1][2]} of rank {format_ranges(ranks)} is {found[0][1][3]}, rank 0's is another"
     if len(ranks) == 1 and size == 2:  # noqa: PLR2004 - no third to compare with
         return "differ", [0, *ranks], detail
     return ("shapes", [0], detail) if len(ranks) == size - 1 else ("shapes", ranks, detail)

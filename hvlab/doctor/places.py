@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hvlab.base.answers.shapes import Count, HostAnswer, Number
+from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
-from hvlab.lab.cores import format_ranges
 
 _PLACES = read_shipped(Path(__file__).with_name("standing.yml"))["places"]
 # Of one core.

@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hvlab.doctor.places import RankPlace, numbers
+from hvlab.base.ranges import format_ranges
+from hvlab.doctor.places import RankPlace
 
 # Of a finding: its id, the ranks, and what was seen.
 Found = tuple[str, list[int], str]
@@ -52,7 +53,11 @@ def odd(kind: str, values: Mapping[int, str]) -> Found | None:
     own = {value: [rank for rank in values if values[rank] == value] for value, _ in ranked}
     if ranked[0][1] > ranked[1][1]:
         return kind, own[ranked[-1][0]], f"{ranked[-1][0]}, the others {ranked[0][0]}"
-    return "differ", list(values), "; ".join(f"rank {numbers(ranks)} {value}" for value, ranks in own.items())
+    return (
+        "differ",
+        list(values),
+        "; ".join(f"rank {format_ranges(ranks)} {value}" for value, ranks in own.items()),
+    )
 
 
 def ras(answers: Mapping[str, Mapping[str, Any]], places: Sequence[RankPlace]) -> Found | None:

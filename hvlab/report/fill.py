@@ -15,7 +15,7 @@ from hvlab.lab.backends import BACKENDS, SERIAL
 from hvlab.report import comparison, compression, conditions, trainings, verdicts
 from hvlab.report.page import in_markdown, picture, strip_markup
 from hvlab.report.report import Report
-from hvlab.report.sheet import Content, Figure, Filled, SheetTraining, Values, fill_in, unit_of
+from hvlab.report.sheet import Content, Figure, Filled, SheetTraining, Values, fill_in, unit_of, vocabulary
 from hvlab.report.trainings import Study, StudyRow
 from hvlab.report.words import Words, format_number, load
 from hvlab.results.configurations import Configuration
@@ -94,7 +94,8 @@ def _environment(report: Report, words: Words) -> dict[str, Any]:
     (_, machine), *others = conditions.software(report.data, words)
     software = {str(name).casefold(): value for name, value in others}
     sheet = {name: value for _, name, value in conditions.sheet(report.data, words)}
-    return sheet | {"machine": machine, **{name: software[name] for name in ("mpi", "horovod")}}
+    known = vocabulary()["environment"].keys() & software.keys()
+    return sheet | {"machine": machine, **{name: software[name] for name in known}}
 
 
 def _name(workload: str, params: Sequence[tuple[str, Any]]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hvlab.base.errors import HvlabError
 from hvlab.base.paths import lab_runtime_dir
-from hvlab.lab import cores
+from hvlab.base.ranges import format_ranges
 from hvlab.lab.cores import HostCores
 from hvlab.vlab import reality
 from hvlab.vlab.controller import run
@@ -96,7 +96,7 @@ def controllers(mountinfo: str) -> dict[str, Controller]:
 
 def settings(limits: NodeLimits) -> dict[tuple[str, int], tuple[str, str]]:
     """Return the file and its content for each controller and version. Pure."""
-    cpus = cores.format_ranges(limits.cpus)
+    cpus = format_ranges(limits.cpus)
     shares = max(2, _FULL_SHARES * limits.weight // FULL_WEIGHT)
     memory = limits.memory
     return {
@@ -112,7 +112,7 @@ def settings(limits: NodeLimits) -> dict[tuple[str, int], tuple[str, str]]:
 def properties(limits: NodeLimits) -> list[str]:
     """Return the limits as properties of a unit of systemd. Pure."""
     memory = "infinity" if limits.memory is None else str(limits.memory)
-    cpus = cores.format_ranges(limits.cpus)
+    cpus = format_ranges(limits.cpus)
     return [f"AllowedCPUs={cpus}", f"MemoryMax={memory}", f"CPUWeight={limits.weight}"]
 
 
@@ -210,7 +210,7 @@ def _memory_remedy(controller: Controller | None, group: str) -> str:
 def remarks(failed: Sequence[str], limits: NodeLimits) -> str:
     """Return a warning about limits that are not in force; empty if all are. Pure."""
     texts = {
-        "cpuset": f"could not be kept on the cores {cores.format_ranges(limits.cpus)}",
+        "cpuset": f"could not be kept on the cores {format_ranges(limits.cpus)}",
         "cpu": f"could not be given the CPU weight {limits.weight}",
     }
     return "; ".join(texts[part] for part in failed if part in texts)

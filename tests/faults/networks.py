@@ -84,7 +84,9 @@ def _jumbo(world):
         world.on(host, "ip link set host0 mtu 1500")
 
 
-@fault("network", *TINY, code=1, says=("ssh connects, and then the host sends nothing more", "MTU"), seconds=60)
+@fault(
+    "network", *TINY, code=1, says=("ssh connects, and then the host sends nothing more", "MTU"), seconds=60
+)
 def large_packets_that_are_lost_under_a_bench(world):
     """Two hosts send larger packets than the switch between them carries; bench."""
     with _jumbo(world):

@@ -3,6 +3,7 @@
 import pytest
 
 from hvlab.base.errors import UsageError
+from hvlab.base.ranges import format_ranges
 from hvlab.lab import cores
 from hvlab.lab.cores import HostCores
 
@@ -46,7 +47,7 @@ def test_more_cores_than_the_machine_has_are_refused():
     ("cpus", "text"), [((0,), "0"), ((3, 1, 2, 8), "1-3,8"), ((), ""), ((0, 1, 4, 5), "0-1,4-5")]
 )
 def test_cpus_are_listed_as_the_kernel_does(cpus, text):
-    assert cores.format_ranges(cpus) == text
+    assert format_ranges(cpus) == text
 
 
 OWN = {"n1": HostCores("m", (0,)), "n2": HostCores("m", (1,))}

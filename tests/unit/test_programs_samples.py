@@ -89,9 +89,8 @@ def test_no_sample_is_used_twice_in_an_epoch(samples, scaling, ranks):
     shares = samples.shares(10, ranks, scaling)
     order = samples.order(100, 42, 3)
     steps = 100 // sum(shares)
-    used = [
-        i for step in range(steps) for rank in range(ranks) for i in order[samples.own(step, shares, rank)]
-    ]
+    parts = [samples.place_of_rank(step, shares, rank) for step in range(steps) for rank in range(ranks)]
+    used = [i for part in parts for i in order[part]]
     assert len(used) == len(set(used)) == steps * sum(shares)
 
 

@@ -141,7 +141,7 @@ def test_a_hash_stands_for_all_weights(training):
 
 def test_one_ranks_trouble_is_everyones(training):
     checks = []
-    assert training.ready(lambda: 1, Several(2, trouble="no such file"), checks) is None
+    assert training.make_ready(lambda: 1, Several(2, trouble="no such file"), checks) is None
     assert checks == ["no such file"]
 
 
@@ -151,19 +151,19 @@ def test_trouble_is_told_once(training, error):
         raise error
 
     checks = []
-    assert training.ready(broken, Several(3), checks) is None
+    assert training.make_ready(broken, Several(3), checks) is None
     assert checks == ["too few"]
 
 
 def test_what_is_ready_is_given(training):
     checks = []
-    assert training.ready(lambda: 7, Several(2), checks) == 7
+    assert training.make_ready(lambda: 7, Several(2), checks) == 7
     assert checks == []
 
 
 def test_compute_alone_is_the_median_of_each_host(training, monkeypatch):
     steps = iter([9.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    monkeypatch.setattr(training.ranks_of, "timed", lambda step, world, device: next(steps))
+    monkeypatch.setattr(training.ranks_of, "time_operation", lambda step, world, device: next(steps))
     world = Several(2, compute=[10.0, 10.0, 10.0, 10.0, 10.0])
     result = {"device": "cpu", "world": {"placement": [(0, 0, "a", 2), (1, 0, "b", 2)]}}
     alone = training.compute_alone(lambda: None, world, result)

@@ -50,12 +50,12 @@ def test_a_rank_without_gpu_says_who_it_is_and_what_torch_is(program, ranks, mon
 def test_the_clock_waits_for_the_gpu(program, calls, ranks, monkeypatch):
     ticks = iter([10.0, 12.5])
     monkeypatch.setattr(program.time, "perf_counter", lambda: (calls.append("clock"), next(ticks))[1])
-    assert program.timed(lambda: calls.append("allreduce"), ranks, "cuda:1") == 2.5
+    assert program.time_operation(lambda: calls.append("allreduce"), ranks, "cuda:1") == 2.5
     assert calls == ["synchronize", "barrier", "clock", "allreduce", "synchronize", "clock"]
 
 
 def test_on_the_cpu_nothing_waits(program, calls, ranks):
-    assert program.timed(lambda: calls.append("allreduce"), ranks, "cpu") >= 0
+    assert program.time_operation(lambda: calls.append("allreduce"), ranks, "cpu") >= 0
     assert calls == ["barrier", "allreduce"]
 
 

@@ -145,7 +145,9 @@ def broken_weights(argv):
 
 def broken_samples(argv):
     """Run the program with ranks that all take the first rank's samples."""
-    train.samples.own = lambda step, among, rank: slice(step * sum(among), step * sum(among) + among[rank])
+    train.samples.place_of_rank = lambda step, among, rank: slice(
+        step * sum(among), step * sum(among) + among[rank]
+    )
     return ranks_of.run(train.parse(argv), train.measure)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.base.paths import images_dir, lab_runtime_dir
-from hvlab.lab import cores
+from hvlab.base.ranges import format_ranges
 from hvlab.lab.inventory import load
 from hvlab.vlab import links, packages, reality
 from hvlab.vlab.lab import ssh_argv
@@ -192,7 +192,7 @@ def test_each_host_has_cores_of_its_own_and_gives_them_up_on_request(lab):
     assert hvlab("up", "-i", lab).returncode == 0
     # What runs already is moved, too.
     own = on(lab, "n1", "grep", "Cpus_allowed_list", "/proc/1/status").split()[1]
-    assert own == cores.format_ranges(first["cores"])
+    assert own == format_ranges(first["cores"])
 
 
 def test_memory_is_limited(lab):
