@@ -301,7 +301,7 @@ def main(**options: Any) -> None:
                         "user": options["user"],
                     }
                     tried.append(one(held, options["python"], group=group, **own))
-                    # What is interrupted has shown the tries that it made.
+                    # An interrupted run has shown its tries.
                     click.echo(f"{stack} {fault}: {tried[-1]['right']}: {tried[-1]['said']}", err=True)
                 wrong = [each for each in tried if not each["right"]]
                 figures[f"{stack} {fault}"] = {

@@ -60,8 +60,8 @@ def read(log: str, size: int = 0) -> LastWords | None:
     said = text.read(raw).text
     # A log as text keeps a few of the lines that are alike: here, each stands for a rank.
     lines = [(_rank(writer), words) for writer, words in text.written(raw)]
-    seen = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
-    size = size or (len(seen) if seen == {*range(len(seen))} else 0)
+    ranks = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
+    size = size or (len(ranks) if ranks == {*range(len(ranks))} else 0)
     found = _killed(said) or _unlike(said, lines, size)
     homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said)}
     return LastWords(*found, homes, size) if found else None

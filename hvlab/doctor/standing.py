@@ -114,41 +114,41 @@ def judge(
     }
     now = [_judged(name, ranks, answers, silent, over) for name, ranks in sorted(chosen.items())]
     whole = [job for job in now if not job.culprit or job.culprit.id not in ("missing", "memory")]
-    found = last_words.read(log) if log and not (which and whole) else None
-    return [*whole, _ended(which, found, answers)] if found else now
+    last = last_words.read(log) if log and not (which and whole) else None
+    return [*whole, _explain_end(which, last, answers)] if last else now
 
 
-def _ended(which: str, found: LastWords, answers: Mapping[str, Mapping[str, Any]]) -> Standing:
-    """Return what ended a job; where its log lacks the host, the only one whose kernel killed for memory."""
+def _explain_end(which: str, last: LastWords, answers: Mapping[str, Mapping[str, Any]]) -> Standing:
+    """Return the job with the ranks that ended it; without a host, on the only one whose kernel killed."""
     killed = [host for host, answer in answers.items() if _killed(answer)]
     names = {answer["host"].partition(".")[0]: host for host, answer in answers.items()}
-    homes = {rank: names.get(host.partition(".")[0], host) for rank, host in found.homes.items()}
-    if found.kind == "killed" and len(killed) == 1:
-        homes = dict.fromkeys(found.ranks, killed[0]) | homes
-    culprit = ended(found, homes, list(answers))
+    homes = {rank: names.get(host.partition(".")[0], host) for rank, host in last.homes.items()}
+    if last.kind == "killed" and len(killed) == 1:
+        homes = dict.fromkeys(last.ranks, killed[0]) | homes
+    culprit = blame(last, homes, list(answers))
     if culprit.id == "killed" and set(culprit.hosts) & set(killed):
-        culprit = ended(replace(found, kind="memory"), homes, list(answers))
+        culprit = blame(replace(last, kind="memory"), homes, list(answers))
     return Standing(which or "that has ended", tuple(answers), 0, (), culprit, ())
 
 
-def ended(found: LastWords, homes: Mapping[int, str], hosts: Sequence[str]) -> Holdup:
-    """Return what ended a job; the hosts are those of ``homes``, or of ranks that fill ``hosts`` in order."""
-    order = last_words.by_order(found.size, hosts)
+def blame(last: LastWords, homes: Mapping[int, str], hosts: Sequence[str]) -> Holdup:
+    """Return the ranks that ended a job; their hosts are in ``homes``, or ranks fill ``hosts`` in order."""
+    order = last_words.by_order(last.size, hosts)
     # The log knows better.
     if any(order.get(rank) != host for rank, host in homes.items()):
         order = {}
-    told = {rank: (order | dict(homes))[rank] for rank in found.ranks if rank in {*order, *homes}}
+    placed = {rank: (order | dict(homes))[rank] for rank in last.ranks if rank in {*order, *homes}}
     where = "the job has ended"
-    if set(told) - set(homes):
+    if set(placed) - set(homes):
         where += (
-            f" (its {found.size} ranks fill {', '.join(hosts[:3])}{' ...' * (len(hosts) > 3)} in this order)"  # noqa: PLR2004
+            f" (its {last.size} ranks fill {', '.join(hosts[:3])}{' ...' * (len(hosts) > 3)} in this order)"  # noqa: PLR2004
         )
-    if told and len(told) < len(found.ranks):
-        where += "".join(f"; rank {rank} ran on {host}" for rank, host in told.items())
-    own = tuple(dict.fromkeys(told.values())) if len(told) == len(found.ranks) else ()
-    words = {"host": ", ".join(own) or "its host, which the log does not name", "detail": found.detail}
-    row = {name: text.format(**words, pid="") for name, text in _FINDINGS[found.kind].items()}
-    return Holdup(found.kind, tuple(found.ranks), own, where, row["why"], row["remedy"])
+    if placed and len(placed) < len(last.ranks):
+        where += "".join(f"; rank {rank} ran on {host}" for rank, host in placed.items())
+    own = tuple(dict.fromkeys(placed.values())) if len(placed) == len(last.ranks) else ()
+    words = {"host": ", ".join(own) or "its host, which the log does not name", "detail": last.detail}
+    row = {name: text.format(**words, pid="") for name, text in _FINDINGS[last.kind].items()}
+    return Holdup(last.kind, tuple(last.ranks), own, where, row["why"], row["remedy"])
 
 
 def _judged(

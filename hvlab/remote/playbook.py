@@ -78,7 +78,7 @@ _REFUSED = (
     *("host-key", "host-key-changed", "host-certificate-name", "host-certificate-time", "ssh-denied"),
     *("account-refused", "ssh-closed", "ssh-config", "too-many-processes"),
 )
-# What the shared connection keeps from its login, even if fixed since.
+# Faults that a shared connection keeps from its login, even if fixed since.
 _AT_LOGIN = ("account-refused", "too-many-processes", "open-files")
 _WAIT = " Then wait a minute: until then the open connection of ssh keeps what held when it was made."
 # Ansible's words where ssh itself said none.

@@ -284,7 +284,7 @@ def _unlike(case: Case, folder: Path) -> standing.Holdup | None:
     if not found or found.kind not in ("shapes", "differ"):
         return None
     homes = {rank: case.hosts[rank // case.slots] for rank in range(case.world_size)}
-    return standing.ended(found, homes, case.hosts)
+    return standing.blame(found, homes, case.hosts)
 
 
 def _read_first_failed(case: Case, folder: Path) -> Sequence[str]:

@@ -45,7 +45,7 @@ exit "$status"
 
 @dataclass(frozen=True)
 class Pods:
-    """What the pods are made of: their image, and the ``resources`` of a worker as Kubernetes names them."""
+    """Image of the pods, and the ``resources`` of a worker as Kubernetes names them."""
 
     image: str
     resources: Mapping[str, Any]
@@ -102,7 +102,7 @@ def guarantee(resources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def labels() -> dict[str, str]:
-    """Return what all objects are marked with."""
+    """Return the labels of all objects."""
     return {"app.kubernetes.io/managed-by": "hvlab"}
 
 

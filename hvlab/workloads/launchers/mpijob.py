@@ -18,7 +18,7 @@ from hvlab.workloads.launchers.kubernetes import Pods
 from hvlab.workloads.launchers.mpirun import parameters, placing, transport
 
 LAUNCHERS = ("mpirun", "horovodrun")
-# What the jobs need besides the programs.
+# Needed by the jobs, besides the programs.
 SHARED: tuple[dict[str, Any], ...] = ()
 _HOSTS = "/etc/mpi/hostfile"
 _KEY = "/root/.ssh/id_rsa"

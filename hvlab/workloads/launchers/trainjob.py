@@ -49,7 +49,7 @@ def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
 
 
 def _build_runtime() -> dict[str, Any]:
-    """Return what the pods of all jobs have in common."""
+    """Return the runtime that all jobs share."""
     pod = kubernetes.build_pod({"name": _NODE}, ranks=True)
     pod["spec"]["restartPolicy"] = "Never"
     # A pod that fails ends no other: the first one's log remains.
@@ -64,5 +64,5 @@ def _build_runtime() -> dict[str, Any]:
     }
 
 
-# What the jobs need besides the programs.
+# Needed by the jobs, besides the programs.
 SHARED = (_build_runtime(),)
