@@ -1,6 +1,7 @@
 """What hvlab_horovod decides without torch; its ranks are tested where torch is."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ import pytest
 
 from hvlab_horovod import launch
 from hvlab_horovod.alias.horovod.common import buckets, place, threads
-from hvlab_horovod.alias.horovod.common.agreement import Message, Request, agree
+from hvlab_horovod.alias.horovod.common.agreement import Agreement, Message, Request, agree
 
 A, B = Request("allreduce", [1], 0), Request("allreduce", [2], 0)
 
@@ -102,6 +103,21 @@ def test_contradictions(messages, error):
     (ready,) = agree(messages, [0, 1]).ready
     with pytest.raises(ValueError, match=error):
         raise ValueError(ready.error)
+
+
+@pytest.mark.parametrize(
+    ("message", "waits"), [(Message({"a": A}, waits="a"), "a"), (Message(joined=1.0), r"hvd\.join\(\)")]
+)
+def test_a_rank_that_has_left_is_named(message, waits):
+    stuck = agree([message, Message(leaves=True)], [0, 3]).stuck
+    assert re.match(rf"rank 3 has left, and others wait: rank 0 for {waits};", stuck)
+
+
+def test_ranks_leave_together():
+    """A rank that is not waiting may have something to do before it leaves."""
+    leaves = Message.decode(Message(leaves=True).encode())
+    assert agree([leaves, leaves], [0, 1]).over
+    assert agree([leaves, Message({"a": A})], [0, 1]) == Agreement([])
 
 
 def test_rank_that_joins_last():

@@ -18,6 +18,8 @@ from hvlab.vlab.lab import ssh_argv
 from hvlab.vlab.plan import plan_without_limits
 
 PROJECT = Path(__file__).resolve().parents[2]
+# The C++ frames of torch.
+_FRAMES = re.compile(r"^frame #.*\n", re.MULTILINE)
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
 
@@ -84,7 +86,7 @@ class Lab:
         runs = sorted((self.results / "runs").glob("*"))
         folders = [ended.parent for run in runs[-1:] for ended in run.glob("*/case.json")]
         return "\n".join(
-            f"{folder.name}/{name}:\n{(folder / name).read_text(errors='replace')[-4000:]}"
+            f"{folder.name}/{name}:\n{_FRAMES.sub('', (folder / name).read_text(errors='replace'))[-8000:]}"
             for folder in folders
             if json.loads((folder / "case.json").read_text()).get("rc")
             for name in ("stdout", "stderr")

@@ -28,22 +28,23 @@ class Request:
 
 @dataclass
 class Message:
-    """What a rank has submitted, by name; what it waits for; when it joined."""
+    """What a rank has submitted, by name; what it waits for; when it joined; whether it leaves the ranks."""
 
     requests: dict[str, Request] = field(default_factory=dict)
     waits: str = ""
     joined: float = 0.0
+    leaves: bool = False
 
     def encode(self) -> bytes:
         """Return the message as JSON."""
         rows = [[name, one.kind, one.same, one.own] for name, one in self.requests.items()]
-        return json.dumps([self.waits, self.joined, rows], separators=(",", ":")).encode()
+        return json.dumps([self.waits, self.joined, self.leaves, rows], separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, text: bytes) -> Message:
         """Return the message that ``encode`` made."""
-        waits, joined, rows = json.loads(text)
-        return cls({name: Request(*rest) for name, *rest in rows}, waits, joined)
+        waits, joined, leaves, rows = json.loads(text)
+        return cls({name: Request(*rest) for name, *rest in rows}, waits, joined, leaves)
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,16 @@ class Ready:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What follows from the messages of all ranks; ``last`` is the rank that joined last, once all have."""
+    """What follows from the messages of all ranks.
+
+    ``stuck`` is the error of ranks that wait, ``last`` the rank that joined last once all have, and ``over``
+    says that all ranks leave.
+    """
 
     ready: list[Ready]
     stuck: str = ""
     last: int = -1
+    over: bool = False
 
 
 def agree(messages: list[Message], ranks: list[int]) -> Agreement:
@@ -72,13 +78,22 @@ def agree(messages: list[Message], ranks: list[int]) -> Agreement:
         return Agreement([], last=max(zip([one.joined for one in messages], ranks, strict=True))[1])
     first = messages[active[0]]
     common = [name for name in first.requests if all(name in messages[number].requests for number in active)]
+    waits = {
+        rank: one.waits or "hvd.join()" * bool(one.joined) for rank, one in zip(ranks, messages, strict=True)
+    }
+    waiting = ", ".join(f"rank {rank} for {name}" for rank, name in waits.items() if name)
+    leaving = [rank for rank, one in zip(ranks, messages, strict=True) if one.leaves]
     if not common and all(messages[number].waits for number in active):
-        waits = ", ".join(f"rank {ranks[number]} for {messages[number].waits}" for number in active)
-        return Agreement([], stuck=f"ranks wait for different operations: {waits}; {REMEDY}")
-    return Agreement([_ready(name, messages, active, ranks) for name in common])
+        return Agreement([], stuck=f"ranks wait for different operations: {waiting}; {REMEDY}")
+    if not common and waiting and leaving:
+        left = ", ".join(map(str, leaving))
+        return Agreement([], stuck=f"rank {left} has left, and others wait: {waiting}; {LEFT_REMEDY}")
+    ready = [_ready(name, messages, active, ranks) for name in common]
+    return Agreement(ready, over=leaving == ranks)
 
 
 REMEDY = "what to do: call the same operations with the same names on all ranks before waiting for one"
+LEFT_REMEDY = "what to do: see why its script ended first; hvd.join() is for ranks with less data"
 
 
 def _difference(one: Any, other: Any) -> tuple[Any, Any]:

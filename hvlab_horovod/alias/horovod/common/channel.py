@@ -6,10 +6,12 @@ import ctypes
 import threading
 import time
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import AllgatherOptions
 
 from . import timeline
 from .agreement import Agreement, Message, Request, agree
@@ -76,6 +78,7 @@ class Channel:
         self.pending: dict[str, Operation] = {}
         self.joined = 0.0
         self.last = -1
+        self.over = False
         self.works: list[Any] = []
         self._unnamed: Counter[str] = Counter()
         self._under_way: tuple[Any, torch.Tensor, bytes] | None = None
@@ -97,17 +100,38 @@ class Channel:
             timeline.submitted(operation.key, operation.kind)
         return operation
 
-    def begin(self, waits: str = "") -> tuple[Any, torch.Tensor, bytes]:
-        """Tell the other ranks what is pending, unless they are being told."""
+    def begin(self, waits: str = "", leaves: timedelta | None = None) -> tuple[Any, torch.Tensor, bytes]:
+        """Tell the other ranks what is pending, unless they are being told.
+
+        ``leaves`` says that this rank leaves, and how long it waits for the others.
+        """
         if self._under_way is None:
             requests = {key: one.request() for key, one in self.pending.items()}
-            text = Message(requests, waits, self.joined).encode()
+            text = Message(requests, waits, self.joined, leaves is not None).encode()
             short = len(text).to_bytes(LENGTH_BYTES, "little") + text[: SHORT - LENGTH_BYTES]
             own = torch.frombuffer(bytearray(short.ljust(SHORT, b"\0")), dtype=torch.uint8)
             every = torch.empty(SHORT * self.size, dtype=torch.uint8)
-            work = gather_into(every, own, group=self.group, async_op=True)
+            if leaves is None:
+                work = gather_into(every, own, group=self.group, async_op=True)
+            else:
+                limited = AllgatherOptions()
+                limited.timeout = leaves
+                work = self.group._allgather_base(every, own, limited)
             self._under_way = work, every, text
         return self._under_way
+
+    def leave(self, patience_s: float) -> None:
+        """Return once all ranks leave, or after ``patience_s`` seconds. Raises HorovodInternalError."""
+        deadline = time.monotonic() + patience_s
+        while not self.over and (left := deadline - time.monotonic()) > 0:
+            # Another thread may hold it, and wait for a rank.
+            if LOCK.acquire(timeout=left):
+                try:
+                    self.begin(leaves=timedelta(seconds=left))
+                    self.advance(None, block=False)
+                finally:
+                    LOCK.release()
+            time.sleep(PAUSE_S)
 
     def advance(self, operation: Operation | None, block: bool = True) -> None:
         """Issue what all ranks are ready for. ``block`` says that this rank waits for the operation."""
@@ -151,6 +175,10 @@ class Channel:
         if agreement.stuck and waiting:
             self.pending.pop(waiting.key, None)
             waiting.issued, waiting.error = True, agreement.stuck
+        elif agreement.stuck and self.joined:
+            self.joined = 0.0
+            raise HorovodInternalError(agreement.stuck)
+        self.over = agreement.over
         if agreement.last >= 0:
             self.last, self.joined = agreement.last, 0.0
             # Ranks that joined early counted fewer.

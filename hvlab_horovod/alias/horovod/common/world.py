@@ -18,6 +18,8 @@ from .channel import Channel
 
 # torch's own: a rank may write a checkpoint meanwhile. A lost rank's connections end at once.
 PATIENCE = timedelta(minutes=30)
+# A rank that is later by more does something of its own, such as a last evaluation.
+LEAVING_S = 5
 # Interfaces as Horovod's scripts name them.
 INTERFACES = {"HOROVOD_GLOO_IFACE": ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
 _stores: dict[tuple[str, int], Any] = {}
@@ -56,8 +58,13 @@ class World:
     count = 0
 
     def leave(self) -> None:
-        """Close the connections to the other ranks."""
+        """Close the connections to the other ranks.
+
+        Gloo closes them at once: what a slower rank has not received of the last operation would be lost.
+        """
         if self.owned:
+            with contextlib.suppress(RuntimeError):
+                self.channels[0].leave(LEAVING_S)
             dist.destroy_process_group()
 
 
