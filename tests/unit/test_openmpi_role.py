@@ -202,7 +202,7 @@ def test_an_open_mpi_that_starts_no_ranks_fails_until_it_does(tmp_path: Path) ->
     def use(expect: int = 0) -> str:
         local = {"record": yaml.safe_load(record.read_text())} if record.exists() else {}
         variables = given | {"ansible_facts": {"ansible_local": local, "hvlab": {}}}
-        start = ("--start-at-task", "Put Open MPI into use")
+        start = ("--start-at-task", "Link Open MPI as current, and write its PATH and parameters")
         return play(book, programs, variables, *start, expect=expect)
 
     for fault, observed in (BROKEN[0], *BROKEN):
