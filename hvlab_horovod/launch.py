@@ -63,7 +63,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--timeline-filename", metavar="FILE", help="rank 0 writes Horovod's timeline here")
     parser.add_argument("--timeline-mark-cycles", action="store_true", help="with its cycles")
-    # What it does anyway.
+    # Gloo is used anyway.
     parser.add_argument("--gloo", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--verbose", action="store_true", help="print each rank's command")
     for name, values in IGNORED.items():

@@ -29,7 +29,7 @@ def main() -> int:
     for name in options.ignored:
         print(f"hvlab-run: {name} is ignored: torch.distributed has no such setting", file=sys.stderr)
     try:
-        commands = ranks(options, *meeting([host for host, _ in slots(options)]))
+        commands = ranks(options, *find_meeting_place([host for host, _ in slots(options)]))
     except (ValueError, OSError) as error:
         print(f"hvlab-run: {error}", file=sys.stderr)
         return 2
@@ -47,7 +47,7 @@ def main() -> int:
         _end(processes)
 
 
-def meeting(hosts: list[str]) -> tuple[str, int]:
+def find_meeting_place(hosts: list[str]) -> tuple[str, int]:
     """Return the address of rank 0's host, as all hosts know it, and a port."""
     first = hosts[0]
     if all(host in LOCAL for host in hosts):

@@ -139,14 +139,14 @@ def ceilings(records: Sequence[Record], facts: Mapping[str, Any]) -> dict[Config
     result: dict[Configuration, Ceiling | str] = {}
     for record in records:
         if record.metric == "busbw" and (one := configuration_of(record)) not in result:
-            known = {host: _with_gpus(facts.get(host) or {}, record.stack) for host in one.hosts}
+            known = {host: _add_gpus(facts.get(host) or {}, record.stack) for host in one.hosts}
             if any(answers.mismatch(of_host, Facts) for of_host in known.values()):
                 known = {}
             result[one] = ceiling(one, known, str(record.stack.get("transport") or ""))
     return result
 
 
-def _with_gpus(facts: Mapping[str, Any], stack: Mapping[str, Any]) -> Mapping[str, Any]:
+def _add_gpus(facts: Mapping[str, Any], stack: Mapping[str, Any]) -> Mapping[str, Any]:
     own = facts.get("hvlab") or {}
     count, _, name = str(stack.get("gpus") or "").partition(" x ")
     if own.get("gpus") or not (count.isdigit() and name):

@@ -86,7 +86,7 @@ def unusable(hosts: Collection[str], every: int) -> str:
     return f"{len(hosts)} of {every} host{'s' * (every != 1)} cannot be used"
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
+def explain_unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for an unknown name, suggesting the nearest known one."""
     names = list(known)
     remedy = f"{did_you_mean(name, names)}there are {', '.join(names) or 'none'}"

@@ -29,7 +29,7 @@ def project_dir() -> Path:
 def default_inventory() -> Path:
     """Return the default inventory (``ANSIBLE_INVENTORY``)."""
     chosen = os.environ.get("ANSIBLE_INVENTORY")
-    return Path(chosen) if chosen else _of_the_caller(Path("inventory/lab"), "-i or ANSIBLE_INVENTORY")
+    return Path(chosen) if chosen else _check_owner(Path("inventory/lab"), "-i or ANSIBLE_INVENTORY")
 
 
 def _read_variable(variable: str) -> Path | None:
@@ -85,13 +85,13 @@ def results_dir(asked: Path | None = None) -> Path:
     """Return the folder of results: ``asked``, else ``HVLAB_RESULTS``, else ``./results``."""
     option = "--results or HVLAB_RESULTS"
     chosen = os.environ.get("HVLAB_RESULTS")
-    place = asked or (Path(chosen) if chosen else _of_the_caller(Path("results"), option))
+    place = asked or (Path(chosen) if chosen else _check_owner(Path("results"), option))
     if place.is_file():
         raise UsageError(f"the results folder {place} is a file", remedy=f"name a folder with {option}")
     return asked.absolute() if asked else place.resolve()
 
 
-def _of_the_caller(path: Path, option: str) -> Path:
+def _check_owner(path: Path, option: str) -> Path:
     """Return a path in the current folder. Raises UsageError if other users own it or may change it."""
     trusted = _trusted_users()
     if os.path.lexists(path):

@@ -56,7 +56,7 @@ class Allocation:
         """Return its state in Slurm's word; wait for a slurmctld that is away for a while."""
         deadline = time.monotonic() + _AWAY_S
         while True:
-            state = slurm.state(_answer(self.shell, ("scontrol", "--oneliner", "show", "job", self.job)))
+            state = slurm.state(_ask(self.shell, ("scontrol", "--oneliner", "show", "job", self.job)))
             if state != slurm.UNKNOWN or time.monotonic() > deadline:
                 return state
             time.sleep(_LOOK_S)
@@ -85,7 +85,7 @@ def allocate(
     try:
         # The most minutes that the partition gives, where somebody needs to know.
         limited = slurm.has_time_limit(schedule.lab)
-        longest = None if limited else slurm.longest(_answer(shell, slurm.partition(schedule.lab)))
+        longest = None if limited else slurm.longest(_ask(shell, slurm.partition(schedule.lab)))
         yield asked.wait(schedule.allocation(cases, run_id, seconds=seconds, longest=longest))
     finally:
         if asked.refused:
@@ -140,7 +140,7 @@ def _cancel(shell: Shell, run_id: str) -> tuple[bool, str]:
 def _around(shell: Shell, hosts: Sequence[str]) -> Allocation:
     job = os.environ["SLURM_JOB_ID"]
     listed = os.environ.get("SLURM_JOB_NODELIST", "")
-    inside = _answer(shell, ("scontrol", "show", "hostnames", listed)).split() if listed else list(hosts)
+    inside = _ask(shell, ("scontrol", "show", "hostnames", listed)).split() if listed else list(hosts)
     error = slurm.outside(job, hosts, inside)
     if error:
         raise error
@@ -178,7 +178,7 @@ class _Request:
             while process.poll() is None:
                 time.sleep(_TICK_S)
                 if time.monotonic() - looked > self._pause(looked):
-                    self._look()
+                    self._check_queue()
                     looked = time.monotonic()
             said = process.stderr.read() if process.stderr else ""
         finally:
@@ -210,7 +210,7 @@ class _Request:
         pause = min(_LOOK_PART * waited, _LOOK_MOST_S, self.limit - waited if self.limit else _LOOK_MOST_S)
         return max(pause, _LOOK_S)
 
-    def _look(self) -> None:
+    def _check_queue(self) -> None:
         """Show why the request waits. Raises HvlabError if it would wait forever, or has waited too long."""
         done = _run(self.shell, slurm.queue(self.run_id))
         job = slurm_queue.waiting(done.stdout) if done else None
@@ -241,10 +241,10 @@ class _Request:
         return slurm_queue.unusable(unfit) if unfit else slurm.explain_vanished(self.shell.host.name)
 
     def _find_unfit_hosts(self) -> dict[str, slurm_queue.Unfit]:
-        return slurm_queue.read_unfit(_answer(self.shell, slurm_queue.nodes(self.hosts)))
+        return slurm_queue.read_unfit(_ask(self.shell, slurm_queue.nodes(self.hosts)))
 
 
-def _answer(shell: Shell, words: Sequence[str]) -> str:
+def _ask(shell: Shell, words: Sequence[str]) -> str:
     done = _run(shell, words)
     return done.stdout + done.stderr if done else ""
 

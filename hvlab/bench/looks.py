@@ -25,7 +25,7 @@ def first(cases: Sequence[Case], spec: Spec) -> tuple[Case, ...]:
     return tuple(case for case in cases if not spec.auto or case.repeat <= LOOKS[0].repeats)
 
 
-def due(cases: Sequence[Case], spec: Spec, records: Sequence[Record]) -> list[Case]:
+def list_due(cases: Sequence[Case], spec: Spec, records: Sequence[Record]) -> list[Case]:
     """Return the cases up to the next look at the run, those measured before among them.
 
     ``cases`` are all that may be needed. A case is repeated after a look where one of its questions is open:

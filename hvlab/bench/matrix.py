@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from hvlab.base.errors import unknown
+from hvlab.base.errors import explain_unknown
 from hvlab.base.masking import mask
 from hvlab.bench.placement import HostSet, host_sets
 from hvlab.lab import variants
@@ -101,7 +101,7 @@ class Spec:
         return _hash(request, 16)
 
     @classmethod
-    def restored(cls, stored: Mapping[str, Any]) -> Spec:
+    def restore(cls, stored: Mapping[str, Any]) -> Spec:
         """Return the specification that a store holds as JSON. Raises TypeError if its fields differ."""
         plain = _tuples(dict(stored))
         return cls(**{**plain, "blocks": tuple(Block(**block) for block in plain.get("blocks", ()))})
@@ -155,20 +155,20 @@ def _common(case: Case, spec: Spec) -> dict[str, Any]:
 def _round_sizes(cases: Sequence[Case], spec: Spec) -> list[Case]:
     """Return the cases; where elements of A and of B have unlike sizes, buffers are whole in both."""
     sized = [case for case in cases if "sizes" in case.params]
-    asked = {case.id: _hash(_common(_with_sizes(case, ()), spec)) for case in sized}
+    asked = {case.id: _hash(_common(_set_sizes(case, ()), spec)) for case in sized}
     steps: dict[str, int] = {}
     for case in sized:
         step = limits.step(case, WORKLOADS[case.workload].collective)
         steps[asked[case.id]] = math.lcm(steps.get(asked[case.id], 1), step)
     return [
-        _with_sizes(case, sizes.round_down(tuple(case.params["sizes"]), steps[asked[case.id]]))
+        _set_sizes(case, sizes.round_down(tuple(case.params["sizes"]), steps[asked[case.id]]))
         if case.id in asked
         else case
         for case in cases
     ]
 
 
-def _with_sizes(case: Case, chosen: Sequence[int]) -> Case:
+def _set_sizes(case: Case, chosen: Sequence[int]) -> Case:
     return replace(case, params={**case.params, "sizes": list(chosen)})
 
 
@@ -196,7 +196,7 @@ def _products(spec: Spec, lab: Lab) -> Iterator[tuple[Case, HostSet]]:
         known = parameters(block.workload)
         for name in block.axes:
             if name not in {item.name for item in known}:
-                raise unknown(f"parameter of {block.workload}", name, [item.name for item in known])
+                raise explain_unknown(f"parameter of {block.workload}", name, [item.name for item in known])
         sets = [hosts for requested in block.hosts for hosts in host_sets(requested, lab)]
         chosen = [
             dict(zip(block.axes, values, strict=True)) for values in itertools.product(*block.axes.values())

@@ -58,7 +58,7 @@ def measure(
         resumed = resume or (None if restart else store.unfinished(schedule.spec.key(schedule.lab)))
         measured = store.records(resumed.run_id) if resumed else []
         done = {record.case_id for record in measured}
-        due = looks.due(schedule.cases, schedule.spec, measured)
+        due = looks.list_due(schedule.cases, schedule.spec, measured)
         pending = [case for case in due if case.id not in done]
         progress = Display(len(due), done=len(due) - len(pending))
         if resumed:
@@ -140,7 +140,7 @@ class _Run:
         if resumed:
             self.queue = list(self.pending)
             self.collect()
-            self.pending = self.due()
+            self.pending = self.list_due()
             self.store.enter(self.run_id, "running")
             return
         self.store.create(
@@ -156,14 +156,14 @@ class _Run:
         ended = "finished"
         try:
             while self.pending:
-                self.queue = self._in_time(self.pending)
+                self.queue = self._cut_to_limit(self.pending)
                 self.queue = self.losses.on_fit_hosts(self.queue)
                 if not self.queue:
                     ended = "interrupted"
                     self._out_of_time()
                     break
                 self._play()
-                self.pending = self.due()
+                self.pending = self.list_due()
         except UsageError:
             self.store.enter(self.run_id, "refused")
             raise
@@ -196,11 +196,11 @@ class _Run:
         names = ",".join(sorted(host.name for host in lab.hosts))
         return f" on the same hosts (sbatch --nodelist={names})" if lab.step else ""
 
-    def due(self) -> list[Case]:
+    def list_due(self) -> list[Case]:
         """Return the cases still to be measured, given the results so far."""
         records = self.store.records(self.run_id)
         done = {record.case_id for record in records}
-        due = looks.due(self.schedule.cases, self.schedule.spec, records)
+        due = looks.list_due(self.schedule.cases, self.schedule.spec, records)
         pending = [case for case in due if case.id not in done]
         if pending and len(due) > self.progress.total:
             repeats = max(case.repeat for case in due)
@@ -209,7 +209,7 @@ class _Run:
             )
         return pending
 
-    def _in_time(self, cases: Sequence[Case]) -> list[Case]:
+    def _cut_to_limit(self, cases: Sequence[Case]) -> list[Case]:
         """Return whole repeats of ``cases`` for which there is time; all without a time limit."""
         limit, elapsed = self.schedule.spec.time_limit, time.monotonic() - self.started
         if not limit:
@@ -270,7 +270,7 @@ class _Run:
         with self.progress, granting as allocated:
             if allocated:
                 self.started += allocated.waited
-                self.progress.waited(allocated.waited)
+                self.progress.exclude_wait(allocated.waited)
             self._run_cases(schedule, allocated)
 
     def _run_cases(self, schedule: Schedule, allocated: Allocation | None) -> None:

@@ -123,7 +123,7 @@ class Display:
         self._progress.update(self._task, total=total)
         self.note(text)
 
-    def waited(self, seconds: float) -> None:
+    def exclude_wait(self, seconds: float) -> None:
         """Leave time that passed before the work began out of the estimate of the time left."""
         self._started += seconds
         self._last += seconds

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvlab.base.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, explain_unknown
 from hvlab.bench import settings, sides, suite
 from hvlab.bench.matrix import Spec
 from hvlab.bench.resume import against
@@ -206,7 +206,7 @@ def _backends(
         return named
     for name in libraries:
         if name not in LIBRARIES:
-            raise unknown("library", name, LIBRARIES)
+            raise explain_unknown("library", name, LIBRARIES)
     pairs = [
         (name, of_framework(name, library))
         for library in libraries

@@ -44,7 +44,7 @@ def restore(store: Store, run: Run, lab: Lab) -> Spec:
     """Return the request of a run. Raises UsageError if that cannot be measured on ``lab``."""
     key, stored = store.spec(run.run_id)
     try:
-        spec = Spec.restored(stored)
+        spec = Spec.restore(stored)
     except TypeError as error:
         raise UsageError(
             f"run {run.run_id} was started by another version of hvlab",

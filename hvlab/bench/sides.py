@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from hvlab.base.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, explain_unknown
 from hvlab.base.masking import mask
 from hvlab.bench.matrix import Block
 from hvlab.bench.settings import load
@@ -69,7 +69,7 @@ def with_sides(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab)
         raise UsageError("A and B have the same sizes: others cannot be compared", remedy=_REMEDY)
     for name in _names(sides):
         if name not in known and name not in ("backend", "launcher"):
-            raise unknown("setting of A or B", name, [*known, "backend", "launcher"])
+            raise explain_unknown("setting of A or B", name, [*known, "backend", "launcher"])
     changed = [name for name in WORK if sides[A].get(name) != sides[B].get(name)]
     if changed:
         raise UsageError(
@@ -80,7 +80,7 @@ def with_sides(blocks: Sequence[Block], sides: Mapping[str, Settings], lab: Lab)
     able = [block for block in blocks if names.keys() <= _settable(block)]
     if not able:
         raise UsageError(f"no workload of this run has all of {', '.join(names)}", remedy=_REMEDY)
-    one, other = ([_with(block, side, sides[side], names, lab) for block in able] for side in (A, B))
+    one, other = ([_set_side(block, side, sides[side], names, lab) for block in able] for side in (A, B))
     if all(_are_same(*pair, names, lab) for pair in zip(one, other, strict=True)):
         raise SameSidesError("A and B are the same: what one sets, the other has anyway", remedy=_REMEDY)
     return (*one, *other)
@@ -103,7 +103,7 @@ def _settable(block: Block) -> set[str]:
     return {"backend", "launcher", *(item.name for item in parameters(block.workload))}
 
 
-def _with(block: Block, side: str, settings: Settings, switched: Iterable[str], lab: Lab) -> Block:
+def _set_side(block: Block, side: str, settings: Settings, switched: Iterable[str], lab: Lab) -> Block:
     known = parameters(block.workload)
     items = {name: find(name, known) for name in settings}
     own = {name: item.several(settings[name]) for name, item in items.items() if item is not None}
@@ -120,7 +120,7 @@ def _with(block: Block, side: str, settings: Settings, switched: Iterable[str], 
         )
     launcher = settings.get("launcher", block.launcher)
     if launcher is not None and launcher not in LAUNCHERS:
-        raise unknown("launcher", launcher, LAUNCHERS)
+        raise explain_unknown("launcher", launcher, LAUNCHERS)
     return dataclasses.replace(block, backends=backends, launcher=launcher, axes=axes, side=side)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hvlab.base.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, explain_unknown
 from hvlab.base.yaml_files import read_yaml
 from hvlab.bench.matrix import Block
 from hvlab.bench.placement import ALL_PAIRS, EACH, PAIRS, default_hosts, default_slots, parse_counts, spread
@@ -58,7 +58,7 @@ def load(name: str) -> Suite:
     """Return a suite, by its name or from a file. Raises UsageError that names the mistake."""
     path = Path(name) if name.endswith((".yml", ".yaml")) else FOLDER / f"{name.lower()}.yml"
     if path.parent == FOLDER and path.stem not in NAMES:
-        raise unknown("suite", name, (*NAMES, "FILE.yml"))
+        raise explain_unknown("suite", name, (*NAMES, "FILE.yml"))
     try:
         content = read_yaml(path)
     except ValueError as error:
@@ -181,7 +181,7 @@ def _backends(entry: Mapping[str, Any], lab: Lab, overrides: Overrides) -> tuple
     else:
         for name in given:
             if name not in BACKENDS:
-                raise unknown("backend", name, BACKENDS)
+                raise explain_unknown("backend", name, BACKENDS)
         own = tuple(given)
     if overrides.backends and _is_parallel(own):
         return overrides.backends
@@ -234,14 +234,14 @@ def _check_known(given: Mapping[str, object], workloads: Sequence[str], where: s
                     if where == "--set"
                     else f"write workload: {others[0]}",
                 )
-            raise unknown(f"parameter of {', '.join(workloads)} ({where})", name, known)
+            raise explain_unknown(f"parameter of {', '.join(workloads)} ({where})", name, known)
 
 
 def _workloads(entry: Mapping[str, Any]) -> list[str]:
     names = _words(entry["workload"])
     for name in names:
         if name not in WORKLOADS:
-            raise unknown("workload", name, WORKLOADS)
+            raise explain_unknown("workload", name, WORKLOADS)
     return names
 
 
@@ -258,7 +258,7 @@ def _check(content: object, known: Sequence[str], where: str) -> None:
         raise UsageError(f"{where} is not a mapping", remedy=f"write {': ..., '.join(known)}: ...")
     for key in content:
         if key not in known:
-            raise unknown(f"key in {where}", str(key), known)
+            raise explain_unknown(f"key in {where}", str(key), known)
 
 
 def _list(value: object) -> list[Any]:

@@ -135,7 +135,7 @@ class Watch:
     _judged: tuple[Record, ...] | None = None
     _spec: Mapping[str, Any] = field(default_factory=dict)
 
-    def look(self) -> View:
+    def read(self) -> View:
         """Return the run as it is now. Raises UsageError if there is none, HvlabError if it is damaged."""
         searching = self.search is not None and self.search.going()
         state, run, progress = _state(self.store, self.run_id)

@@ -98,7 +98,7 @@ def _compiler(name: str, replies: HostReplies) -> Iterator[HostFault]:
 
 
 def _ranks(name: str, replies: HostReplies) -> Iterator[HostFault]:
-    ranks: list[GpuRank] = replies.shown(_RANKS, list[GpuRank]) or []
+    ranks: list[GpuRank] = replies.parse(_RANKS, list[GpuRank]) or []
     gpus = len(re.findall(r"^\d{1,3}, ", replies.output(_CAPABILITIES), re.MULTILINE))
     for job in dict.fromkeys(rank.job for rank in ranks):
         own = [rank for rank in ranks if rank.job == job]

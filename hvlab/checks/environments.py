@@ -76,7 +76,7 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 def environments(replies: HostReplies) -> dict[str, Environment]:
     """Return a host's environments by path."""
-    return replies.shown(_ENVIRONMENTS, dict[str, Environment]) or {}
+    return replies.parse(_ENVIRONMENTS, dict[str, Environment]) or {}
 
 
 def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:

@@ -50,10 +50,10 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     """Judge the hosts that have GPUs according to the inventory."""
     for host in site.hosts:
         if host.gpu and host.name in every:
-            yield from _one(host.name, host.slots, every[host.name])
+            yield from _judge_host(host.name, host.slots, every[host.name])
 
 
-def _one(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
+def _judge_host(name: str, slots: int, replies: HostReplies) -> Iterator[HostFault]:
     failed = replies.failed(_GPUS)
     root = reading.root(failed.splitlines()) if failed else None
     if failed and root:

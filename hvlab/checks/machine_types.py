@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from hvlab.base import files
-from hvlab.base.errors import Problem, UsageError, report, unknown
+from hvlab.base.errors import Problem, UsageError, explain_unknown, report
 from hvlab.base.yaml_files import read_yaml
 from hvlab.checks.node import machine, subjects
 
@@ -66,10 +66,10 @@ def problems(path: Path, data: Any) -> list[Problem]:
     if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("match", "expect")):
         return [Problem(str(path), "it has no mappings `match` and `expect`", shape)]
     wrong = [
-        *_unknown(path, "key", data, _KEYS),
-        *_unknown(path, "criterion", data["match"], machine.CRITERIA),
+        *_check_names(path, "key", data, _KEYS),
+        *_check_names(path, "criterion", data["match"], machine.CRITERIA),
     ]
-    wrong += _unknown(path, "value", data["expect"], subjects.list_known())
+    wrong += _check_names(path, "value", data["expect"], subjects.list_known())
     for name, pattern in data["match"].items():
         right = isinstance(pattern, str) or (
             isinstance(pattern, list) and all(isinstance(one, str) for one in pattern)
@@ -89,8 +89,8 @@ def problems(path: Path, data: Any) -> list[Problem]:
     return wrong
 
 
-def _unknown(path: Path, what: str, names: Iterable[Any], known: Iterable[str]) -> list[Problem]:
-    errors = [unknown(what, str(name), known) for name in names if name not in set(known)]
+def _check_names(path: Path, what: str, names: Iterable[Any], known: Iterable[str]) -> list[Problem]:
+    errors = [explain_unknown(what, str(name), known) for name in names if name not in set(known)]
     return [Problem(str(path), str(error), error.remedy or "") for error in errors]
 
 
@@ -106,7 +106,7 @@ def check_names(types: Iterable[Mapping[str, Any]], names: Iterable[str | None])
     known = [each["name"] for each in types]
     for name in names:
         if name and name not in known:
-            raise unknown("machine type", name, known)
+            raise explain_unknown("machine type", name, known)
 
 
 _HEAD = """\

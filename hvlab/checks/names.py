@@ -81,15 +81,15 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
     }
 
 
-def meeting(replies: HostReplies) -> Meeting | None:
+def read_meeting(replies: HostReplies) -> Meeting | None:
     """Return the outcome of a host's meeting with the others; None without one."""
-    shown: Meeting | None = replies.shown(_MEETING, Meeting)
+    shown: Meeting | None = replies.parse(_MEETING, Meeting)
     return shown
 
 
 def faults(site: Site, replies: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     """Judge each host's own name, then its resolution of the others' names."""
-    meetings = {name: each for name, own in replies.items() if (each := meeting(own))}
+    meetings = {name: each for name, own in replies.items() if (each := read_meeting(own))}
     yield from _check_own(site, meetings)
     pattern = re.compile(r"\binet6? ([0-9a-f.:]+)[/ ]")
     addresses = {name: set(pattern.findall(own.output(_ADDRESSES))) for name, own in replies.items()}

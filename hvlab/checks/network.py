@@ -9,7 +9,7 @@ from typing import Any
 
 from hvlab.base.errors import Problem
 from hvlab.checks.before import PreflightHost, inside
-from hvlab.checks.names import Attempt, Listening, meeting
+from hvlab.checks.names import Attempt, Listening, read_meeting
 from hvlab.checks.provisioned import Question, Role, RoleHost, run
 from hvlab.checks.site import HostFault, HostReplies, Site
 
@@ -66,7 +66,7 @@ def _interfaces(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFa
 
 
 def _ways(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
-    meetings = {name: each for name, replies in every.items() if (each := meeting(replies))}
+    meetings = {name: each for name, replies in every.items() if (each := read_meeting(replies))}
     address = {host.name: host.addresses[0] for host in site.hosts}
     for name, each in meetings.items():
         for other, attempt in each.met.items():

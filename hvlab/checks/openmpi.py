@@ -41,7 +41,7 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     tables = {name: replies.table(_MPI) for name, replies in every.items()}
     some_have_it = any("path" in table for table in tables.values())
     for name, replies in every.items():
-        yield from _one(name, tables[name], _prefix(replies), others=some_have_it)
+        yield from _judge_path(name, tables[name], _prefix(replies), others=some_have_it)
         yield from _check_linked(name, tables[name], replies)
     yield from _versions(tables)
     yield from _daemons(tables, every)
@@ -57,7 +57,7 @@ def _prefix(replies: HostReplies) -> str:
     return ""
 
 
-def _one(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> Iterator[HostFault]:
+def _judge_path(name: str, table: Mapping[str, str], prefix: str, *, others: bool) -> Iterator[HostFault]:
     role = "openmpi" if prefix else ""
     if "asked" not in table:
         return

@@ -90,7 +90,7 @@ class HostReplies:
         """Return the paths that a question found."""
         return list(self._of(name))
 
-    def shown(self, name: str, shape: Any) -> Any:
+    def parse(self, name: str, shape: Any) -> Any:
         """Return a command's JSON as this shape, with texts cleaned; None if it has another shape."""
         try:
             document = answers.load(self.output(name), name, shape)

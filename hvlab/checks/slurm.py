@@ -37,7 +37,7 @@ def asks(node: RoleHost) -> dict[str, Question]:
         "scontrol show config": run(["scontrol", "show", "config"]),
         "id of the lab user": run(["id", "-u", node.user]),
         **_accounting(node),
-        **_rest(node),
+        **_ask_slurmrestd(node),
     }
 
 
@@ -53,7 +53,7 @@ def _accounting(node: RoleHost) -> dict[str, Question]:
     }
 
 
-def _rest(node: RoleHost) -> dict[str, Question]:
+def _ask_slurmrestd(node: RoleHost) -> dict[str, Question]:
     if not _is_here(node, "slurm_rest_enabled"):
         return {}
     return {
@@ -67,7 +67,7 @@ def _is_here(node: RoleHost, option: str) -> bool:
     return bool(node.variables[option]) and node.name == node.variables["slurm_controller"]
 
 
-def _meeting(fact: Mapping[str, Any]) -> str:
+def _explain_silence(fact: Mapping[str, Any]) -> str:
     """The remedy for a slurmctld that does not answer: it answers only hosts with its key and its time."""
     same = "this host's munge key and clock are the same as there (`hvlab health` shows the clock)"
     return f"see that slurmctld runs on {fact['controller']}, and that {same}; {AGAIN}"
@@ -110,7 +110,7 @@ def munge_has_a_key_that_only_it_can_read(node: RoleHost, fact: Mapping[str, Any
 
 @ROLE.check
 def slurmctld_has_the_node(node: RoleHost, fact: Mapping[str, Any]) -> None:
-    remedy = _meeting(fact)
+    remedy = _explain_silence(fact)
     lines = node.output("sinfo", remedy).splitlines()
     partitions = {line.split("|")[1] for line in lines}
     absent = set(fact["partitions"]) - partitions
@@ -127,7 +127,7 @@ def slurmctld_has_the_node(node: RoleHost, fact: Mapping[str, Any]) -> None:
 
 @ROLE.check
 def its_configuration_is_slurmctlds(node: RoleHost, fact: Mapping[str, Any]) -> None:
-    config = node.output("scontrol show config", _meeting(fact))
+    config = node.output("scontrol show config", _explain_silence(fact))
     match = re.search(r"^HASH_VAL\s*=\s*(.*)$", config, re.MULTILINE)
     node.expect(
         match and match.group(1).startswith("Match"),

@@ -76,7 +76,7 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 
 def logins(replies: HostReplies) -> dict[str, PeerLogin]:
     """Return the outcome of a host's login to each other host, by name."""
-    return replies.shown(_LOGINS, dict[str, PeerLogin]) or {}
+    return replies.parse(_LOGINS, dict[str, PeerLogin]) or {}
 
 
 def find_reached(every: Mapping[str, HostReplies]) -> dict[str, tuple[str, dict[str, str]]]:

@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from hvlab import __version__
-from hvlab.base.errors import HvlabError, unknown
+from hvlab.base.errors import HvlabError, explain_unknown
 from hvlab.base.paths import default_inventory
 from hvlab.lab import inventory
 
@@ -72,7 +72,7 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0].lower()
         if name not in VERBS and not name.startswith("-"):
-            raise unknown("command", args[0], VERBS)
+            raise explain_unknown("command", args[0], VERBS)
         if name == "bench" and not ctx.resilient_parsing:
             _begin_inventory(ctx, args[1:])
         return super().resolve_command(ctx, [name, *args[1:]])
@@ -166,14 +166,14 @@ def run(arguments: list[str]) -> int:
         return HvlabError.exit_code
     except OSError as error:
         _drop_output()
-        observed, remedy = _of_system(error)
+        observed, remedy = _explain_os_error(error)
         click.echo(f"hvlab: {observed}", err=True)
         click.echo(f"  what to do: {remedy}, then run this again", err=True)
         return HvlabError.exit_code
     return result if isinstance(result, int) else 0
 
 
-def _of_system(error: OSError) -> tuple[str, str]:
+def _explain_os_error(error: OSError) -> tuple[str, str]:
     words = error.strerror or str(error) or type(error).__name__
     if error.errno in _DISK:
         place = error.filename or "standard output or a temporary file"

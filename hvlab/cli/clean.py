@@ -70,7 +70,7 @@ def command(
     place: _ThisMachine | _OnHosts = (
         _OnHosts(load(inventory, limit=limit), results) if hosts else _ThisMachine(results)
     )
-    each = place.listed()
+    each = place.list_items()
     chosen = cache.choose(each, seconds=older_than, size=most, now=time.time())
     if output_format == "json":
         click.echo(json.dumps([_document(one, one in chosen) for one in each], indent=1))
@@ -97,7 +97,7 @@ class _ThisMachine:
         self._results = results
         self.problem: HvlabError | None = None
 
-    def listed(self) -> list[Kept]:
+    def list_items(self) -> list[Kept]:
         """Return all of it, without the runs of open searches, which are resumed from their files."""
         ended = [search for search in searches.folders(self._results) if searches.has_ended(search)]
         run_files = (one for folder in [self._results, *ended] for one in cache.run_files(folder))
@@ -158,7 +158,7 @@ class _OnHosts:
         self._lab, self._results = lab, results
         self.problem: HvlabError | None = None
 
-    def listed(self) -> list[Kept]:
+    def list_items(self) -> list[Kept]:
         """Ask the hosts; those that do not answer are the ``problem``."""
         from hvlab.remote import gather  # noqa: PLC0415 - it loads slowly, and only --on-hosts needs it
 

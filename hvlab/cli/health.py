@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from hvlab.base import files
-from hvlab.base.errors import UsageError, some, unknown
+from hvlab.base.errors import UsageError, explain_unknown, some
 from hvlab.checks import judge, machine_types, registry
 from hvlab.checks.ask import ask
 from hvlab.checks.judge import HealthCheck
@@ -93,7 +93,7 @@ def _learn(inventory: Path, lab: Lab, teacher: str, chosen: Sequence[ModuleType]
     """Judge a host by the rules for any machine, then write its type."""
     names = [host.name for host in lab.hosts]
     if teacher not in names:
-        raise unknown("host", teacher, names)
+        raise explain_unknown("host", teacher, names)
     alone = replace(lab, hosts=(lab.host(teacher),))
     with Console(stderr=True).status(f"asking {teacher}"):
         answered = ask(alone, chosen)

@@ -73,7 +73,7 @@ def command(
     if written:
         _write(written, lab)
     if kept and limit:
-        lab = kept.pinned(lab, added)
+        lab = kept.pin(lab, added)
     result = plan(lab, added)
     if isinstance(result, Resolution):
         result = replace(result, refused=[*refused, *result.refused])
@@ -176,7 +176,7 @@ def _apply_limit(hosts: dict[str, HostFacts], limit: str | None) -> dict[str, Ho
 
 def _read(file: Path) -> dict[str, HostFacts]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
+        data = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_refuse_doubles)
     except OSError as error:
         raise UsageError(
             f"{file}: {error.strerror}", remedy="--facts reads a file that --write-facts wrote"
@@ -188,7 +188,7 @@ def _read(file: Path) -> dict[str, HostFacts]:
     return resolver_facts.from_file(data)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for name, value in pairs:
         if name in facts:

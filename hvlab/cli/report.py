@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from hvlab.base.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, explain_unknown
 from hvlab.base.files import write_file
 from hvlab.cli import candidates, options
 from hvlab.report import data as reading
@@ -79,7 +79,7 @@ def _signature(signed: Sequence[str]) -> dict[str, str]:
     given = dict(one.partition("=")[::2] for one in signed)
     for name, value in given.items():
         if name not in SIGNATURE:
-            raise unknown("name in --sign", name, SIGNATURE)
+            raise explain_unknown("name in --sign", name, SIGNATURE)
         if not value.strip():
             raise UsageError(f"--sign {name} has no value", remedy=f'write --sign {name}="..."')
     return {name: given[name] for name in SIGNATURE if name in given}

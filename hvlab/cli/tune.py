@@ -161,7 +161,7 @@ def _space(file: Path | None, block: Any, launcher: str | None, lab: Lab) -> Any
     backend = BACKENDS[block.backends[0]]
     if not backend.parallel:
         raise UsageError(
-            f"{backend.name} is one process alone, of which hvlab knows no settings",
+            f"{backend.name} is a single process, and hvlab knows no settings for it",
             remedy="write --space FILE",
         )
     launcher = launcher or (srun.NAME if lab.slurm else backend.launchers[0])

@@ -50,7 +50,7 @@ def command(*, run: str | None, once: bool, store: Store) -> int:
     watch = open_watch(store, run) if run else current(store)
     console = Console(highlight=False)
     try:
-        view = watch.look()
+        view = watch.read()
         if once or (view.ended and not console.is_terminal):
             _print(view)
         elif console.is_terminal:
@@ -89,7 +89,7 @@ def _live(watch: Watch, view: View, console: Console) -> View:
     with Live(page.render(view), console=console, auto_refresh=False) as live:
         while not view.ended:
             time.sleep(_EVERY_S)
-            view = watch.look()
+            view = watch.read()
             live.update(page.render(view), refresh=True)
     return view
 
@@ -108,7 +108,7 @@ def _lines(watch: Watch, view: View) -> View:
         if view.ended:
             break
         time.sleep(_EVERY_S)
-        before, view = view, watch.look()
+        before, view = view, watch.read()
         if view.run.run_id != before.run.run_id:
             shown = 0
             _print_head(view)

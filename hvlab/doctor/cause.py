@@ -55,7 +55,7 @@ class Figures:
         left, compared, right = self.where.split()
         return bool(_COMPARED[compared](numbers[left], numbers[right]))
 
-    def told(self, numbers: Mapping[str, str]) -> str:
+    def describe(self, numbers: Mapping[str, str]) -> str:
         """Say the numbers of a match in words."""
         return self.says.format(
             **{name: xids.explain(n) if name == "xid" else n for name, n in numbers.items()}

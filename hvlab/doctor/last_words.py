@@ -59,10 +59,10 @@ def read(log: str, size: int = 0) -> LastWords | None:
     raw = log.splitlines()
     said = text.read(raw).text
     # A log as text keeps a few of the lines that are alike: here, each stands for a rank.
-    lines = [(_rank(writer), words) for writer, words in text.written(raw)]
+    lines = [(_rank(writer), words) for writer, words in text.split_writers(raw)]
     ranks = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
     size = size or (len(ranks) if ranks == {*range(len(ranks))} else 0)
-    found = _killed(said) or _unlike(said, lines, size)
+    found = _find_killed(said) or _unlike(said, lines, size)
     homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said)}
     return LastWords(*found, homes, size) if found else None
 
@@ -72,7 +72,7 @@ def _rank(writer: str) -> int | None:
     return int(marks[-1]) if marks else None
 
 
-def _killed(said: str) -> Found | None:
+def _find_killed(said: str) -> Found | None:
     for sign in _ENDED:
         if match := re.search(sign, said):
             code = abs(int(match.groupdict().get("code") or 9))

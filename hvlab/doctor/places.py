@@ -17,7 +17,7 @@ from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
 
 _PLACES = read_shipped(Path(__file__).with_name("standing.yml"))["places"]
-# Of one core.
+# Less of one core is idle.
 _IDLE = 0.1
 
 
@@ -103,7 +103,7 @@ def of_rank(host: str, rank: Mapping[str, Any]) -> RankPlace:
     found = [(kind, name) for name, file, _ in stack if (kind := _kind(name, file, rank["cpu"]))]
     waits = [name for kind, name in found if kind == "collective"]
     if waits:
-        return RankPlace(rank["rank"], host, "collective", f"{_said(waits[-1])}{line}", True, rank)
+        return RankPlace(rank["rank"], host, "collective", f"{_name_frame(waits[-1])}{line}", True, rank)
     if found:
         kind, name = found[0]
         return RankPlace(rank["rank"], host, kind, f"{name}{line}", False, rank)
@@ -123,7 +123,7 @@ def _kind(name: str, file: str, cpu: float) -> str:
     return ""
 
 
-def _said(name: str) -> str:
+def _name_frame(name: str) -> str:
     return "the gradients' allreduce" if name == "_engine_run_backward" else name.rpartition(".")[2]
 
 

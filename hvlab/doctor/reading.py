@@ -106,9 +106,9 @@ def _weigh(each: Recognised, log: LogText) -> Recognised:
         for match in figures.pattern.matches(log):
             numbers = match.groupdict()
             if figures.agrees(numbers):
-                says[figures.told(numbers)] = None
+                says[figures.describe(numbers)] = None
             else:
-                against += log.between(match.start(), match.end())
+                against += log.find_lines(match.start(), match.end())
     return replace(each, against=_distinct(against)[:_SHOWN], says=tuple(says)[:_SHOWN])
 
 
@@ -170,7 +170,7 @@ def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
 
 def _find_lines(sign: Sign, log: LogText, speakers: Sequence[str]) -> list[WrittenLine]:
     """Return the lines of a sign; where only some may say it, none that somebody else begins."""
-    found = (log.between(match.start(), match.end()) for match in sign.matches(log))
+    found = (log.find_lines(match.start(), match.end()) for match in sign.matches(log))
     return [
         line
         for lines in found

@@ -10,7 +10,7 @@ from typing import Any
 from hvlab.base.ranges import format_ranges
 from hvlab.doctor.places import RankPlace
 
-# Of a finding: its id, the ranks, and what was seen.
+# A finding: its id, the ranks, and the evidence.
 Found = tuple[str, list[int], str]
 # ncclSuccess and ncclInProgress of nccl.h.
 _NO_ERRORS = (0, 7)
@@ -68,13 +68,15 @@ def ras(answers: Mapping[str, Mapping[str, Any]], places: Sequence[RankPlace]) -
     for answer in answers.values():
         for place in answer["ras"][-1]:
             first, last = (each.get(place) for each in (answer["ras"][0], answer["ras"][-1]))
-            found = _of_text(str(last)) if isinstance(last, str) else _of_json(first, last, answers, places)
+            found = (
+                _judge_text(str(last)) if isinstance(last, str) else _judge_json(first, last, answers, places)
+            )
             if found:
                 return found
     return None
 
 
-def _of_json(
+def _judge_json(
     first: Any, last: Any, answers: Mapping[str, Mapping[str, Any]], places: Sequence[RankPlace]
 ) -> Found | None:
     before = {each["hash"]: each for each in (first or {}).get("communicators", ())}
@@ -110,7 +112,7 @@ def _own(
     return int(rank["rank"])
 
 
-def _of_text(said: str) -> Found | None:
+def _judge_text(said: str) -> Found | None:
     """Read RAS before 2.28.7: what it calls missing, in words for people."""
     missing = re.search(r"The missing ranks?: ([\d, ]+)", said)
     if missing:
@@ -118,7 +120,7 @@ def _of_text(said: str) -> Found | None:
     return None
 
 
-def stalled(lines: Sequence[str]) -> Iterator[int]:
+def list_stalled(lines: Sequence[str]) -> Iterator[int]:
     """Yield the ranks that Horovod waits for, by the lines of its stall check."""
     for line in lines:
         listed = re.search(r"[Mm]issing ranks:\s*([\d, ]+)", line) or re.match(r"(?:.*>:)?(\d+): \[", line)

@@ -20,7 +20,7 @@ from hvlab.doctor.places import RankPlace, by_majority, groups, of_rank
 
 _TABLES = read_shipped(Path(__file__).with_suffix(".yml"))
 _FINDINGS, _UNSEEN = _TABLES["findings"], _TABLES["unseen"]
-# Of one core; and bytes that show that somebody reads or writes, in a few seconds.
+# A busy rank's share of one core, and the bytes in a few seconds that show reading or writing.
 _BUSY, _READS = 0.5, 2**16
 # Times what the ranks that wait read and write.
 _MORE = 4
@@ -229,7 +229,7 @@ def _killed(answer: Mapping[str, Any]) -> bool:
 
 
 def _link(job: _Job) -> Holdup | None:
-    """Return the host that others send to in vain."""
+    """Return the host that acknowledges nothing of what others send."""
     if job.moves or any(_stands(job, place) for place in job.apart):
         return None
     homes = {address: host for host, answer in job.answers.items() for address in answer["addresses"]}
@@ -271,7 +271,7 @@ def _cut_off(job: _Job, hosts: Sequence[str], detail: str) -> Holdup:
 
 
 def _recorded(job: _Job) -> Holdup | None:
-    """Return what torch's flight recorder, or NCCL itself, knows of ranks that did not come."""
+    """Return the ranks that torch's flight recorder, or NCCL itself, misses in a collective."""
     if job.moves:
         return None
     for found in (recorders.flight(job.places), recorders.ras(job.answers, job.places)):
@@ -284,7 +284,7 @@ def _recorded(job: _Job) -> Holdup | None:
 
 
 def _stands(job: _Job, place: RankPlace) -> bool:
-    """Say whether a rank outside the collectives neither computes nor reads, by itself or by its workers."""
+    """Say whether a rank outside the collectives, workers included, neither computes nor reads."""
     seen = place.seen
     still = not seen["moved"] and max(seen["cpu"], seen["below_cpu"]) < _BUSY
     return still and not _reads(job, place)
@@ -321,7 +321,9 @@ def _other_collective(job: _Job) -> Holdup | None:
     if job.moves or job.apart:
         return None
     sites = Counter(place.site for place in job.waiting).most_common()
-    missing = {rank for answer in job.answers.values() for rank in recorders.stalled(answer["stall_lines"])}
+    missing = {
+        rank for answer in job.answers.values() for rank in recorders.list_stalled(answer["stall_lines"])
+    }
     if len(sites) < 2:  # noqa: PLR2004 - all in one call
         return None
     few = [place for place in job.waiting if place.site != sites[0][0]]
@@ -346,7 +348,7 @@ _FINDERS = (_stopped, _missing, _disk, _apart, _link, _recorded, _other_collecti
 
 
 def _unseen(why: str, answer: Mapping[str, Any]) -> str:
-    """Return what helps against a refusal to show stacks."""
+    """Return the remedy for a refusal to show stacks."""
     scope = answer["ptrace_scope"]
     refused = re.search(r"ermission|not permitted", why)
     closed = "closed" if scope == "3" else "container" if answer["user"] == 0 else "scope"
@@ -365,6 +367,6 @@ def _notes(job: _Job) -> Iterator[str]:
         for place in job.apart:
             if _busy(place) and job.waiting:
                 who = f"rank {place.rank} on {place.host}"
-                yield f"{who} computes in {place.where} while others wait: no fault by itself"
+                yield f"{who} computes in {place.where} while others wait: that alone is no fault"
     for host, answer in job.answers.items():
         yield from (f"{host}: {line}" for line in answer["kernel"][-3:])

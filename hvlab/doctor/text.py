@@ -109,7 +109,7 @@ class LogText:
             self._has[word] = word in self._vocabulary
         return self._has[word]
 
-    def between(self, start: int, end: int) -> list[WrittenLine]:
+    def find_lines(self, start: int, end: int) -> list[WrittenLine]:
         """Return the lines that hold the characters from ``start`` up to ``end``."""
         first = bisect.bisect_right(self._starts, start) - 1
         last = bisect.bisect_left(self._starts, max(end, start + 1))
@@ -132,7 +132,7 @@ class LogText:
 
 def read(raw: Iterable[str]) -> LogText:
     """Parse a log; ``raw`` are its lines, as a file gives them."""
-    return LogText(_distinct(_unwrap(_by_host(_read_plain(raw)))))
+    return LogText(_distinct(_unwrap(_split_hosts(_read_plain(raw)))))
 
 
 def _read_plain(raw: Iterable[str]) -> Iterator[WrittenLine]:
@@ -148,7 +148,7 @@ def _read_plain(raw: Iterable[str]) -> Iterator[WrittenLine]:
                 yield WrittenLine(number, "", text)
 
 
-def _by_host(lines: Iterable[WrittenLine]) -> list[WrittenLine]:
+def _split_hosts(lines: Iterable[WrittenLine]) -> list[WrittenLine]:
     every = list(lines)
     hosts = [match for line in every if (match := _HOST.match(line.text))]
     if len(hosts) < max(len(every), 2):
@@ -233,7 +233,7 @@ def _explain_missing(header: re.Match[str]) -> str:
     return f"{header[header.lastindex or 0]}: No such file or directory"
 
 
-def written(raw: Iterable[str]) -> Iterator[tuple[str, str]]:
+def split_writers(raw: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield who wrote a line, and its words: of every line, however many are alike."""
     for line in raw:
         writer, _, rest = _split(clean(line))

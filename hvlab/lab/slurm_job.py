@@ -199,7 +199,7 @@ def inventory(
             remedy="submit it for hosts whose interfaces have the same names (--exclude, --constraint)",
         )
     prefix = PurePath(one.prefix)
-    cpus, tasks = _of_each(nodes, job.cpus), _of_each(nodes, job.tasks)
+    cpus, tasks = _zip_counts(nodes, job.cpus), _zip_counts(nodes, job.tasks)
     hosts = {
         host: {
             **connections[host],
@@ -247,7 +247,7 @@ def _variant(operations: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _of_each(nodes: Sequence[str], counts: tuple[int, ...]) -> dict[str, int]:
+def _zip_counts(nodes: Sequence[str], counts: tuple[int, ...]) -> dict[str, int]:
     return dict(zip(nodes, counts * len(nodes) if len(counts) == 1 else counts, strict=False))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvlab.base.errors import UsageError, some, unknown
+from hvlab.base.errors import UsageError, explain_unknown, some
 from hvlab.lab.backends import BACKENDS, DDP, DDP_BACKENDS, HOROVOD, PARALLEL, SHIM, of_framework
 from hvlab.lab.environment import read_role_record
 from hvlab.lab.inventory import Host, Lab
@@ -187,7 +187,7 @@ def choose(requested: Sequence[str], lab: Lab) -> list[str]:
     usable = available(lab.hosts)
     for name in requested:
         if name not in BACKENDS:
-            raise unknown("backend", name, BACKENDS)
+            raise explain_unknown("backend", name, BACKENDS)
         obstacle = unavailable(name, lab.hosts)
         if obstacle is None:
             continue

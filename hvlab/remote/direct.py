@@ -185,9 +185,11 @@ def run(
         return json.dumps({**common, "hosts": own})
 
     if lab.step:
-        return _by_step(lab, payload, seconds + _PATIENCE_S)
+        return _ask_by_step(lab, payload, seconds + _PATIENCE_S)
     with ThreadPoolExecutor(max_workers=max(_AT_ONCE, len(lab.hosts))) as pool:
-        outcomes = list(pool.map(lambda host: _one(host, payload([host]), seconds + _PATIENCE_S), lab.hosts))
+        outcomes = list(
+            pool.map(lambda host: _ask_host(host, payload([host]), seconds + _PATIENCE_S), lab.hosts)
+        )
     printed = {
         host.name: text for host, text in zip(lab.hosts, outcomes, strict=True) if isinstance(text, str)
     }
@@ -211,7 +213,7 @@ def _words() -> list[str]:
     return ["/bin/sh", "-c", line]
 
 
-def _one(host: Host, payload: str, seconds: float) -> str | HostFailure:
+def _ask_host(host: Host, payload: str, seconds: float) -> str | HostFailure:
     words = _words()
     if not host.local:
         words = login_argv(host.vars[_TARGET], host.vars[_PORT], command=shlex.join(words))
@@ -222,16 +224,18 @@ def _one(host: Host, payload: str, seconds: float) -> str | HostFailure:
     if done.returncode == 0:
         return done.stdout
     return HostFailure(
-        host.name, _last(done.stderr, done.returncode), not host.local and done.returncode == SSH_FAILED
+        host.name,
+        _take_last_line(done.stderr, done.returncode),
+        not host.local and done.returncode == SSH_FAILED,
     )
 
 
-def _last(stderr: str, status: int) -> str:
+def _take_last_line(stderr: str, status: int) -> str:
     lines = [line.strip() for line in clean(stderr).splitlines() if line.strip()]
     return lines[-1] if lines else f"it ended with {status} and printed nothing"
 
 
-def _by_step(
+def _ask_by_step(
     lab: Lab, payload: Callable[[Sequence[Host]], str], seconds: float
 ) -> tuple[dict[str, str], list[HostFailure]]:
     """Run it by one step on all hosts, again without those that Slurm cannot reach."""
@@ -254,7 +258,9 @@ def _by_step(
         return {}, lost
     outputs, failed = _tasks(printed, stderr, hosts)
     fine = {name: text for name, text in outputs.items() if name not in failed}
-    last = next((text for number, text in failed.items() if number not in outputs), _last(stderr, 1))
+    last = next(
+        (text for number, text in failed.items() if number not in outputs), _take_last_line(stderr, 1)
+    )
     silent = [host.name for host in hosts if host.name not in outputs]
     return fine, [
         *lost,

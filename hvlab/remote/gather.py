@@ -53,7 +53,7 @@ def collect(
             if not file.stat().st_size and not play.failures:
                 raise CheckError(f"nothing could be gathered:\n{play.last_words()}")
             failures = list(play.failures)
-        gathered = _by_host(file, len(hosts))
+        gathered = _read_answers(file, len(hosts))
     answered = {}
     for host in hosts:
         if host not in gathered:
@@ -67,7 +67,7 @@ def collect(
     return answered, failures
 
 
-def _by_host(file: Path, hosts: int) -> dict[str, Any]:
+def _read_answers(file: Path, hosts: int) -> dict[str, Any]:
     if not file.stat().st_size:
         return {}
     limit = hosts * answers.LIMIT

@@ -113,7 +113,7 @@ class Login:
     """How the driver reaches a lab: as the unprivileged user that runs the ranks.
 
     ``trust`` is None where the lab is this machine alone, or the Slurm job that hvlab runs in; then that user
-    is whoever runs hvlab, unless that is root. ``port`` is that of the ranks' containers; 0 is each host's
+    is the caller, unless that is root. ``port`` is that of the ranks' containers; 0 is each host's
     own.
     """
 

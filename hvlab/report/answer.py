@@ -78,11 +78,11 @@ class Answer(_Pool):
         """Return the answer as a tile: its name, the backend, by how much and how surely."""
         names = [words.backend(self.best)] if self.faster else map(words.backend, (self.best, self.other))
         title = words.say(f"answer.card_{self.place}", what=self._what(words))
-        return title, words.join(names, "or"), self._said(f"answer.tile_{self._kind}", words)
+        return title, words.join(names, "or"), self._say(f"answer.tile_{self._kind}", words)
 
     def sentence(self, words: Words) -> str:
         """Return the answer as a sentence."""
-        return self._said(f"answer.{self._kind}", words)
+        return self._say(f"answer.{self._kind}", words)
 
     @property
     def _kind(self) -> str:
@@ -97,7 +97,7 @@ class Answer(_Pool):
     def _what(self, words: Words) -> str:
         return words.say("answer.setting" if self.sides else "answer.backend")
 
-    def _said(self, key: str, words: Words) -> str:
+    def _say(self, key: str, words: Words) -> str:
         over = ("one_size", "sizes") if self.collective else ("one_training", "trainings")
         needed = self.verdict.needed or self.needed
         known = "needed_least" if self.verdict.needed else "needed" if needed else "needed_unknown"
@@ -131,7 +131,7 @@ def answers(data: ReportData, judged: Sequence[BackendVerdict]) -> list[Answer]:
     pools = [pool for _, pooled in asked for pool in pooled]
     verdicts = dict(zip(map(id, pools), data.compare([pool.pair for pool in pools]), strict=True))
     return [
-        _answer(data, place, pool, verdicts[id(pool)], family=len(pools))
+        _build_answer(data, place, pool, verdicts[id(pool)], family=len(pools))
         for place, pooled in asked
         if (pool := _deciding(pooled, verdicts))
     ]
@@ -143,7 +143,7 @@ def find_only_backend(data: ReportData) -> str | None:
     return names.pop() if len(names) == 1 and not data.sides else None
 
 
-def _answer(data: ReportData, place: str, pool: _Pool, verdict: Verdict, *, family: int) -> Answer:
+def _build_answer(data: ReportData, place: str, pool: _Pool, verdict: Verdict, *, family: int) -> Answer:
     open_ = verdict.kind == "unclear" and not data.auto
     needed = repeats_to_decide(pool.pair, family=family) if open_ else None
     return Answer(

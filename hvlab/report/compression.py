@@ -75,10 +75,12 @@ def _point(ranks: int, found: Interval | None, times: str | None, words: Words) 
         return words.say("compression.at_time", times=times, devices=ranks)
     bounds = ""
     if math.isfinite(found.low):
-        low, high = (words.signed(end, "", 2) for end in (found.low, found.high))
+        low, high = (words.format_change(end, "", 2) for end in (found.low, found.high))
         bounds = words.say("compression.span", low=low, high=high)
     key = "compression.at_both" if times else "compression.at"
-    return words.say(key, points=words.signed(found.mid, "", 2), span=bounds, times=times, devices=ranks)
+    return words.say(
+        key, points=words.format_change(found.mid, "", 2), span=bounds, times=times, devices=ranks
+    )
 
 
 _HALF_A_POINT = 0.5
@@ -156,7 +158,7 @@ def accuracy_change(
 ) -> str:
     """Return the change of accuracy."""
     found = change(configuration, repeats, one)
-    return words.signed(found.mid if found else None, "", 2)
+    return words.format_change(found.mid if found else None, "", 2)
 
 
 def change(configuration: Configuration, repeats: Repeats, one: CompressionStudy) -> Interval | None:

@@ -106,7 +106,7 @@ def _crowd(recorded: str, words: Words) -> str:
     ranks, cores, hosts = parts.groups()
     kind = "crowd_one" if cores == "1" else "crowd"
     names = hosts.split(", ")
-    return words.say(f"environment.{kind}", ranks=ranks, cores=cores, hosts=words.named(names))
+    return words.say(f"environment.{kind}", ranks=ranks, cores=cores, hosts=words.join_names(names))
 
 
 def workloads(data: ReportData, words: Words) -> list[dict[str, Any]]:
@@ -139,7 +139,7 @@ def _servers(data: ReportData, words: Words) -> str:
     hosts = list(data.facts) or sorted({host for record in data.records for host in record.hosts})
     if not hosts:
         return words.say("environment.unknown")
-    return words.say("environment.counted", count=len(hosts), names=words.named(hosts))
+    return words.say("environment.counted", count=len(hosts), names=words.join_names(hosts))
 
 
 def _machine(data: ReportData, words: Words, facts: Facts) -> str:
@@ -174,5 +174,6 @@ def _group(facts: Mapping[str, Facts], ask: Callable[[Facts], str], words: Words
     if len(hosts) == 1:
         return next(iter(hosts))
     return Lines(
-        words.say("environment.of", value=value, hosts=words.named(names)) for value, names in hosts.items()
+        words.say("environment.of", value=value, hosts=words.join_names(names))
+        for value, names in hosts.items()
     )

@@ -126,7 +126,7 @@ def _plots(history: History, words: Words) -> Iterator[Plot]:
             if figure:
                 key = (configuration.workload, configuration.params)
                 groups.setdefault(key, {}).setdefault(configuration, []).append((place, figure))
-    names = Names((workload, _without_size(params)) for workload, params in groups)
+    names = Names((workload, _drop_size(params)) for workload, params in groups)
     step = -(-len(runs) // _LABELS)
     ticks = tuple((float(place), runs[place - 1].date[5:]) for place in range(1, len(runs) + 1, step))
     lines = tuple(place + 0.5 for place in history.changes(words))
@@ -134,7 +134,7 @@ def _plots(history: History, words: Words) -> Iterator[Plot]:
     for number, key in enumerate(_thin_out(groups), 1):
         series = tuple(_series(groups[key], words))
         if series:
-            name, size = names.name(key[0], _without_size(key[1])), dict(key[1]).get("size_bytes")
+            name, size = names.name(key[0], _drop_size(key[1])), dict(key[1]).get("size_bytes")
             if isinstance(size, int):
                 name = words.say("comparison.sized", name=name, size=words.number(size, "B"))
             title = words.say("history.plot", name=name, metric=metric)
@@ -147,16 +147,16 @@ def _thin_out(groups: Mapping[tuple[str, labels.Params], Any]) -> list[tuple[str
     for workload, params in groups:
         size = dict(params).get("size_bytes")
         if isinstance(size, int):
-            sizes.setdefault((workload, _without_size(params)), []).append(size)
+            sizes.setdefault((workload, _drop_size(params)), []).append(size)
     return [
         (workload, params)
         for workload, params in groups
         if (size := dict(params).get("size_bytes")) is None
-        or size in (min(sizes[workload, _without_size(params)]), max(sizes[workload, _without_size(params)]))
+        or size in (min(sizes[workload, _drop_size(params)]), max(sizes[workload, _drop_size(params)]))
     ]
 
 
-def _without_size(params: labels.Params) -> labels.Params:
+def _drop_size(params: labels.Params) -> labels.Params:
     return tuple(item for item in params if item[0] != "size_bytes")
 
 

@@ -45,7 +45,7 @@ def chinese_font() -> str | None:
     """Return an installed font with Chinese glyphs, if any."""
     from matplotlib import font_manager  # noqa: PLC0415 - see above
 
-    return _chinese_among(font_manager.fontManager) or _chinese_among(_with_new(font_manager.fontManager))
+    return _chinese_among(font_manager.fontManager) or _chinese_among(_add_new(font_manager.fontManager))
 
 
 def _chinese_among(manager: FontManager) -> str | None:
@@ -53,7 +53,7 @@ def _chinese_among(manager: FontManager) -> str | None:
     return next((name for name in _CHINESE if name in known), None)
 
 
-def _with_new(manager: FontManager) -> FontManager:
+def _add_new(manager: FontManager) -> FontManager:
     """Return the fonts with those installed since matplotlib listed them."""
     from matplotlib import font_manager  # noqa: PLC0415 - see above
 

@@ -238,7 +238,7 @@ def _ceiling(report: Report, _: Words) -> Shown:
     return {"judged": judged, "names": names}
 
 
-def _explained(report: Report, words: Words) -> Shown:
+def _explain_steps(report: Report, words: Words) -> Shown:
     steps = [*step_parts.explain(report.data.configurations)]
     if not steps:
         return None
@@ -294,7 +294,7 @@ SECTIONS: Mapping[str, Callable[[Report, Words], Shown]] = {
     "compression": _compression,
     "sweeps": _sweeps,
     "others": _others,
-    "explained": _explained,
+    "explained": _explain_steps,
     "ceiling": _ceiling,
     "models": _models,
     "prediction": _prediction,

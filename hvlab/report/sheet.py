@@ -170,7 +170,7 @@ def fill_in(text: str, content: Content) -> Filled:
     Raises UsageError if an answer of an earlier filling has no end.
     """
     end = "\r\n" if "\r\n" in text else "\n"
-    page = _lines(_sign(_without_answers(text), content, end))
+    page = _lines(_sign(_drop_answers(text), content, end))
     owned = {table.start: (table, kind, training) for table, kind, training in _owners(page, content)}
     tasks = _tasks(page, content.epochs)
     out: list[str] = []
@@ -220,14 +220,16 @@ def unit_of(head: str) -> str | None:
     """Return the unit in a column header, in brackets or at its end."""
     text = _fold(re.sub(r"<[^<>]*>|[*_`\\$]", " ", head))
     words = ["".join(word.split()) for pattern in _UNIT for word in re.findall(pattern, text)]
-    return next((name for word in words if (name := _first(vocabulary()["units"], word, re.fullmatch))), None)
+    return next(
+        (name for word in words if (name := _match_first(vocabulary()["units"], word, re.fullmatch))), None
+    )
 
 
 def _fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def _first(patterns: Mapping[str, str], text: str, match: Callable[..., Any] = re.search) -> str | None:
+def _match_first(patterns: Mapping[str, str], text: str, match: Callable[..., Any] = re.search) -> str | None:
     return next((name for name, pattern in patterns.items() if match(pattern, text)), None)
 
 
@@ -284,7 +286,7 @@ def _code(page: Sequence[str]) -> set[int]:
 
 def _find_heads(rows: Sequence[_Row]) -> _Heads | None:
     for (name, layout), (number, row) in itertools.product(vocabulary()["tables"].items(), enumerate(rows)):
-        named = [(_first(layout["heads"], word), place) for place, word in enumerate(row.words)]
+        named = [(_match_first(layout["heads"], word), place) for place, word in enumerate(row.words)]
         columns = {head: place for head, place in reversed(named) if head}
         if columns.keys() >= {*layout["needed"]} and not columns.keys().isdisjoint(layout["figures"]):
             group = layout["needed"][0]
@@ -299,7 +301,9 @@ def _find_heads(rows: Sequence[_Row]) -> _Heads | None:
 
 def _read_key(row: _Row) -> tuple[str | None, int]:
     """Return the key of a row of the environment table, and the place of its name."""
-    names = ((_first(vocabulary()["environment"], word), place) for place, word in enumerate(row.words[:-1]))
+    names = (
+        (_match_first(vocabulary()["environment"], word), place) for place, word in enumerate(row.words[:-1])
+    )
     return next((each for each in names if each[0]), (None, 0))
 
 
@@ -348,8 +352,8 @@ def _kind(table: _Table, before: Sequence[str]) -> str | None:
         return "environment" if len(keys) >= _ENVIRONMENT_ROWS else None
     if heads.name == "compression":
         return heads.name
-    title = next((_first(vocabulary()["where"], to_plain(line)) for line in table.above[:1]), None)
-    over = (_first(vocabulary()["where"], to_plain(line)) for line in table.headings)
+    title = next((_match_first(vocabulary()["where"], to_plain(line)) for line in table.above[:1]), None)
+    over = (_match_first(vocabulary()["where"], to_plain(line)) for line in table.headings)
     guess = "across" if "inside" in before else "inside"
     if not heads.columns.keys() >= {"servers", "slots"}:
         guess = "any"
@@ -430,7 +434,7 @@ class _Filling:
             if idle and any(_agrees(asks, each) for each in of.get(name or "", ())):
                 self._tell(row, _Row("", (), ""), self.figures)
             else:
-                self._put(row, name, taken.get(number), above)
+                self._write_row(row, name, taken.get(number), above)
                 above = name if number in groups else above
             if name and last[name] == number:
                 for values in left.pop(name, ()):
@@ -452,7 +456,7 @@ class _Filling:
             if number <= self.heads.row or not any(row.words):
                 continue
             if word and not row.dots:
-                name = written.get(word) or _first(patterns, word)
+                name = written.get(word) or _match_first(patterns, word)
                 self.labels.setdefault(name or "", row.cell_text(self.name))
             groups[number] = name
         return groups
@@ -464,7 +468,7 @@ class _Filling:
         }
         return {name: number for name, number in given.items() if number}
 
-    def _put(
+    def _write_row(
         self, row: _Row, name: str | None, values: Values | None, above: str | None, *, new: bool = False
     ) -> None:
         given, bare = self._read_given(row), not row.cell_text(self.name)
@@ -492,7 +496,7 @@ class _Filling:
         if not _belongs(self.kind, values):
             return above
         blank = replace(pattern, cells=tuple(" " * max(len(cell), 1) for cell in pattern.cells))
-        self._put(blank, name, values, above, new=True)
+        self._write_row(blank, name, values, above, new=True)
         return name
 
     def _add(self, old: _Row, new: _Row, heads: Mapping[int, str]) -> None:
@@ -524,7 +528,7 @@ def _number(text: str) -> str:
     return (digits[0].lstrip("0") or "0") if len(digits) == 1 else ""
 
 
-def _without_answers(text: str) -> str:
+def _drop_answers(text: str) -> str:
     marks = [*_MARK.finditer(text)]
     for mark, after in itertools.zip_longest(marks, marks[1:]):
         if mark[1] and (after is None or after[1]):
@@ -554,7 +558,7 @@ def _tasks(page: Sequence[str], epochs: str) -> dict[int, tuple[int, str]]:
         elif first >= below and (_OWN.match(page[first]) or re.match(start, text)):
             # The first line counts first: the rest may be somebody's answer.
             parts = (part for part in (_fold(page[first]), text) if re.search(words["asks"], part))
-            if kind := next(filter(None, (_first(words["tasks"], part) for part in parts)), None):
+            if kind := next(filter(None, (_match_first(words["tasks"], part) for part in parts)), None):
                 tasks[last] = first, kind
     return tasks
 

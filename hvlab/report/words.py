@@ -85,19 +85,19 @@ class Words:
         if value is None or not math.isfinite(value):
             return self.phrases["nothing"]
         if unit == "share":
-            return self._with(share(value), "%")
+            return self._add_unit(share(value), "%")
         if unit == "%":
-            return self._with(f"{value:.2f}", "%")
+            return self._add_unit(f"{value:.2f}", "%")
         factor, called = find_scale(value, unit)
         count = value / factor
-        return self._with(f"{count:.3g}" if unit == "B" else format_number(count, digits), called)
+        return self._add_unit(f"{count:.3g}" if unit == "B" else format_number(count, digits), called)
 
     def span(self, low: float, high: float, unit: str = "", digits: int = 3) -> str:
         """Return a range."""
         factor, called = find_scale(max(abs(low), abs(high)), unit)
         ends = (low / factor, high / factor)
         first, last = (f"{end:.2f}" if unit == "%" else format_number(end, digits) for end in ends)
-        return self._with(f"{first} \N{EN DASH} {last}", called)
+        return self._add_unit(f"{first} \N{EN DASH} {last}", called)
 
     def middle(self, spread: Interval | None, unit: str) -> str:
         """Return the median."""
@@ -115,7 +115,7 @@ class Words:
             return self.middle(spread, unit)
         return self.say("spread", mid=self.middle(spread, unit), span=self.ends(spread, unit))
 
-    def signed(self, value: float | None, unit: str = "", digits: int = 3) -> str:
+    def format_change(self, value: float | None, unit: str = "", digits: int = 3) -> str:
         """Return a change, with its sign."""
         if value is None:
             return self.phrases["nothing"]
@@ -143,7 +143,7 @@ class Words:
         name = self.backend(plane(configuration))
         return name if compression == "none" else self.join((name, compression))
 
-    def named(self, names: Sequence[str]) -> tuple[Value, ...]:
+    def join_names(self, names: Sequence[str]) -> tuple[Value, ...]:
         """Return names of hosts or cases; of many, only the first."""
         more = len(names) - _NAMED
         return (*names[:_NAMED], *([self.say("failures.more", count=more)] if more > 0 else []))
@@ -201,7 +201,7 @@ class Words:
             return self.phrases.get(f"{name}.{value}", value)
         return self.backend(value) if name in ("backend", "faster", "slower") else value
 
-    def _with(self, text: str, unit: str) -> str:
+    def _add_unit(self, text: str, unit: str) -> str:
         unit = self.units.get(unit, unit)
         between = "" if unit in _CLOSE else "\N{NO-BREAK SPACE}"
         return f"{text}{between}{unit}"

@@ -97,7 +97,7 @@ class Store:
         """Add records of a run, all or none."""
         every = list(records)
         for run_id in dict.fromkeys(record.run_id for record in every):
-            self._write(run_id, self._by_case(record for record in every if record.run_id == run_id))
+            self._write(run_id, self._encode_cases(record for record in every if record.run_id == run_id))
 
     def _begin(self, run_id: str, state: str, asked: Sequence[str], records: Iterable[Record]) -> None:
         begun = utc()
@@ -105,9 +105,9 @@ class Store:
             lambda database: database.execute("SELECT coalesce(max(number), 0) + 1 FROM begun").fetchone()[0]
         )
         lines = [("run", (number, run_id, begun, *asked)), ("state", (run_id, begun, state))]
-        self._write(run_id, [*lines, *self._by_case(records)])
+        self._write(run_id, [*lines, *self._encode_cases(records)])
 
-    def _by_case(self, records: Iterable[Record]) -> list[tuple[str, Any]]:
+    def _encode_cases(self, records: Iterable[Record]) -> list[tuple[str, Any]]:
         """Return a line for each case. Raises HvlabError if a record cannot be read back."""
         cases: dict[str, list[tuple[Any, ...]]] = {}
         known: dict[Any, Any] = {}

@@ -53,8 +53,8 @@ def median(values: Sequence[float], *, level: float = 0.95) -> Interval:
     resamples = _Resamples(values)
     drawn, tail = resamples.size, (1 - level) / 2
     # An even number of values has its median between two: the interval takes the outer one on each side.
-    low = _first(len(values), lambda rank: resamples.at_least((drawn + 1) // 2, ordered[rank]) > tail)
-    high = _first(len(values), lambda rank: resamples.at_least(drawn // 2 + 1, ordered[rank]) >= 1 - tail)
+    low = _bisect(len(values), lambda rank: resamples.at_least((drawn + 1) // 2, ordered[rank]) > tail)
+    high = _bisect(len(values), lambda rank: resamples.at_least(drawn // 2 + 1, ordered[rank]) >= 1 - tail)
     return Interval(min(ordered[low], mid), mid, max(ordered[high], mid))
 
 
@@ -131,7 +131,7 @@ def _at_least(size: int, small: int, count: int) -> float:
     return float(numpy.fft.irfft(spectrum, length)[count : size + 1].sum())
 
 
-def _first(size: int, holds: Callable[[int], bool]) -> int:
+def _bisect(size: int, holds: Callable[[int], bool]) -> int:
     low, high = 0, size - 1
     while low < high:
         middle = (low + high) // 2

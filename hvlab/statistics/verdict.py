@@ -171,10 +171,10 @@ def compare_two_runs(
     apart = [
         dataclasses.replace(pair, b={~repeat: value for repeat, value in pair.b.items()}) for pair in pairs
     ]
-    return [_of_runs(judged) for judged in compare_all(apart, matters=matters, alpha=alpha)]
+    return [_weaken(judged) for judged in compare_all(apart, matters=matters, alpha=alpha)]
 
 
-def _of_runs(judged: Verdict) -> Verdict:
+def _weaken(judged: Verdict) -> Verdict:
     if judged.kind not in ("faster", "slower", "same"):
         return judged
     kind: Kind = "same" if judged.kind == "same" else "differs"

@@ -129,10 +129,10 @@ def status(plan: LabPlan) -> list[NodeStatus]:
     with ThreadPoolExecutor(max_workers=32) as pool:
         rows = list(pool.map(lambda node: _status(node, running.get(node.name, [])), plan.nodes))
     cores_of = {host: held.cpus for host, held in limits.host_cores(plan.lab).items()}
-    return [_with_limits(row, cores_of, settings.get(row.host, {})) for row in rows]
+    return [_add_limits(row, cores_of, settings.get(row.host, {})) for row in rows]
 
 
-def _with_limits(
+def _add_limits(
     row: NodeStatus, cores_of: Mapping[str, tuple[int, ...]], settings: Mapping[str, Any]
 ) -> NodeStatus:
     own = cores_of.get(row.host)

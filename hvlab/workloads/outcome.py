@@ -379,7 +379,7 @@ def _explain_cause(how: str, folder: Path, *messages: str, known: bool = False) 
     root = min(filter(None, shown), key=lambda each: each.cause.weight, default=None)
     if not root or (known and not root.cause.known):
         return ""
-    line, words = root.lines[0][1][:_LIMIT], _telling(_last_lines(folder))
+    line, words = root.lines[0][1][:_LIMIT], _find_telling_line(_last_lines(folder))
     remedy = _LAB_REMEDIES.get(root.cause.id, root.cause.remedy).rstrip(".")
     ended = f"{how}: {words}" if words and words not in line else how
     return f"{root.cause.title} ({line}); what to do: {remedy}; {ended}"
@@ -388,7 +388,7 @@ def _explain_cause(how: str, folder: Path, *messages: str, known: bool = False) 
 def last_words(folder: Path, status: object = None) -> str:
     """Return why the launcher ended, from its and the ranks' output, and its exit status."""
     lines = _last_lines(folder)
-    return _telling(lines) or _read_signal(status) or " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
+    return _find_telling_line(lines) or _read_signal(status) or " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
 
 
 def _last_lines(folder: Path) -> list[str]:
@@ -397,7 +397,7 @@ def _last_lines(folder: Path) -> list[str]:
     return [line for line in lines if not _FRAME.match(line) and not line.startswith((CORES, STEP))]
 
 
-def _telling(lines: Sequence[str]) -> str:
+def _find_telling_line(lines: Sequence[str]) -> str:
     for which, pattern in _TELLING:
         matches = [match for line in lines if (match := pattern.match(line))]
         if matches:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hvlab.base.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, explain_unknown
 from hvlab.base.masking import mask
 from hvlab.lab.backends import BACKENDS, HOROVOD, Backend
 from hvlab.workloads.metrics import TABLES
@@ -94,7 +94,7 @@ class Parameter:
         if not text:
             raise self._explain_wrong(text, "no value", str(self.default))
         if self.choices and (text := text.lower()) not in self.choices:
-            raise unknown(f"value of {self.name}", text, self.choices)
+            raise explain_unknown(f"value of {self.name}", text, self.choices)
         return text
 
     def _variables(self, text: str) -> str:

@@ -55,7 +55,7 @@ def _incomplete(case: Case, result: Mapping[str, Any]) -> str | None:
 
 
 def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any]) -> Iterator[Figure]:
-    yield from _of_steps(case, result)
+    yield from _summarise_steps(case, result)
     times, model, hosts = result["times"], result["model"], _by_host(case, result)
     values = {
         "accuracy": result.get("accuracy"),
@@ -83,7 +83,7 @@ def _by_host(case: Case, result: Mapping[str, Any]) -> dict[str, float]:
     return {names.get(node, node): seconds for node, seconds in result["compute"]["by_host_s"].items()}
 
 
-def _of_steps(case: Case, result: Mapping[str, Any]) -> Iterator[Figure]:
+def _summarise_steps(case: Case, result: Mapping[str, Any]) -> Iterator[Figure]:
     """Return the figures of the steps after the warm-up; throughput is all samples over all time."""
     steps, flops = result["steps"], result["model"].get("flops_per_sample")
     peak = TABLES["peaks"].get(result.get("gpu")) if case.params.get("precision") == "bfloat16" else None

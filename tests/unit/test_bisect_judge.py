@@ -129,5 +129,5 @@ def test_a_stack_that_fails_says_so_and_so_does_one_of_which_nothing_was_launche
         _judge(tmp_path / "a", lambda _: None, monkeypatch).effect(BAD)
     measured = _judge(tmp_path / "b", lambda _: 1.0, monkeypatch)
     monkeypatch.setattr(Store, "records", lambda *_: [])
-    with pytest.raises(CheckError, match="the good stack does not run: none of it was launched"):
+    with pytest.raises(CheckError, match="the good stack does not run: no case of it was launched"):
         measured.effect(BAD)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.ansible.action.hvlab_case import ActionModule, _broke, _find_unreachable, _keep, _silent
+from hvlab.ansible.action.hvlab_case import ActionModule, _explain_lost, _find_unreachable, _keep, _silent
 from hvlab.results import journal
 from tests.unit.plays import program
 from tests.unit.test_capability import gpus
@@ -163,8 +163,8 @@ def test_a_host_behind_a_jump_host_is_asked_by_ssh_itself(tmp_path, monkeypatch,
 
 def test_a_program_that_a_signal_ended_is_no_lost_host():
     error = "Data could not be sent to remote host"
-    assert _broke("n1", "/opt/case.py", error, lost=True).startswith("the connection to n1 broke")
-    ended = _broke("n1", "/opt/case.py", error, lost=False)
+    assert _explain_lost("n1", "/opt/case.py", error, lost=True).startswith("the connection to n1 broke")
+    ended = _explain_lost("n1", "/opt/case.py", error, lost=False)
     assert ended.startswith("/opt/case.py was ended there")
     assert "n1 itself answers" in ended
 

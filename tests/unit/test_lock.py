@@ -44,7 +44,7 @@ def versions(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, dict[str, An
     return {name: stack["versions"] for name, stack in answer["hosts"].items()}, answer["notes"]
 
 
-def pinned(*texts: str) -> list[str]:
+def pin(*texts: str) -> list[str]:
     return [word for text in texts for word in ("--pin", text)]
 
 
@@ -53,7 +53,7 @@ def test_the_lock_lies_beside_the_inventory_whether_that_is_a_file_or_a_folder(i
 
 
 def test_a_replaced_node_gets_the_same_stack(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert planned(inventory, *pinned(*OLDER), "--write-lock", "--format", "json") == 0
+    assert planned(inventory, *pin(*OLDER), "--write-lock", "--format", "json") == 0
     before, _ = versions(capsys)
     assert planned(inventory, "--limit", "n2", "--format", "json") == 0
     after, notes = versions(capsys)
@@ -79,7 +79,7 @@ def test_a_driver_asked_for_by_its_branch_is_locked_as_such_until_it_is_there() 
 
 
 def test_a_new_node_gets_what_the_others_share(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert planned(inventory, "--limit", "n1,n2", *pinned(*OLDER), "--write-lock", "--format", "json") == 0
+    assert planned(inventory, "--limit", "n1,n2", *pin(*OLDER), "--write-lock", "--format", "json") == 0
     before, _ = versions(capsys)
     assert planned(inventory, "--limit", "n3", "--format", "json") == 0
     after, notes = versions(capsys)
@@ -90,7 +90,7 @@ def test_a_new_node_gets_what_the_others_share(inventory: Path, capsys: pytest.C
 def test_without_a_limit_the_plan_is_new_and_tells_what_differs(
     inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert planned(inventory, *pinned(*OLDER), "--write-lock") == 0
+    assert planned(inventory, *pin(*OLDER), "--write-lock") == 0
     capsys.readouterr()
     assert planned(inventory, "--format", "json") == 0
     after, notes = versions(capsys)
@@ -99,7 +99,7 @@ def test_without_a_limit_the_plan_is_new_and_tells_what_differs(
 
 
 def test_a_pin_comes_before_the_lock_and_is_told(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert planned(inventory, *pinned(*OLDER), "--write-lock") == 0
+    assert planned(inventory, *pin(*OLDER), "--write-lock") == 0
     capsys.readouterr()
     assert planned(inventory, "--limit", "n1", "--pin", "openmpi=4.1.8", "--format", "json") == 0
     after, notes = versions(capsys)
@@ -111,7 +111,7 @@ def test_a_pin_comes_before_the_lock_and_is_told(inventory: Path, capsys: pytest
 def test_a_lock_that_no_longer_fits_is_named_in_the_refusal(
     inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert planned(inventory, *pinned(*OLDER), "--write-lock") == 0
+    assert planned(inventory, *pin(*OLDER), "--write-lock") == 0
     blackwell = {"name": "NVIDIA B200", "compute_capability": "10.0"}
     recorded = {name: {**UBUNTU, "gpus": [blackwell]} for name in ("n1", "n2", "n3")}
     (inventory.parent / "facts.json").write_text(json.dumps(recorded))
@@ -123,7 +123,7 @@ def test_a_lock_that_no_longer_fits_is_named_in_the_refusal(
 
 
 def test_writing_for_some_hosts_leaves_the_others(inventory: Path) -> None:
-    assert planned(inventory, *pinned(*OLDER), "--write-lock") == 0
+    assert planned(inventory, *pin(*OLDER), "--write-lock") == 0
     assert planned(inventory, "--limit", "n3", "--pin", "openmpi=4.1.8", "--write-lock") == 0
     kept = lock.read(lock.path_of(inventory))
     assert kept
@@ -168,7 +168,7 @@ def test_a_host_without_gpus_takes_no_gpu_part_of_the_others() -> None:
     first = plan(lab[:1], [pins.parse(text) for text in OLDER])
     assert isinstance(first, Resolution)
     kept = lock.Lock(Path("lock"), {"n1": first.hosts["n1"]["versions"]})
-    answer = plan(kept.pinned(lab))
+    answer = plan(kept.pin(lab))
     assert isinstance(answer, Resolution), answer.message
     assert answer.hosts["n2"]["versions"]["cuda"] is None
     assert answer.hosts["n2"]["versions"]["openmpi"] == "4.1.6"

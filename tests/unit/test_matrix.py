@@ -311,8 +311,8 @@ def test_a_specification_comes_back_from_the_store_as_it_was():
     wanted = Spec(
         (block("mpi", hosts=("each", 2)), block("serial", workload="mnist", batch=(1, 2))), repeats=2
     )
-    back = Spec.restored(json.loads(json.dumps(asdict(wanted))))
+    back = Spec.restore(json.loads(json.dumps(asdict(wanted))))
     assert back == wanted
     assert back.key(lab()) == wanted.key(lab())
     with pytest.raises(TypeError):
-        Spec.restored({"backends": ["mpi"], "sizes": [4]})
+        Spec.restore({"backends": ["mpi"], "sizes": [4]})

@@ -109,7 +109,7 @@ def test_the_rate_rises_to_its_peak_and_falls_to_nothing(training, run):
     made = run(task(Several(2)))
     assert made.rates[0] == pytest.approx(0.1)
     assert made.rates[1:] == [pytest.approx(0.2 * (1 - step / 6)) for step in range(1, 6)]
-    assert made.scheduled(training.WARM_UP / 2) == pytest.approx((0.1 + 0.2) / 2 * 0.95)
+    assert made.rate_at(training.WARM_UP / 2) == pytest.approx((0.1 + 0.2) / 2 * 0.95)
 
 
 def test_where_nothing_is_learnt_the_rate_stays(run):

@@ -132,4 +132,4 @@ def test_a_median_of_few_repeats_is_not_known():
 
 def test_a_fixed_number_of_repeats_has_no_looks():
     plan = Schedule.of(spec("mpi", repeats=2), lab())
-    assert looks.due(plan.cases, plan.spec, []) == list(plan.cases)
+    assert looks.list_due(plan.cases, plan.spec, []) == list(plan.cases)

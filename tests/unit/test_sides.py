@@ -142,7 +142,7 @@ def test_older_requests_keep_their_key():
         del stored[name]
     for one in stored["blocks"]:
         del one["launcher"], one["side"]
-    restored = Spec.restored(json.loads(json.dumps(stored)))
+    restored = Spec.restore(json.loads(json.dumps(stored)))
     assert restored.key(lab()) == plain.key(lab()) == "5943ed5072a13524"
 
 

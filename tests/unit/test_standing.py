@@ -453,9 +453,9 @@ def frames(step, left):
 
 
 def test_a_wait_with_a_time_limit_is_no_progress(monkeypatch):
-    framed = program(monkeypatch, "standing").framed
+    filter_frames = program(monkeypatch, "standing").filter_frames
     steps = (("5", "4.2"), ("5", "0.3"), ("6", "4.2"))
-    before, later, next_step = (framed(frames(*own)) for own in steps)
+    before, later, next_step = (filter_frames(frames(*own)) for own in steps)
     assert before["print"] == later["print"] != next_step["print"]
     assert before["counters"] == {"step": 5}
 
@@ -496,7 +496,7 @@ def test_what_is_no_pipe_is_not_written(monkeypatch, tmp_path):
     (tmp_path / "fr3.pipe").symlink_to(tmp_path / "secret")
     env = {"TORCH_FR_DUMP_PIPE_FILE": str(tmp_path / "fr"), "TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "none")}
     own = {"env": env, "rank": 3, "pid": standing.os.getpid(), "uid": standing.os.getuid()}
-    assert standing.recorded(own) == []
+    assert standing.read_flight_recorder(own) == []
     assert (tmp_path / "secret").read_text() == "root's"
 
 

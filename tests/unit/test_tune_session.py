@@ -71,7 +71,7 @@ class Hosts:
             records = store.records(run_id)
             done = {record.case_id for record in records}
             pending = [
-                case for case in looks.due(schedule.cases, schedule.spec, records) if case.id not in done
+                case for case in looks.list_due(schedule.cases, schedule.spec, records) if case.id not in done
             ]
             if not pending:
                 break
@@ -201,7 +201,7 @@ class Watched(Hosts):
             proves = self.store.folder == self.results
             with nullcontext() if proves else measuring(self.store.folder, "t"):
                 self.watching = self.watching or watch.current(Store(self.results))
-                self.views.append(self.watching.look())
+                self.views.append(self.watching.read())
         return super()._records(run_id, case)
 
 
@@ -213,7 +213,7 @@ def test_a_search_can_be_watched_from_its_first_run_to_its_proof(
     runs = [run.run_id for run in Store(place).runs()]
     assert [view.run.run_id for view in hosts.views] == [*runs, result.proof.run_id]
     assert {(view.state, view.search) for view in hosts.views} == {("running", place)}
-    assert hosts.watching.look().ended
+    assert hosts.watching.read().ended
     assert searches.has_ended(place)
 
 

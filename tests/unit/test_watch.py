@@ -73,7 +73,7 @@ def test_a_terminal_of_any_width_shows_each_case_and_how_it_ended(results, width
     name = "allreduce-mpi-2x1-r1"
     results.add([replace(RECORD, run_id="r1", case_id=name, status="failed", error="it broke")])
     with measuring(results.folder, "t"):
-        view = Watch(results, "r1").look()
+        view = Watch(results, "r1").read()
     console = Console(width=width, height=24, file=io.StringIO(), force_terminal=True)
     console.print(_Page(console).render(view))
     lines = Text.from_ansi(console.file.getvalue()).plain.splitlines()
@@ -95,7 +95,7 @@ def test_a_bench_that_was_killed_is_shown_as_such(results, capsys):
 def test_the_lock_of_another_run_does_not_bring_it_back(results):
     begun(results.run_folder("r1"), pid=os.getpid() + 1)
     with measuring(results.folder, "t"):
-        assert Watch(results, "r1").look().state == "killed"
+        assert Watch(results, "r1").read().state == "killed"
 
 
 def test_a_run_on_another_machine_is_not_called_killed(results, capsys):
@@ -144,21 +144,21 @@ def test_a_search_is_followed_from_run_to_run_to_its_proof(trials, tmp_path):
     results = Store(tmp_path / "results")
     with measuring(results.folder, "t"):
         watching = watch.current(results)
-        view = watching.look()
+        view = watching.read()
         assert (view.run.run_id, view.state, view.ended) == ("r1", "finished", False)
         assert view.doing == "between two runs of tune k1"
         with measuring(trials.folder, "t"):
             next_run(trials, "r2")
-            view = watching.look()
+            view = watching.read()
             assert (view.run.run_id, view.state, view.doing) == ("r2", "running", "c2 on n1,n2")
             assert not view.cases
         trials.enter("r2", "finished")
         next_run(results, "r3")
-        view = watching.look()
+        view = watching.read()
         assert (view.run.run_id, view.search, view.ended) == ("r3", trials.folder, False)
         results.enter("r3", "finished")
-        assert not watching.look().ended
-    view = watching.look()
+        assert not watching.read().ended
+    view = watching.read()
     assert (view.run.run_id, view.ended) == ("r3", True)
 
 
@@ -168,7 +168,7 @@ def test_runs_of_others_do_not_belong_to_a_search(trials, tmp_path):
         watching = watch.current(results)
         next_run(results, "r2", pid=os.getpid() + 1)
         next_run(results, "r3", machine="elsewhere")
-        assert watching.look().run.run_id == "r1"
+        assert watching.read().run.run_id == "r1"
 
 
 @pytest.mark.slow
@@ -252,7 +252,7 @@ def test_bench_writes_what_goes_on(world, store):  # noqa: F811
 
     class Seen(FakePlay):
         def wait(self, seconds):
-            views.append(Watch(store, store.run().run_id).look())
+            views.append(Watch(store, store.run().run_id).read())
             return super().wait(seconds)
 
     measure.Play = Seen
@@ -264,7 +264,7 @@ def test_bench_writes_what_goes_on(world, store):  # noqa: F811
     assert views[0].doing == ""
     assert views[1].doing.endswith(" on n1,n2")
     assert views[1].left is not None
-    last = Watch(store, run_id).look()
+    last = Watch(store, run_id).read()
     assert (last.state, len(last.cases), last.total, last.doing) == ("finished", 3, 3, "")
 
 
@@ -315,4 +315,4 @@ def test_ctrl_c_ends_it_quietly_and_leaves_the_run(results):
             watching.send_signal(signal.SIGINT)
             _, err = watching.communicate(timeout=30)
         assert (watching.returncode, err) == (130, "")
-        assert Watch(results, "r1").look().state == "running"
+        assert Watch(results, "r1").read().state == "running"

@@ -115,12 +115,12 @@ def _measurements(content: Mapping[str, Any]) -> Measurements:
             item["slots"],
             tuple(sorted(item["params"].items())),
         ): Repeats(
-            values=_by_metric(item["values"]),
-            hosts={host: _by_metric(values) for host, values in item["by_host"].items()},
+            values=_parse_metrics(item["values"]),
+            hosts={host: _parse_metrics(values) for host, values in item["by_host"].items()},
             proved=set(item["proved"]),
             ok=set(item["ok"]),
-            errors=_by_repeat(item["errors"]),
-            skipped=_by_repeat(item["skipped"]),
+            errors=_parse_repeats(item["errors"]),
+            skipped=_parse_repeats(item["skipped"]),
         )
         for item in content["cells"]
     }
@@ -128,9 +128,9 @@ def _measurements(content: Mapping[str, Any]) -> Measurements:
     return Measurements(content["run_id"], content["lab"], content["started_at"], stack, configurations)
 
 
-def _by_metric(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[int, float]]:
-    return {metric: _by_repeat(by_repeat) for metric, by_repeat in values.items()}
+def _parse_metrics(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[int, float]]:
+    return {metric: _parse_repeats(by_repeat) for metric, by_repeat in values.items()}
 
 
-def _by_repeat(values: Mapping[str, Any]) -> dict[int, Any]:
+def _parse_repeats(values: Mapping[str, Any]) -> dict[int, Any]:
     return {int(repeat): value for repeat, value in values.items()}

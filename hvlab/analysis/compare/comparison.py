@@ -7,7 +7,7 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hvlab.base.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, explain_unknown
 from hvlab.results.configurations import Configuration, Repeats, gather
 from hvlab.results.store import UNKNOWN, Record, Run
 from hvlab.statistics import interval, verdict
@@ -140,7 +140,7 @@ def differences(a: Measurements, b: Measurements) -> list[str]:
         texts.append(f"hosts: {names[0]} in A, {names[1]} in B; matched by the number of hosts")
     if imported := " and ".join(name for name, run in (("A", a), ("B", b)) if run.imported):
         texts.append(f"imported: {imported}; matched by backend, size and the parameters that both record")
-    return [*texts, *of_stacks(a, b), *_of_parameters(a, b)]
+    return [*texts, *of_stacks(a, b), *_list_disjoint_parameters(a, b)]
 
 
 def _index_by_match(run: Measurements, other: Measurements) -> dict[Configuration, Configuration]:
@@ -174,7 +174,7 @@ def of_stacks(a: Measurements, b: Measurements) -> Iterator[str]:
             yield f"{part}: {one} in A, {other} in B"
 
 
-def _of_parameters(a: Measurements, b: Measurements) -> Iterator[str]:
+def _list_disjoint_parameters(a: Measurements, b: Measurements) -> Iterator[str]:
     """Yield the parameters for which A and B share no value, so that nothing matches."""
     known = _values(a), _values(b)
     for workload, name in sorted(known[0].keys() | known[1].keys()):
@@ -287,7 +287,7 @@ def check(metric: str) -> None:
     """Raise UsageError for a metric without a better direction."""
     useful = [name for name, known in METRICS.items() if known.better]
     if metric not in METRICS:
-        raise unknown("metric", metric, useful)
+        raise explain_unknown("metric", metric, useful)
     if metric not in useful:
         problem = f"neither more nor less of {metric} is better"
         raise UsageError(problem, remedy=f"these can be compared: {', '.join(useful)}")

@@ -117,7 +117,7 @@ _NORMAL = 1.96
 
 def refusal(training: Training, fitted: Fit | None) -> Explanation | None:
     """Return why nothing at all can be predicted of a training, if so."""
-    return _of_training(training) or _of_fit(training, fitted)
+    return _explain_training(training) or _explain_fit(training, fitted)
 
 
 def beyond(
@@ -148,7 +148,7 @@ def beyond(
     return next((Explanation(key, own) for key, reached, own in limits if reached), None)
 
 
-def _of_training(training: Training) -> Explanation | None:
+def _explain_training(training: Training) -> Explanation | None:
     if training.base is None:
         return Explanation("no_base")
     if not training.sent_bytes:
@@ -158,7 +158,7 @@ def _of_training(training: Training) -> Explanation | None:
     return None
 
 
-def _of_fit(training: Training, fitted: Fit | None) -> Explanation | None:
+def _explain_fit(training: Training, fitted: Fit | None) -> Explanation | None:
     if fitted is None or training.base is None:
         return Explanation("no_fit", names={"backend": training.backend})
     if len(fitted.sweep.ranks) < NEEDED:

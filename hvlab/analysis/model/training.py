@@ -205,11 +205,11 @@ def trainings(configurations: Mapping[Configuration, Repeats]) -> list[Training]
         training
         for key, group in groups.items()
         if key[1] != SERIAL
-        for training in _of_group(key, group, serial)
+        for training in _read_group(key, group, serial)
     ]
 
 
-def _of_group(
+def _read_group(
     key: _Key, group: Mapping[Configuration, Repeats], serial: Mapping[_Key, Mapping[Configuration, Repeats]]
 ) -> Iterator[Training]:
     singles = {configuration: repeats for configuration, repeats in group.items() if configuration.ranks == 1}

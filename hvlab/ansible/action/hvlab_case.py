@@ -118,7 +118,12 @@ class ActionModule(HvlabAction):
             )
         except AnsibleConnectionFailure as error:
             lost = bool(_find_unreachable([host], case["ssh_port"], task_vars["hostvars"]))
-            return {"failed": True, "stop": True, "lost": lost, "msg": _broke(host, program, error, lost)}
+            return {
+                "failed": True,
+                "stop": True,
+                "lost": lost,
+                "msg": _explain_lost(host, program, error, lost),
+            }
         if status:
             lines = answers.clean(err.decode(errors="replace")).strip().splitlines()
             msg = lines[-1] if lines else f"{program} ended with exit status {status} and no output"
@@ -143,7 +148,7 @@ class ActionModule(HvlabAction):
         return {"changed": True, "stop": lost}
 
 
-def _broke(host: str, program: str, error: object, lost: bool) -> str:
+def _explain_lost(host: str, program: str, error: object, lost: bool) -> str:
     """Explain why a case ended without its files. For ssh, a program killed by a signal looks the same."""
     if lost:
         return f"the connection to {host} broke: {error}"

@@ -22,19 +22,19 @@ class ActionModule(HvlabAction):
     def act(self) -> dict[str, Any]:
         """Copy the data sets that are missing on this host."""
         try:
-            return self._put_missing({item["key"]: Path(item["folder"]) for item in self.args["sets"]})
+            return self._copy_missing({item["key"]: Path(item["folder"]) for item in self.args["sets"]})
         except HvlabError as error:
             remedy = error.remedy or "correct that"
             return {"failed": True, "msg": f"{error}\nWhat to do: {remedy}, and run again"}
 
-    def _put_missing(self, folders: Mapping[str, Path]) -> dict[str, Any]:
+    def _copy_missing(self, folders: Mapping[str, Path]) -> dict[str, Any]:
         state = self._step("look", keys=list(folders))
         if state.get("failed"):
             raise CheckError(str(state.get("msg")), remedy="correct that on the host")
         missing = state["missing"]
         for key in missing if not self._task.check_mode else ():
             self._check_room(f"{state['path']}/{key}", folders[key], state["free"])
-            self._put(f"{state['path']}/{key}", key, archive(folders[key]))
+            self._copy(f"{state['path']}/{key}", key, archive(folders[key]))
         return {"changed": bool(missing), "brought": missing}
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class ActionModule(HvlabAction):
             space = f"{need / MIB:.1f} MiB, its file system has {free / MIB:.1f} MiB free"
             raise CheckError(f"{place} needs {space}", remedy="free space there")
 
-    def _put(self, place: str, key: str, packed: Path) -> None:
+    def _copy(self, place: str, key: str, packed: Path) -> None:
         # Without pipelining the module already made one, and Ansible removes only one.
         remote = self._connection._shell.tmpdir or self._make_tmp_path()
         try:

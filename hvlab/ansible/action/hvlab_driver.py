@@ -53,7 +53,7 @@ class ActionModule(HvlabAction):
             return self._do(state)
         if state == "used":
             return self._use()
-        host = self._look()
+        host = self._ask_host()
         request = replace(self.request, reboot=NEVER) if self._local else self.request
         driver_plan = plan(host, request, repository_ready=self.args["ready"])
         for note in driver_plan.notes if driver_plan.changes else []:
@@ -74,7 +74,7 @@ class ActionModule(HvlabAction):
         }
 
     def _do(self, state: str) -> dict[str, Any]:
-        kernels = kernels_to_build(self._look(), self.request)[1:] if state == "built" else []
+        kernels = kernels_to_build(self._ask_host(), self.request)[1:] if state == "built" else []
         done = self._run(state=state, services=list(SERVICES), also=kernels, version=self.request.version)
         if done.get("failed"):
             problem = done.get("msg", done.get("module_stderr"))
@@ -85,7 +85,7 @@ class ActionModule(HvlabAction):
         return done
 
     def _use(self) -> dict[str, Any]:
-        host = self._look()
+        host = self._ask_host()
         step = loading(host, self.request, local=self._local)
         changed = step.action in ("load", "reload")
         if changed and not self._task.check_mode:
@@ -95,7 +95,7 @@ class ActionModule(HvlabAction):
             elif done.get("failed"):
                 raise AnsibleActionFail(f"{host.name}: {done['msg']}\n  What to do: see `dmesg` there.")
             else:
-                host = self._look()
+                host = self._ask_host()
                 step = loading(host, self.request, local=self._local)
         return {"changed": changed} | self._now(host, step)
 
@@ -103,7 +103,7 @@ class ActionModule(HvlabAction):
     def _local(self) -> bool:
         return bool(self._connection.transport == "local")
 
-    def _look(self) -> DriverHost:
+    def _ask_host(self) -> DriverHost:
         """Ask the host; package versions only where something is missing."""
         name, facts = self.host, self.vars["ansible_facts"]
         names: list[str] = []

@@ -83,9 +83,9 @@ class ActionModule(HvlabAction):
         )
         for role in [*self.args["roles"], *(self.args["gpu_roles"] if gpu else [])]:
             source = host == first_gpu if role in self.args["gpu_roles"] else first
-            yield from (item for item in self._of_role(host, role) if item.kind == "wheels" or source)
+            yield from (item for item in self._list_role_items(host, role) if item.kind == "wheels" or source)
 
-    def _of_role(self, host: str, role: str) -> Iterator[Item]:
+    def _list_role_items(self, host: str, role: str) -> Iterator[Item]:
         folder = project_dir() / "roles" / role
         defaults, internal = (
             self._loader.load_from_file(str(folder / part / "main.yml"), trusted_as_template=True)

@@ -43,7 +43,7 @@ class ActionModule(HvlabAction):
         self.peer = self.args["peer"] or {}
         self.place = self.args["path"]
         known = self._find_known()
-        state = known or self._look()
+        state = known or self._check_host()
         self._request(self._needs(state["needs"]))
         result = self._save() if self.args["state"] == "saved" else self._present(state)
         if self.archive.cached():
@@ -100,7 +100,7 @@ class ActionModule(HvlabAction):
             "needs": {path: packs[path]["key"] for path in needs},
         }
 
-    def _look(self) -> dict[str, Any]:
+    def _check_host(self) -> dict[str, Any]:
         return self._step(
             "check",
             needs=self.args["needs"],
@@ -131,7 +131,7 @@ class ActionModule(HvlabAction):
         if state.get("known"):
             if state["known"] == self.key:
                 return self._keep(state)
-            state = self._look()
+            state = self._check_host()
         if state["key"] == self.key and state["whole"]:
             return self._keep(state)
         if self.args["shared"]:

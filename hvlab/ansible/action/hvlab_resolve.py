@@ -26,7 +26,7 @@ class ActionModule(HvlabAction):
         try:
             locked = lock.read(path) if path else None
             hosts = lab(variables, self._loader)
-            answer = plan(locked.pinned(hosts) if locked and others else hosts)
+            answer = plan(locked.pin(hosts) if locked and others else hosts)
             if (
                 path
                 and self.args["write_lock"]

@@ -23,11 +23,11 @@ class ActionModule(HvlabAction):
         """Return the decision, or fail with every problem."""
         self.request = SlurmRequest(**self.args["request"])
         decide = {
-            "checked": self._checked,
-            "agreed": self._agreed,
-            "described": self._described,
-            "planned": self._planned,
-            "associated": self._associated,
+            "checked": self._check,
+            "agreed": self._agree,
+            "described": self._describe,
+            "planned": self._plan,
+            "associated": self._associate,
         }[self.args["state"]]
         decided, problems = decide()
         if problems:
@@ -50,14 +50,14 @@ class ActionModule(HvlabAction):
             available=(hostvars.get("__slurm_available") or {}).get("stdout", ""),
         )
 
-    def _checked(self) -> tuple[dict[str, Any], list[Problem]]:
+    def _check(self) -> tuple[dict[str, Any], list[Problem]]:
         given = {"written": self.args["written"], "database": self.args["database"]}
         host = self._host()
         warnings = [text for text in [checks.holes(host)] if text]
         problems = checks.check_host(host, self.request, active=self.args["text"], **given)
         return {"warnings": warnings} if warnings else {}, problems
 
-    def _agreed(self) -> tuple[dict[str, Any], list[Problem]]:
+    def _agree(self) -> tuple[dict[str, Any], list[Problem]]:
         names, answers = self.vars["ansible_play_hosts"], self.args["answers"]
         return {}, checks.check_cluster(
             [self._host(name) for name in names],
@@ -66,19 +66,19 @@ class ActionModule(HvlabAction):
             uids={name: answer.get("stdout", "") for name, answer in zip(names, answers, strict=True)},
         )
 
-    def _described(self) -> tuple[dict[str, Any], list[Problem]]:
+    def _describe(self) -> tuple[dict[str, Any], list[Problem]]:
         host = self._host()
-        problems = checks.find_lost_hardware(host, self.request, self._last().get("nodes") or {})
+        problems = checks.find_lost_hardware(host, self.request, self._read_record().get("nodes") or {})
         return {"node": describe(host, self.request)}, problems
 
-    def _last(self) -> Mapping[str, Any]:
+    def _read_record(self) -> Mapping[str, Any]:
         controller = self.request.controller
         name = controller if controller in self.vars["ansible_play_hosts"] else self.host
         local = self.vars["hostvars"][name]["ansible_facts"].get("ansible_local") or {}
         return local.get("hvlab_slurm") or {}
 
-    def _planned(self) -> tuple[dict[str, Any], list[Problem]]:
-        present, asked, last = self._present, self.vars["ansible_play_hosts_all"], self._last()
+    def _plan(self) -> tuple[dict[str, Any], list[Problem]]:
+        present, asked, last = self._present, self.vars["ansible_play_hosts_all"], self._read_record()
         now = {
             name: answer["node"]
             for name, answer in zip(self.vars["ansible_play_hosts"], self.args["answers"], strict=True)
@@ -100,5 +100,5 @@ class ActionModule(HvlabAction):
             self.request, recorded, present=present, asked=asked, states=self.args["text"]
         )
 
-    def _associated(self) -> tuple[dict[str, Any], list[Problem]]:
+    def _associate(self) -> tuple[dict[str, Any], list[Problem]]:
         return {"commands": registrations(self.request, self.args["text"])}, []

@@ -72,10 +72,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def _report(self) -> None:
         while not self._over.wait(1.0):
-            for line in self.due(time.monotonic()):
+            for line in self.report_due(time.monotonic()):
                 self._display.display(line)
 
-    def due(self, now: float) -> list[str]:
+    def report_due(self, now: float) -> list[str]:
         """Return one line, with its hosts, for each task that has been running for another period."""
         with self._lock:
             running = list(self._running.items())

@@ -39,10 +39,10 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     ``card`` is set for those of a device; the loopback, bridges, virtual functions and the like have none.
     """
     parts = {
-        name: _by_interface(files(answers, f"network {name}")) for name in ("carrier", "speed", "duplex")
+        name: _name_by_interface(files(answers, f"network {name}")) for name in ("carrier", "speed", "duplex")
     }
-    falls = _by_interface(files(answers, "network carrier_down_count"))
-    counts = {name: _by_interface(files(answers, f"network {name}")) for name in _COUNTERS}
+    falls = _name_by_interface(files(answers, "network carrier_down_count"))
+    counts = {name: _name_by_interface(files(answers, f"network {name}")) for name in _COUNTERS}
     devices = _find_linked(answers, "devices")
     # A container may have nothing else.
     cards = devices - _find_linked(answers, "virtual functions") or devices
@@ -65,7 +65,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     return {"interfaces": interfaces, **_fastest(interfaces)} if interfaces else {}
 
 
-def _by_interface(texts: Mapping[str, str]) -> Dict[str, str]:
+def _name_by_interface(texts: Mapping[str, str]) -> Dict[str, str]:
     return {path.split("/")[4]: value for path, value in texts.items() if path.startswith("/sys/class/net/")}
 
 

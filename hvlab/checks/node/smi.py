@@ -69,7 +69,7 @@ def address(text: str) -> str:
     return _DOMAIN.sub("", text.strip().lower())
 
 
-def _first(element: ElementTree.Element, places: Sequence[str], read: Reader) -> Any:
+def _read_first(element: ElementTree.Element, places: Sequence[str], read: Reader) -> Any:
     for place in places:
         text = (element.findtext(place) or "").strip()
         if not _UNKNOWN.match(text) and not _BROKEN.match(text):
@@ -80,9 +80,11 @@ def _first(element: ElementTree.Element, places: Sequence[str], read: Reader) ->
 def _read_uncorrected(element: ElementTree.Element, period: str) -> Dict[str, Any]:
     """Return uncorrected errors in SRAM and DRAM; drivers report them in two layouts."""
     counts = f"ecc_errors/{period}"
-    sram = [_first(element, (f"{counts}/{name}",), _number) for name in _SRAM]
-    dram = _first(element, (f"{counts}/dram_uncorrectable", f"{counts}/double_bit/device_memory"), _number)
-    total = _first(element, (f"{counts}/double_bit/total",), _number)
+    sram = [_read_first(element, (f"{counts}/{name}",), _number) for name in _SRAM]
+    dram = _read_first(
+        element, (f"{counts}/dram_uncorrectable", f"{counts}/double_bit/device_memory"), _number
+    )
+    total = _read_first(element, (f"{counts}/double_bit/total",), _number)
     known = [count for count in sram if count is not None]
     values = {f"sram_uncorrected_{period}": sum(known) if known else None, f"dram_uncorrected_{period}": dram}
     if total is not None:
@@ -97,14 +99,16 @@ def _active(element: ElementTree.Element) -> List[str]:
         "clocks_throttle_reasons/clocks_throttle_reason_",
     )
     return [
-        reason for reason in _REASONS if _first(element, tuple(prefix + reason for prefix in prefixes), _flag)
+        reason
+        for reason in _REASONS
+        if _read_first(element, tuple(prefix + reason for prefix in prefixes), _flag)
     ]
 
 
 def _gpu(index: int, element: ElementTree.Element) -> Gpu:
     gpu: Gpu = {"index": index, "address": address(element.get("id") or "")}
     for name, (reader, *places) in _VALUES.items():
-        value = _first(element, places, _READERS[reader])
+        value = _read_first(element, places, _READERS[reader])
         if value is not None:
             gpu[name] = value
     # Here such a text is a value: what became of the registration that has ended.

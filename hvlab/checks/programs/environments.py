@@ -101,7 +101,7 @@ def environments(given: Mapping[str, Any]) -> List[Tuple[str, str, List[str]]]:
     return listed
 
 
-def look(path: str, build: str, asked: List[str], seconds: float, end: float) -> Dict[str, Any]:
+def inspect(path: str, build: str, asked: List[str], seconds: float, end: float) -> Dict[str, Any]:
     """Return the contents of an environment, and the outcomes of its imports."""
     python = os.path.join(path, "bin", "python")
     looked = run([python, "-c", LOOK, *PACKAGES], LOOK_S)
@@ -128,7 +128,7 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     end = time.monotonic() + TOTAL_S
     observed = {
-        path: look(path, build, asked, given["seconds"], end)
+        path: inspect(path, build, asked, given["seconds"], end)
         for path, build, asked in environments(given)
         if time.monotonic() < end
     }

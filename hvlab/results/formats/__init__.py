@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hvlab.base.errors import UsageError, unknown
+from hvlab.base.errors import UsageError, explain_unknown
 from hvlab.results.formats import nccl_document, nccl_json, nccl_text, osu, training
 from hvlab.results.formats.launch import Launch, MeasuredRun, launches
 from hvlab.results.formats.plain import as_csv, as_jsonl, as_junit, as_prometheus
@@ -76,7 +76,7 @@ READERS: Mapping[str, Reader] = {
 def export(name: str, measured: MeasuredRun) -> str:
     """Return a run in a format. Raises UsageError if the format can hold none of its cases."""
     if name not in FORMATS:
-        raise unknown("format", name, FORMATS)
+        raise explain_unknown("format", name, FORMATS)
     workloads = FORMATS[name].workloads
     if len(list_left_out(name, measured)) == len(measured.cases()):
         needed = f"holds only {', '.join(workloads)}" if workloads else "needs at least one case"

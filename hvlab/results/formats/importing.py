@@ -49,7 +49,7 @@ def import_files(
         read[number] = tool.read(text)
         if not any(launch.rows or launch.error for launch in read[number]):
             raise CheckError(f"{path}: it has no figures of {tool.name}")
-    _once(launched)
+    _refuse_doubles(launched)
     names = _names(files, {*_OWN, *(launch.case.id for _, launch in launched)})
     sources = [
         LogSource(_name(files[number]), f"runs/{run_id}/{names[number]}", launches)
@@ -101,7 +101,7 @@ def _name(path: Path) -> str:
     return _text(Path(path.name))
 
 
-def _once(launched: Iterable[tuple[str, PodLaunch]]) -> None:
+def _refuse_doubles(launched: Iterable[tuple[str, PodLaunch]]) -> None:
     names: dict[str, str] = {}
     for name, launch in launched:
         if launch.case.id in names:

@@ -44,7 +44,7 @@ class StackFile(BaseModel):
 
     @field_validator("versions")
     @classmethod
-    def _known(cls, given: dict[str, str]) -> dict[str, str]:
+    def _check_versions(cls, given: dict[str, str]) -> dict[str, str]:
         for name, version in given.items():
             if name not in COMPONENTS:
                 raise ValueError(
@@ -58,7 +58,7 @@ class StackFile(BaseModel):
 
     @field_validator("build")
     @classmethod
-    def _of_roles(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _check_build(cls, given: dict[str, Any]) -> dict[str, Any]:
         for name in given:
             if not builds(name):
                 raise ValueError(f"{name} is not a build variable of the roles {', '.join(BUILD_ROLES)}")

@@ -154,7 +154,7 @@ def _sizes(decisions: Decisions, kind: Kind) -> list[str]:
 def _explain_failure(records: Sequence[Record], side: str) -> str:
     ended = {record.case_id: record for record in records if record.params.get("side") == side}
     if not ended:
-        return "none of it was launched"
+        return "no case of it was launched"
     errors = [record.error or record.status for record in ended.values() if record.status != "ok"]
     return errors[0] if len(errors) * 2 > len(ended) else ""
 

@@ -160,7 +160,7 @@ def chain(
         before, after = good[name], bad[name]
         if before == after or (name in COMPONENTS and _is_one_release(before, after)):
             continue
-        values = [before, *_between(before, after, releases.get(name, ())), after]
+        values = [before, *_list_between(before, after, releases.get(name, ())), after]
         for value in values[1:]:
             step = StackChange(name, before, value)
             if value == after or possible(good.with_([*changes, step])):
@@ -169,7 +169,7 @@ def chain(
     return changes
 
 
-def _between(before: Any, after: Any, releases: Sequence[str]) -> Iterator[str]:
+def _list_between(before: Any, after: Any, releases: Sequence[str]) -> Iterator[str]:
     if not releases or not before or not after:
         return
     low, high = sorted((before, after), key=versions.numbers)

@@ -69,7 +69,9 @@ def start(lab: Lab, plan: Mapping[str, Any]) -> Mapping[str, Any]:
     # The mark identifies leftover processes; every user of a host can read it, unlike the plan's secret.
     mark, seconds = secrets.token_hex(8), plan["limit_s"]
     try:
-        gathered, failures = _on_all(lab, transfers.__file__, json.dumps(plan), mark=mark, seconds=seconds)
+        gathered, failures = _run_on_all(
+            lab, transfers.__file__, json.dumps(plan), mark=mark, seconds=seconds
+        )
     except BaseException as error:
         left = _end(lab, mark)
         if left and isinstance(error, KeyboardInterrupt):
@@ -104,13 +106,13 @@ def read(printed: str, where: str, plan: Mapping[str, Any]) -> Mapping[str, Any]
 def _end(lab: Lab, mark: str) -> list[str]:
     program = str(workloads.PROGRAMS / "reap.py")
     try:
-        _, failures = _on_all(lab, program, "", mark=mark, seconds=_END_S)
+        _, failures = _run_on_all(lab, program, "", mark=mark, seconds=_END_S)
     except HvlabError:
         return [host.name for host in lab.hosts]
     return [failure.host for failure in failures]
 
 
-def _on_all(
+def _run_on_all(
     lab: Lab, program: str, plan: str, *, mark: str, seconds: int
 ) -> tuple[dict[str, Any], list[HostFailure]]:
     if lab.listed:

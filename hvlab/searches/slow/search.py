@@ -154,7 +154,7 @@ def _at_once(
     """Analyse a launch with all hosts at once. Raises CheckError if most links carry nothing."""
     planned = steps.plan_all_hosts(count, draw, copies=copies)
     readings = launches.launch(planned)
-    read = _by_link(planned, readings)
+    read = _group_by_link(planned, readings)
     rates = [rate for each in read.values() for rate in each]
     if statistics.median(rates) <= 0:
         raise CheckError(
@@ -182,7 +182,7 @@ def _analyse_each(
     uplinks = [] if far else [suspect for suspect in before.suspects if suspect.members]
     alone = suspects.suspects(values, count, ratio=ratio, between=set(suspects.crossing(far)))
     return _Overview(
-        _by_link(planned, readings),
+        _group_by_link(planned, readings),
         values,
         [*uplinks, *alone],
         together=max(before.crowded, sum(suspect.kind not in suspects.WORK for suspect in before.suspects)),
@@ -217,7 +217,7 @@ def _judgements(
     return judgements
 
 
-def _by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell, list[float]]:
+def _group_by_link(planned: Sequence[ProbeStep], readings: Sequence[Rates]) -> dict[Cell, list[float]]:
     read: dict[Cell, list[float]] = {}
     for step, rates in zip(planned, readings, strict=True):
         for cell, rate in rates.items():

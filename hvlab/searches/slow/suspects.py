@@ -169,7 +169,7 @@ def far_groups(pairs: Mapping[Cell, float], count: int, *, least: float) -> Grou
     groups: list[tuple[int, ...]] = [(host,) for host in range(count)]
     while len(groups) > 1:
         distances = {
-            (one, other): statistics.median(pairs[cell] for cell in _between(one, other))
+            (one, other): statistics.median(pairs[cell] for cell in _pair_both_ways(one, other))
             for one, other in itertools.combinations(groups, 2)
         }
         nearest = min(distances, key=lambda both: distances[both])
@@ -182,10 +182,10 @@ def far_groups(pairs: Mapping[Cell, float], count: int, *, least: float) -> Grou
 
 def crossing(groups: Groups) -> list[Cell]:
     """Return all links from one group to another."""
-    return [cell for one, other in itertools.combinations(groups, 2) for cell in _between(one, other)]
+    return [cell for one, other in itertools.combinations(groups, 2) for cell in _pair_both_ways(one, other)]
 
 
-def _between(one: Sequence[int], other: Sequence[int]) -> list[Cell]:
+def _pair_both_ways(one: Sequence[int], other: Sequence[int]) -> list[Cell]:
     pairs = list(itertools.product(one, other))
     return pairs + [(there, here) for here, there in pairs]
 

@@ -98,7 +98,7 @@ def run_search(
         seed=request.seed,
         first=first,
         fits=trials.fits,
-        note=lambda text: note(trials.timed(text)),
+        note=lambda text: note(trials.format_progress(text)),
     )
 
 
@@ -106,7 +106,7 @@ def prove_best(trials: Trials, best: Candidate | None, prove: Prove, *, note: No
     """Prove the best of a search, if any."""
     if best is None:
         return None
-    note(_to_prove(trials, best))
+    note(_announce_proof(trials, best))
     # The rest of the budget, or the minimum once that is spent.
     return prove(best, math.ceil(max(trials.proof_s, trials.rest_s)))
 
@@ -122,7 +122,7 @@ def tune(request: TuneRequest, store: Store, folder: Path, *, note: Note) -> Tun
         space, autotuned = including(request.space, chosen) if chosen else (request.space, None)
         trials = Trials(spec, launches, space, float(request.budget))
         if autotuned is not None:
-            note(trials.timed(f"Horovod's autotune chose: {space.words(autotuned)}"))
+            note(trials.format_progress(f"Horovod's autotune chose: {space.words(autotuned)}"))
 
         def prove(best: Candidate, seconds: int) -> Confirmation:
             settings = space.settings(best)
@@ -163,7 +163,7 @@ def recipe(request: TuneRequest, settings: SettingsFile) -> list[str]:
     return launchers.recipe(case, request.lab)
 
 
-def _to_prove(trials: Trials, best: Candidate) -> str:
+def _announce_proof(trials: Trials, best: Candidate) -> str:
     text = f"to prove: {trials.space.words(best)}"
     if (over := trials.proof_s - trials.rest_s) > 0:
         text += f" (about {over / 60:.1f} min more than the budget, which was too short)"

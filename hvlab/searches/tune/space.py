@@ -109,7 +109,7 @@ def space(
 
     ``rank_env``, the inventory's environment of all ranks, overrides the defaults.
     """
-    parameters = [_on_lab(item, rank_env or {}) for item in parameters]
+    parameters = [_take_lab_default(item, rank_env or {}) for item in parameters]
     if today.rules and any(item.to == "rules" for item in parameters):
         space = Space(tuple(parameters), today)
         again = replace(space, today=today.model_copy(update={"rules": ""}))
@@ -118,16 +118,16 @@ def space(
                 "today's rules file is not one that this space can write",
                 remedy="leave the algorithms out of the space (--space FILE), or the rules out of --settings",
             )
-    return Space(tuple(_with_today(item, today) for item in parameters), today)
+    return Space(tuple(_add_today(item, today) for item in parameters), today)
 
 
 def including(space: Space, settings: SettingsFile) -> tuple[Space, Candidate]:
     """Return a space that includes these settings, and their candidate."""
-    wider = Space(tuple(_with_today(item, settings) for item in space.parameters), space.today)
+    wider = Space(tuple(_add_today(item, settings) for item in space.parameters), space.today)
     return wider, replace(wider, today=settings).start
 
 
-def _on_lab(item: SpaceParameter, rank_env: Mapping[str, Word]) -> SpaceParameter:
+def _take_lab_default(item: SpaceParameter, rank_env: Mapping[str, Word]) -> SpaceParameter:
     """Return a parameter with its real default, if the inventory or hvlab sets it."""
     known = {**_DEFAULTS, **rank_env}
     if item.to != "env" or item.variable not in known:
@@ -136,7 +136,7 @@ def _on_lab(item: SpaceParameter, rank_env: Mapping[str, Word]) -> SpaceParamete
     default = item.default if item.same(item.default, default) else item.read(default)
     # Such a variable cannot be unset.
     values = [value for value in item.values if value != ""]
-    return _with(item.model_copy(update={"values": values, "default": default}), default)
+    return _add_value(item.model_copy(update={"values": values, "default": default}), default)
 
 
 def _read(settings: SettingsFile) -> dict[str, Any]:
@@ -144,12 +144,12 @@ def _read(settings: SettingsFile) -> dict[str, Any]:
     return {name: known[name].read(text) for name, text in settings.parameters.items()}
 
 
-def _with_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
+def _add_today(item: SpaceParameter, today: SettingsFile) -> SpaceParameter:
     value = _today(item, today)
-    return item if value is None else _with(item, value)
+    return item if value is None else _add_value(item, value)
 
 
-def _with(item: SpaceParameter, value: Word) -> SpaceParameter:
+def _add_value(item: SpaceParameter, value: Word) -> SpaceParameter:
     if item.has(value):
         return item
     number = item.read(value)

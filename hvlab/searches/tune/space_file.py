@@ -52,7 +52,7 @@ class SpaceParameter(BaseModel):
     source: str = ""
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_values(self) -> Self:
         if not self.has(self.default):
             raise ValueError(f"{self.name}: the default {self.default!r} is not among its values")
         if any(self.same(one, other) for one, other in itertools.combinations(self.values, 2)):

@@ -119,7 +119,7 @@ class Trials:
         """Rest of the budget, in seconds; negative if overspent."""
         return self.budget - self.launches.spent
 
-    def timed(self, text: str) -> str:
+    def format_progress(self, text: str) -> str:
         """Return a line of progress with the spent part of the budget."""
         return f"{text} ({self.launches.spent / 60:.1f} of {self.budget / 60:g} min)"
 

@@ -114,13 +114,13 @@ def _framework(name: str, known: Entries, index: Index, say: Callable[[str], Non
         data = index.metadata(name, version)
         like = new.get(version)
         entry = known[like or version]
-        says = _of_torch(data, {} if like else entry) if name == "torch" else _of_tensorflow(data)
+        says = _read_torch(data, {} if like else entry) if name == "torch" else _read_tensorflow(data)
         wrong = {part: value for part, value in says.items() if like or entry.get(part) != value}
         if wrong:
             yield Difference(name, version, wrong, {} if like else entry, like)
 
 
-def _of_torch(data: Metadata, entry: Mapping[str, Any]) -> dict[str, Any]:
+def _read_torch(data: Metadata, entry: Mapping[str, Any]) -> dict[str, Any]:
     runtimes = (f"nvidia-cuda-runtime{family}" for family in ("", "-cu13", "-cu12", "-cu11"))
     toolkit = next(filter(None, map(data.exact, ("cuda-toolkit", *runtimes))), None)
     values: dict[str, Any] = {"python": list(data.python)}
@@ -135,7 +135,7 @@ def _of_torch(data: Metadata, entry: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _of_tensorflow(data: Metadata) -> dict[str, Any]:
+def _read_tensorflow(data: Metadata) -> dict[str, Any]:
     values: dict[str, Any] = {"python": list(data.python)}
     for name, part in (("cuda-runtime", "cuda"), ("cudnn", "cudnn")):
         least = next((v for major in ("13", "12") if (v := data.least(f"nvidia-{name}-cu{major}"))), None)

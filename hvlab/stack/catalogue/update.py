@@ -52,11 +52,11 @@ def apply_changes(text: str, changes: Iterable[Difference]) -> str:
     change.
     """
     for change in changes:
-        text = _with(text, change)
+        text = _insert(text, change)
     return text
 
 
-def _with(text: str, change: Difference) -> str:
+def _insert(text: str, change: Difference) -> str:
     lines = text.splitlines()
     whole = yaml.safe_load(text) or {}
     entries = whole.get(change.file) or {}

@@ -135,8 +135,8 @@ def _environment(request: HorovodRequest, variant: Mapping[str, Any]) -> dict[st
         "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
         "HOROVOD_CPU_OPERATIONS": variant["cpu_operations"].upper(),
         "HOROVOD_BUILD_ARCH_FLAGS": request.flags,
-        **_with(_FRAMEWORKS.values(), [_FRAMEWORKS[framework] for framework in variant["frameworks"]]),
-        **_with(("MPI", "GLOO"), [carrier.upper() for carrier in _carriers(variant)]),
+        **_enable(_FRAMEWORKS.values(), [_FRAMEWORKS[framework] for framework in variant["frameworks"]]),
+        **_enable(("MPI", "GLOO"), [carrier.upper() for carrier in _carriers(variant)]),
         **(ccl if request.with_ccl(variant) else {}),
         **({"HOROVOD_CUDA_HOME": request.cuda_home} if request.cuda_home else {}),
         **(_gpu(gpu, planes, request.capabilities) if gpu else {}),
@@ -202,7 +202,7 @@ def _patches() -> tuple[list[dict[str, Any]], dict[str, str]]:
     return read_shipped(folder / "rules.yml"), texts
 
 
-def _with(names: Iterable[str], chosen: Sequence[str]) -> dict[str, str]:
+def _enable(names: Iterable[str], chosen: Sequence[str]) -> dict[str, str]:
     return {f"HOROVOD_WITH{'' if name in chosen else 'OUT'}_{name}": "1" for name in names}
 
 

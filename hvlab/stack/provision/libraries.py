@@ -79,7 +79,9 @@ def plan(library: Library) -> dict[str, Any]:
     checksum = library.checksum or wheel_checksum(pattern, library.facts["architecture"])
     versions = [installed[name] for name in names if name in installed]
     version = next((package.get("version") or "" for package in packages), "")
-    refusals = {"cudnn": _cudnn_problems, "nccl": _nccl_problems}[library.name] if packages else _unknown
+    refusals = (
+        {"cudnn": _cudnn_problems, "nccl": _nccl_problems}[library.name] if packages else _refuse_unknown
+    )
     return {
         "problems": list(refusals(library, packages, installed)) if library.method == "repo" else [],
         "release": library.release,
@@ -134,7 +136,7 @@ def _header(library: Library) -> str:
     return str(numbers[0] * factor + numbers[1] * 100 + numbers[2])
 
 
-def _unknown(library: Library, *_: object) -> Iterator[str]:
+def _refuse_unknown(library: Library, *_: object) -> Iterator[str]:
     system = f"{library.facts.get('distribution')} {library.facts.get('distribution_version')}"
     yield (
         f"no packages of {library.name} {library.release} are known for {system}. Name them in "

@@ -92,7 +92,9 @@ class Infeasible:
             return "the search for what would resolve it ended at its limit; drop one of these pins at a time"
         hosts = {host for item in self.conflict for host in item["hosts"]}
         if not self.nearest and all(item["name"] == "host" for item in self.conflict):
-            return f"without {'it' if len(hosts) == 1 else 'them'} there is no lab left that resolves"
+            return (
+                f"add a supported host: without {'this one' if len(hosts) == 1 else 'these'} the lab is empty"
+            )
         kinds = {item["kind"] for item in self.conflict}
         other = "it takes another operating system, GPU or method of installation"
         if not self.nearest and kinds == {FACT}:

@@ -157,7 +157,7 @@ def _reasons(
     for number, _ in pins:
         pinned &= lab.limit_masks[number]
     if not pinned:
-        yield _unknown(lab, key, pins), None
+        yield _explain_pins(lab, key, pins), None
         return
     gone = pinned & ~pruned.masks[key]
     causes = list(_causes(lab, scope, pruned, key))
@@ -215,7 +215,7 @@ def _say(
     return rule.say(left_of, gone) if key == rule.right else rule.say(gone, left_of)
 
 
-def _unknown(lab: LabProblem, key: Key, pins: Sequence[tuple[int, Limit]]) -> str:
+def _explain_pins(lab: LabProblem, key: Key, pins: Sequence[tuple[int, Limit]]) -> str:
     title = TITLES.get(key[0], key[0])
     known = [
         candidate.version
@@ -229,13 +229,13 @@ def _unknown(lab: LabProblem, key: Key, pins: Sequence[tuple[int, Limit]]) -> st
             near = ", ".join(versions.nearest(pin.value, known))
             return (
                 builds
-                or f"no {title} {pin.value} is known; the nearest known are {near}{_in_full(pin, known)}"
+                or f"no {title} {pin.value} is known; the nearest known are {near}{_suggest_full(pin, known)}"
             )
     texts = dict.fromkeys(lab.assumptions[limit.assumptions[0]].text for _, limit in pins)
     return f"{' and '.join(texts)} exclude each other: the lab can have one {title} only"
 
 
-def _in_full(pin: Assumption, known: Sequence[str]) -> str:
+def _suggest_full(pin: Assumption, known: Sequence[str]) -> str:
     """Return a hint to write a newer release in full if the pin leaves out its last numbers."""
     short = newer.complete_pin(Pin(pin.name, pin.value))
     if not short or versions.numbers(pin.value) < max(map(versions.numbers, known), default=()):

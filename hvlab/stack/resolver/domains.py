@@ -18,8 +18,8 @@ Versions = list[tuple[str, Any]]
 
 def add(lab: LabProblem) -> None:
     """Add the candidates of every component, in the order in which they are chosen."""
-    _of_lab(lab)
-    _of_cuda(lab)
+    _add_lab_domains(lab)
+    _add_cuda_domains(lab)
     for number, group in enumerate(lab.groups):
         if group.gpus:
             lab.domain(("driver", number), drivers(group, lab.catalogue))
@@ -29,7 +29,7 @@ def add(lab: LabProblem) -> None:
             lab.domain(("nccl", number), nccls(lab.catalogue))
 
 
-def _of_lab(lab: LabProblem) -> None:
+def _add_lab_domains(lab: LabProblem) -> None:
     catalogue, groups = lab.catalogue, lab.groups
     lab.domain(("python", None), pythons(groups, catalogue))
     if "torch" in lab.frameworks:
@@ -44,7 +44,7 @@ def _of_lab(lab: LabProblem) -> None:
     lab.domain(("backend", None), backends(groups))
 
 
-def _of_cuda(lab: LabProblem) -> None:
+def _add_cuda_domains(lab: LabProblem) -> None:
     catalogue = lab.catalogue
     toolkits = {}
     for number, group in enumerate(lab.groups):

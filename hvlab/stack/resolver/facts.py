@@ -220,7 +220,7 @@ def with_gpus(host: HostFacts, declared: Sequence[Mapping[str, Any]]) -> HostFac
     gpus = _gpu_problems(declared)
     if gpus:
         raise UsageError(f"{host.name}: lab_gpus: {'; '.join(gpus)}", remedy="each needs at least a name")
-    return replace(host, declared=True, **_by_maker(declared))
+    return replace(host, declared=True, **_split_by_maker(declared))
 
 
 def system_of(host: HostFacts, catalogue: Catalogue) -> OperatingSystem | None:
@@ -278,7 +278,7 @@ def _to_plain(name: str) -> str:
 
 def _problems(facts: Mapping[str, Any]) -> list[str]:
     wrong = [f"{field} is missing" for field in REQUIRED if facts.get(field) in (None, "")]
-    wrong += _unknown(facts, _TYPES)
+    wrong += _explain_unknown(facts, _TYPES)
     for field, types in _TYPES.items():
         value = facts.get(field)
         if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
@@ -300,7 +300,7 @@ def _unprintable(value: object) -> str | None:
     return None if text.isprintable() else f"has characters that cannot be printed: {text!r}"
 
 
-def _unknown(given: Iterable[Any], known: Iterable[str]) -> list[str]:
+def _explain_unknown(given: Iterable[Any], known: Iterable[str]) -> list[str]:
     fields, wrong = list(known), []
     for field in given:
         if field not in fields:
@@ -318,7 +318,7 @@ def _gpu_problems(gpus: object) -> list[str]:
             wrong.append(f"gpus[{number}] is {item!r}, without a name")
         elif odd := _unprintable(item.get("name")) or _unprintable(item.get("compute_capability")):
             wrong.append(f"gpus[{number}] {odd}")
-        elif unknown := _unknown(item, _GPU_FIELDS):
+        elif unknown := _explain_unknown(item, _GPU_FIELDS):
             wrong += [f"gpus[{number}]: {text}" for text in unknown]
         elif item.get("compute_capability") is not None and _capability(item["compute_capability"]) is None:
             wrong.append(f"gpus[{number}].compute_capability is {item['compute_capability']!r}")
@@ -367,11 +367,11 @@ def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
         gcc=text("gcc"),
         kernel_gcc=text("kernel_gcc"),
         driver=text("driver"),
-        **_by_maker(facts.get("gpus") or ()),
+        **_split_by_maker(facts.get("gpus") or ()),
     )
 
 
-def _by_maker(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _split_by_maker(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return NVIDIA's GPUs, and the names of the others."""
     gpus, words = [_gpu(item) for item in items], _compile_other_makers()
     others = [gpu for gpu in gpus if "nvidia" not in gpu.name.lower() and words.search(gpu.name)]

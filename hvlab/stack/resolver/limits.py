@@ -15,13 +15,13 @@ from hvlab.stack.resolver.pins import Pin, meets
 
 def add(lab: LabProblem) -> None:
     """Add the limits of the pins, of the whole lab, and of each group's facts."""
-    lab.limits += [*_of_pins(lab), *_of_lab(lab)]
+    lab.limits += [*_limit_pins(lab), *_limit_lab(lab)]
     for number, group in enumerate(lab.groups):
-        lab.limits += _of_group(lab, number, group)
+        lab.limits += _limit_group(lab, number, group)
     lab.limits = [limit for limit in lab.limits if limit.key in lab.domains]
 
 
-def _of_pins(lab: LabProblem) -> Iterable[Limit]:
+def _limit_pins(lab: LabProblem) -> Iterable[Limit]:
     for item in lab.assumptions:
         if item.kind != PIN:
             continue
@@ -43,7 +43,7 @@ def _meets(pin: Pin) -> Callable[[Candidate], bool]:
     return fits
 
 
-def _of_lab(lab: LabProblem) -> Iterable[Limit]:
+def _limit_lab(lab: LabProblem) -> Iterable[Limit]:
 
     def say(gone: Sequence[Candidate]) -> str:
         return "; ".join(f"Open MPI {c.version} {c.data.avoid}" for c in gone[:2])
@@ -57,11 +57,11 @@ def _of_lab(lab: LabProblem) -> Iterable[Limit]:
                 f"backend {gone[0].version} needs a framework with CUDA, "
                 "and torch's build for the CPU is pinned"
             ),
-            lab.pinned("torch"),
+            lab.find_pin("torch"),
         )
 
 
-def _of_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Limit]:
+def _limit_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Limit]:
     installed = group.host.driver
     if group.gpus and installed:
         yield Limit(("driver", number), lambda c: c.version == installed, soft=keep_driver(number))
@@ -110,7 +110,7 @@ def _tool_limits(
             lambda c: c.version in group.pythons,
             lambda gone: (
                 f"hvlab has packages for Python {versions.spans(group.pythons, group.pythons)}, not for "
-                f"{lab.listed(gone)}"
+                f"{lab.name(gone)}"
             ),
         )
     compilers = {*system.gcc, *([str(versions.major(host.gcc))] if host.gcc else [])}
@@ -137,7 +137,7 @@ def _framework_limits(
             ("tensorflow", None),
             lambda _: False,
             lambda _: f"TensorFlow has no wheel with CUDA for {machine}: it would run on the CPU",
-            (lab.fact("architecture", architecture), *lab.pinned("tensorflow")),
+            (lab.fact("architecture", architecture), *lab.find_pin("tensorflow")),
         )
 
 
@@ -148,7 +148,7 @@ def _cuda_limits(
     yield Limit(
         ("cuda", number),
         lambda c: rules.offers_cuda(c.version, system, method, group.host.architecture, lab.catalogue),
-        lambda gone: _no_cuda(lab, group, where, gone),
+        lambda gone: _explain_no_cuda(lab, group, where, gone),
         assumed,
     )
     for name in ("cudnn", "nccl"):
@@ -156,7 +156,7 @@ def _cuda_limits(
         yield Limit(
             (name, number),
             _offers(name, group),
-            _no_library(TITLES[name], group.methods[name], limits, where, system.distro.get(name)),
+            _explain_no_library(TITLES[name], group.methods[name], limits, where, system.distro.get(name)),
             assumed,
         )
 
@@ -194,10 +194,10 @@ def _build_limits(lab: LabProblem, group: HostGroup) -> Iterable[Limit]:
             continue
         if lab.torch_on_cpu:
             other = next(one for one in lab.pins if one.build == "cpu")
-            numbers = (*lab.pinned("torch", pin.value), *lab.pinned("torch", other.value))
+            numbers = (*lab.find_pin("torch", pin.value), *lab.find_pin("torch", other.value))
             reason = f"{pin.text} and {other.text} exclude each other: a lab has torch with CUDA, or without"
         elif not group.gpus:
-            numbers = (*lab.pinned("torch", pin.value), lab.fact("gpu", NO_GPU))
+            numbers = (*lab.find_pin("torch", pin.value), lab.fact("gpu", NO_GPU))
             reason = (
                 f"{pin.text} is a build with CUDA, and {lab.sharing('gpu', NO_GPU)} has no GPU: "
                 f"pin torch={pin.version} there"
@@ -218,7 +218,7 @@ def _offers(name: str, group: HostGroup) -> Callable[[Candidate], bool]:
     return lambda c: rules.offers_library(c, limits, method=method, distro=distro)
 
 
-def _no_cuda(lab: LabProblem, group: HostGroup, where: str, gone: Sequence[Candidate]) -> str:
+def _explain_no_cuda(lab: LabProblem, group: HostGroup, where: str, gone: Sequence[Candidate]) -> str:
     missing = list_versions(gone, lab.catalogue.cuda)
     if group.methods["cuda"] == "distro":
         own = group.system.distro.get("cuda") or "not at all"
@@ -233,7 +233,7 @@ def _no_cuda(lab: LabProblem, group: HostGroup, where: str, gone: Sequence[Candi
     return f"NVIDIA's repository for {where} has no CUDA {missing} (it has {has})"
 
 
-def _no_library(
+def _explain_no_library(
     title: str, method: str, limits: Sequence[str | None] | None, where: str, distro: object
 ) -> Callable[[Sequence[Candidate]], str]:
     def say(gone: Sequence[Candidate]) -> str:
@@ -306,7 +306,7 @@ def _gpu_limits(lab: LabProblem, number: int, gpu: Gpu) -> Iterable[Limit]:
     def no_driver(gone: Sequence[Candidate]) -> str:
         lowest, last = catalogue.capabilities[capability].driver
         until = f" up to branch {last}" if last else ""
-        return f"driver {lab.listed(gone)} does not run {where}, which needs {lowest} or newer{until}"
+        return f"driver {lab.name(gone)} does not run {where}, which needs {lowest} or newer{until}"
 
     yield Limit(
         ("cuda", number), lambda c: rules.cuda_has_code(c.version, capability, catalogue), no_code, assumed
@@ -325,13 +325,13 @@ def _gpu_limits(lab: LabProblem, number: int, gpu: Gpu) -> Iterable[Limit]:
                 f"TensorFlow {list_versions(gone, catalogue.tensorflow)} does not run on {where} "
                 f"({_capabilities(gone)})"
             ),
-            (*assumed, *lab.pinned("tensorflow")),
+            (*assumed, *lab.find_pin("tensorflow")),
         )
     for name in ("cudnn", "nccl"):
         yield Limit(
             (name, number),
             lambda c: rules.runs_library(c.data, [capability]),
-            _no_library_code(lab, TITLES[name], where),
+            _explain_no_code(lab, TITLES[name], where),
             assumed,
         )
 
@@ -344,5 +344,5 @@ def _capabilities(releases: Sequence[Candidate]) -> str:
     )
 
 
-def _no_library_code(lab: LabProblem, title: str, where: str) -> Callable[[Sequence[Candidate]], str]:
-    return lambda gone: f"{title} {lab.listed(gone)} has no code for {where}"
+def _explain_no_code(lab: LabProblem, title: str, where: str) -> Callable[[Sequence[Candidate]], str]:
+    return lambda gone: f"{title} {lab.name(gone)} has no code for {where}"

@@ -53,7 +53,7 @@ class Lock:
                 values.setdefault(name, set()).update([version] if version else [])
         return {name: next(iter(known)) for name, known in values.items() if len(known) == 1}
 
-    def pinned(self, lab: Iterable[HostRequest], others: Sequence[Pin] = ()) -> list[HostRequest]:
+    def pin(self, lab: Iterable[HostRequest], others: Sequence[Pin] = ()) -> list[HostRequest]:
         """Return the hosts with the file's versions as pins, except where they have their own.
 
         ``others`` are pins for all hosts, which also outrank the file.

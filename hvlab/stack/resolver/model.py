@@ -303,7 +303,7 @@ class LabProblem(ConstraintProblem):
         """Return the hosts of groups."""
         return [host for number in sorted(numbers) for host in self.groups[number].hosts]
 
-    def listed(self, candidates: Sequence[Candidate]) -> str:
+    def name(self, candidates: Sequence[Candidate]) -> str:
         """Return candidates for the reader, neighbours in their domain as a span."""
         return list_versions(candidates, [candidate.version for candidate in self.domains[candidates[0].key]])
 
@@ -319,7 +319,7 @@ class LabProblem(ConstraintProblem):
         """Return a GPU with its hosts, for the reader: sm_52 (Tesla M40 on n3)."""
         return f"{gpu.sm} ({gpu.name} on {self.sharing('gpu', gpu.title)})"
 
-    def pinned(self, name: str, value: str | None = None) -> tuple[int, ...]:
+    def find_pin(self, name: str, value: str | None = None) -> tuple[int, ...]:
         """Return the first pin of a component (to this value) as a rule's assumption; else nothing."""
         numbers = [
             item.number

@@ -210,7 +210,7 @@ def _replacement(lab: LabProblem, pin: Pin, only: dict[tuple[str, int | None], i
     known = {_format_pin(pin, c.version) for c in candidates}
     ended = {_format_pin(pin, c.version) for c in candidates if _is_past_end(c)}
     # Stable sort: supported ones first, nearest first within each part.
-    ordered = sorted(_by_distance(pin, known), key=lambda version: version in ended)
+    ordered = sorted(_sort_by_distance(pin, known), key=lambda version: version in ended)
     for version in ordered[:_TRIES]:
         other = Pin(pin.name, version)
         masks = {
@@ -236,7 +236,7 @@ def _format_pin(pin: Pin, version: str) -> str:
     return version.partition("-")[0] if pin.name == "nccl" and "+" not in pin.value else version
 
 
-def _by_distance(pin: Pin, known: set[str]) -> list[str]:
+def _sort_by_distance(pin: Pin, known: set[str]) -> list[str]:
     """Return alternative versions: builds of the same, then of its major, nearest first."""
     if pin.name == "backend":
         others = [name for name in PARALLEL if name in known - {pin.value}]

@@ -90,7 +90,7 @@ def _mark(catalogue: Catalogue, name: str, version: str, like: str) -> tuple[Ass
     return (*catalogue.assumed, Assumed(name, version, like))
 
 
-def _first(entries: Mapping[str, Any], name: str, entry: Any) -> dict[str, Any]:
+def _add_sorted(entries: Mapping[str, Any], name: str, entry: Any) -> dict[str, Any]:
     ordered = sorted(
         [*entries.items(), (name, entry)], key=lambda pair: versions.numbers(pair[0]), reverse=True
     )
@@ -109,7 +109,7 @@ def _driver(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
 
     return replace(
         catalogue,
-        branches=_first(catalogue.branches, branch, entry),
+        branches=_add_sorted(catalogue.branches, branch, entry),
         systems=tuple(map(offering, catalogue.systems)),
         assumed=_mark(catalogue, "driver", pin.value, catalogue.branches[like].latest),
     )
@@ -129,7 +129,7 @@ def _cuda(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
     entry = replace(known, version=release, points=points)
     return replace(
         catalogue,
-        cuda=_first({**catalogue.cuda}, release, entry),
+        cuda=_add_sorted({**catalogue.cuda}, release, entry),
         systems=tuple(map(offering, catalogue.systems)),
         assumed=_mark(catalogue, "cuda", pin.value, like if release == known.version else known.version),
     )
@@ -142,7 +142,7 @@ def _library(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
     if pin.name == "nccl" and "." in build and build not in builds:
         builds = tuple(sorted([*builds, build], key=versions.numbers))
     entry = replace(known[like], version=name, builds=builds)
-    changed: dict[str, Any] = {pin.name: _first(known, name, entry)}
+    changed: dict[str, Any] = {pin.name: _add_sorted(known, name, entry)}
     return replace(catalogue, assumed=_mark(catalogue, pin.name, name, like), **changed)
 
 
@@ -158,7 +158,7 @@ def _framework(catalogue: Catalogue, pin: Pin, like: str) -> Catalogue:
         follows = high is not None and versions.is_at_most(like, high) and not versions.is_at_most(name, high)
         wider: dict[str, Any] = {pin.name: (low, name)} if follows else {}
         horovod[version] = replace(item, **wider)
-    changed: dict[str, Any] = {pin.name: _first(getattr(catalogue, pin.name), name, entry)}
+    changed: dict[str, Any] = {pin.name: _add_sorted(getattr(catalogue, pin.name), name, entry)}
     return replace(catalogue, horovod=horovod, assumed=_mark(catalogue, pin.name, name, like), **changed)
 
 

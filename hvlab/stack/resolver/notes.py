@@ -69,16 +69,16 @@ def _note_newer_python(system: OperatingSystem) -> str:
 def of_lab(solution: Solution) -> list[str]:
     """Return the notes on the lab as a whole."""
     lab, notes = solution.lab, []
-    if solution.gave_up(ONE_CUDA):
+    if solution.drops(ONE_CUDA):
         notes.append(_cudas(solution))
-    if solution.gave_up(ONE_TORCH_NCCL):
+    if solution.drops(ONE_TORCH_NCCL):
         notes.append(f"torch brings different NCCL releases for these hosts, {_NCCL_REFUSES}")
-    elif solution.gave_up(ONE_NCCL) and ONE_TORCH_NCCL in solution.kept:
+    elif solution.drops(ONE_NCCL) and ONE_TORCH_NCCL in solution.kept:
         notes.append(
             "hosts get different NCCL releases for nccl-tests, which does not run between them; "
             "ranks of torch use the one that torch brings"
         )
-    elif solution.gave_up(ONE_NCCL):
+    elif solution.drops(ONE_NCCL):
         notes.append(f"hosts get different NCCL releases, {_NCCL_REFUSES}")
     for pin, numbers in lab.pins.items():
         keys = [(pin.name, None), *((pin.name, number) for number in numbers)]

@@ -80,7 +80,7 @@ def driver(group: HostGroup, version: str, *, exact: bool, opened: bool) -> Driv
     names: Iterable[str] = ()
     rule: Mapping[str, Any] = {}
     if method == "distro":
-        names = _of_distribution(system, branch, opened=opened)
+        names = _list_distribution_packages(system, branch, opened=opened)
     elif method == "elrepo":
         legacy = system.elrepo.get("legacy") or {}
         names = legacy.get(branch) or system.elrepo.get("packages", ())
@@ -101,7 +101,7 @@ def driver(group: HostGroup, version: str, *, exact: bool, opened: bool) -> Driv
     )
 
 
-def _of_distribution(system: OperatingSystem, branch: str, *, opened: bool) -> tuple[str, ...]:
+def _list_distribution_packages(system: OperatingSystem, branch: str, *, opened: bool) -> tuple[str, ...]:
     names = system.distro_packages
     legacy = (names.get("driver_legacy") or {}).get(branch)
     usual = (names.get("driver_open") if opened else None) or names.get("driver", ())

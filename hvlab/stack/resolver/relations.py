@@ -35,9 +35,9 @@ _FEW = 6
 
 def add(lab: LabProblem) -> None:
     """Add the relations among the lab's components, and those of each group with them and each other."""
-    lab.relations += _of_lab(lab)
+    lab.relations += _relate_lab(lab)
     for number, group in enumerate(lab.groups):
-        lab.relations += _of_group(lab, number, group)
+        lab.relations += _relate_group(lab, number, group)
     _add_torch_nccl(lab)
     lab.relations = [one for one in lab.relations if {one.left, one.right} <= set(lab.domains)]
 
@@ -74,26 +74,26 @@ def _fits(
         lowest = min((low for low, _ in ranges if low), key=versions.numbers, default="any")
         highest = max((high for _, high in ranges if high), key=versions.numbers, default="any")
         takes = f" ({'it takes' if len(ours) == 1 else 'they take'} {lowest} to {highest})"
-        return f"{TITLES[title]} {lab.listed(ours)} does not take {TITLES[other]} {lab.listed(theirs)}{takes}"
+        return f"{TITLES[title]} {lab.name(ours)} does not take {TITLES[other]} {lab.name(theirs)}{takes}"
 
     return say
 
 
-def _of_lab(lab: LabProblem) -> Iterable[Relation]:
+def _relate_lab(lab: LabProblem) -> Iterable[Relation]:
     for name in lab.frameworks:
         yield Relation(
             ("python", None),
             (name, None),
             lambda python, item: versions.is_within(python.version, item.data.python),
             _fits(lab, name, "python", "python"),
-            assumptions=lab.pinned(name),
+            assumptions=lab.find_pin(name),
         )
         yield Relation(
             (name, None),
             ("horovod", None),
             _horovod_takes(name),
             _fits(lab, "horovod", name, name),
-            assumptions=lab.pinned(name),
+            assumptions=lab.find_pin(name),
         )
     yield Relation(
         ("python", None),
@@ -107,7 +107,7 @@ def _horovod_takes(name: str) -> Callable[[Candidate, Candidate], bool]:
     return lambda item, horovod: versions.is_within(item.version, getattr(horovod.data, name))
 
 
-def _of_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relation]:
+def _relate_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relation]:
     if "torch" in lab.frameworks:
         yield Relation(
             ("torch", None),
@@ -115,9 +115,9 @@ def _of_group(lab: LabProblem, number: int, group: HostGroup) -> Iterable[Relati
             lambda torch, gcc: int(gcc.version) >= torch.data.gcc,
             lambda torches, gccs: (
                 f"torch {list_versions(torches, lab.catalogue.torch)} needs gcc "
-                f"{min(torch.data.gcc for torch in torches)} or newer, not {lab.listed(gccs)}"
+                f"{min(torch.data.gcc for torch in torches)} or newer, not {lab.name(gccs)}"
             ),
-            assumptions=lab.pinned("torch"),
+            assumptions=lab.find_pin("torch"),
         )
     if not group.gpus:
         return
@@ -143,12 +143,12 @@ def _agreements(lab: LabProblem, number: int, where: str) -> Iterable[Relation]:
         return versions.is_prefix(one.version, nccl.version)
 
     def other(_: Sequence[Candidate], nccls: Sequence[Candidate]) -> str:
-        releases = f"NCCL {lab.listed(nccls)} on {where} is not the release of the other hosts"
+        releases = f"NCCL {lab.name(nccls)} on {where} is not the release of the other hosts"
         return f"{releases}: backend nccl needs one on all"
 
     yield Relation((ONE_NCCL, None), ("nccl", number), same, soft=ONE_NCCL)
     # NCCL compares the releases of all ranks. Source: https://github.com/NVIDIA/nccl, src/init.cc
-    for pin in lab.pinned("backend", "nccl"):
+    for pin in lab.find_pin("backend", "nccl"):
         yield Relation((ONE_NCCL, None), ("nccl", number), same, other, assumptions=(pin,))
     yield Relation(
         ("cuda", number),
@@ -179,7 +179,7 @@ def _torch_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable
         on = "" if architecture == "x86_64" else f" on {architecture}"
         return f"torch {torch} has no wheel for CUDA {cuda}{on} ({wheels})"
 
-    torch, cuda, assumed = ("torch", None), ("cuda", number), lab.pinned("torch")
+    torch, cuda, assumed = ("torch", None), ("cuda", number), lab.find_pin("torch")
     # A pinned build must match exactly, not just its major.
     build = next((pin for pin in group.pins if pin.name == "torch" and pin.cuda), None)
     architecture = group.host.architecture
@@ -215,7 +215,7 @@ def _tensorflow_relations(lab: LabProblem, number: int) -> Iterable[Relation]:
         newer = " (or a newer one of its major)" if any(rules.takes_newer_cuda(i.data) for i in items) else ""
         return f"TensorFlow {releases} is built for CUDA {needs}{newer}{other} would run on the CPU"
 
-    tensorflow, cuda, assumed = ("tensorflow", None), ("cuda", number), lab.pinned("tensorflow")
+    tensorflow, cuda, assumed = ("tensorflow", None), ("cuda", number), lab.find_pin("tensorflow")
     yield Relation(
         tensorflow,
         cuda,
@@ -236,7 +236,7 @@ def _tensorflow_relations(lab: LabProblem, number: int) -> Iterable[Relation]:
         lambda item, cudnn: cudnn.version != "none" and rules.tensorflow_takes(item.data, cudnn.version),
         lambda items, cudnns: (
             f"TensorFlow {list_versions(items, lab.catalogue.tensorflow)} needs cuDNN "
-            f"{_list_each(item.data.cudnn for item in items)} or newer of its major, not {lab.listed(cudnns)}"
+            f"{_list_each(item.data.cudnn for item in items)} or newer of its major, not {lab.name(cudnns)}"
         ),
         assumptions=assumed,
     )
@@ -252,7 +252,7 @@ def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[
 
     def too_old(cudas: Sequence[Candidate], drivers: Sequence[Candidate]) -> str:
         needs = min((_floor(c.version, catalogue) for c in cudas), key=versions.numbers)
-        cuda, driver = list_versions(cudas, catalogue.cuda), lab.listed(drivers)
+        cuda, driver = list_versions(cudas, catalogue.cuda), lab.name(drivers)
         return f"driver {driver} on {where} is too old for CUDA {cuda}, which needs {needs} or newer"
 
     def not_built(cudas: Sequence[Candidate], nccls: Sequence[Candidate]) -> str:
@@ -273,7 +273,7 @@ def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[
         lambda cuda, gcc: rules.gcc_fits(cuda.data, gcc.version),
         lambda cudas, gccs: (
             f"CUDA {list_versions(cudas, catalogue.cuda)} takes gcc {min(c.data.gcc_min for c in cudas)} to "
-            f"{max(c.data.gcc for c in cudas)}, not {lab.listed(gccs)} ({where})"
+            f"{max(c.data.gcc for c in cudas)}, not {lab.name(gccs)} ({where})"
         ),
     )
     yield Relation(
@@ -281,7 +281,7 @@ def _cuda_relations(lab: LabProblem, number: int, group: HostGroup) -> Iterable[
         ("cudnn", number),
         lambda cuda, cudnn: cudnn.data is None or rules.cudnn_serves(cudnn.data, cuda.version),
         lambda cudas, cudnns: (
-            f"cuDNN {lab.listed(cudnns)} is not made for CUDA {list_versions(cudas, catalogue.cuda)}"
+            f"cuDNN {lab.name(cudnns)} is not made for CUDA {list_versions(cudas, catalogue.cuda)}"
         ),
     )
     yield Relation(
@@ -337,7 +337,7 @@ def _torch_nccl_relations(lab: LabProblem, numbers: Iterable[int]) -> Iterable[R
             f"{_list_each(nccl for torch in torches for nccl in torch.data.nccl.values())}"
         ),
     )
-    rules_of_one = [(None, (pin,)) for pin in lab.pinned("backend", "nccl")]
+    rules_of_one = [(None, (pin,)) for pin in lab.find_pin("backend", "nccl")]
     for number in numbers:
         for soft, assumptions in [(ONE_TORCH_NCCL, ()), *rules_of_one]:
             yield _relate_same(lab, number, soft=soft, assumptions=assumptions)
@@ -351,7 +351,7 @@ def _relate_same(lab: LabProblem, number: int, *, soft: str | None, assumptions:
 
     def say(pairs: Sequence[Candidate], cudas: Sequence[Candidate]) -> str:
         torches = ", ".join(dict.fromkeys(pair.data.torch.version for pair in pairs))
-        cuda, one = lab.listed(cudas), _list_each(pair.data.nccl for pair in pairs)
+        cuda, one = lab.name(cudas), _list_each(pair.data.nccl for pair in pairs)
         return (
             f"torch {torches} brings another NCCL for CUDA {cuda} on {some(group.hosts)} "
             f"than {one} of the other hosts: backend nccl needs one on all"

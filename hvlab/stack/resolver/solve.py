@@ -136,7 +136,7 @@ class Solution:
         candidate = self.chosen.get((name, group))
         return None if candidate is None or candidate.version == "none" else candidate.version
 
-    def gave_up(self, preference: str) -> bool:
+    def drops(self, preference: str) -> bool:
         """Whether a preference that this lab has does not hold."""
         return preference in self.lab.preferences and preference not in self.kept
 

@@ -61,7 +61,7 @@ def _cuda(choice: GroupChoice) -> str:
         tensorflow = choice.data("tensorflow", None)
         built = "built for it" if tensorflow.cuda == versions.minor(cuda) else f"built for {tensorflow.cuda}"
         parts.append(f"TensorFlow {tensorflow.version} is {built}")
-    if (ONE_CUDA, None) in choice.solution.chosen and not choice.solution.gave_up(ONE_CUDA):
+    if (ONE_CUDA, None) in choice.solution.chosen and not choice.solution.drops(ONE_CUDA):
         parts.append("the same on all hosts with GPUs")
     return "; ".join([*parts, f"it has code for {choice.sms}"])
 
@@ -85,7 +85,7 @@ def _find_installed_nccl(choice: GroupChoice) -> str:
         return f"a wheel for CUDA {versions.major(cuda)}"
     same = build == versions.minor(cuda)
     text = f"built for CUDA {build}" + ("" if same else f", the nearest to {cuda} that exists")
-    one = (ONE_NCCL, None) in choice.solution.chosen and not choice.solution.gave_up(ONE_NCCL)
+    one = (ONE_NCCL, None) in choice.solution.chosen and not choice.solution.drops(ONE_NCCL)
     return f"{text}; the same release on all hosts" if one else text
 
 
@@ -156,7 +156,7 @@ def stacks(solution: Solution, hosts: dict[str, HostFacts]) -> dict[str, dict[st
     """Return host -> stack, in the order of ``hosts``."""
     by_host: dict[str, dict[str, Any]] = {}
     for number, group in enumerate(solution.lab.groups):
-        common = _of_group(solution, number, group)
+        common = _describe_group(solution, number, group)
         known = {gpu.name: gpu.capability for gpu in group.gpus}
         for name in group.hosts:
             gpus = [replace(gpu, capability=gpu.capability or known[gpu.name]) for gpu in hosts[name].gpus]
@@ -164,7 +164,7 @@ def stacks(solution: Solution, hosts: dict[str, HostFacts]) -> dict[str, dict[st
     return {name: by_host[name] for name in hosts if name in by_host}
 
 
-def _of_group(solution: Solution, number: int, group: HostGroup) -> dict[str, Any]:
+def _describe_group(solution: Solution, number: int, group: HostGroup) -> dict[str, Any]:
     system, catalogue = group.system, solution.lab.catalogue
     chosen = versions_of(solution, number)
     choice = GroupChoice(solution, number, group, chosen)

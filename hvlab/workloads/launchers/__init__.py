@@ -71,7 +71,7 @@ def job(
     if backend.framework == HOROVOD:
         env |= _HOROVOD
     if backend.group:
-        env |= _meeting(hosts[0], lab, env["HVLAB_CASE"])
+        env |= _set_rendezvous(hosts[0], lab, env["HVLAB_CASE"])
     env |= settings
     if case.params["device"] == "cuda":
         env["HVLAB_DEVICE"] = "cuda"
@@ -147,7 +147,7 @@ def recipe(case: Case, lab: Lab) -> list[str]:
     return [*lines, f"{shlex.join(start.argv)} ...".lstrip()]
 
 
-def _meeting(first: Host, lab: Lab, mark: str) -> dict[str, str]:
+def _set_rendezvous(first: Host, lab: Lab, mark: str) -> dict[str, str]:
     """Return the rendezvous of torch's ranks: the first host, and a port that other cases hardly use.
 
     It carries no gradients. The address is on the ranks' network if the inventory has it.

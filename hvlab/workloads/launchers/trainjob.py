@@ -20,7 +20,7 @@ _RUNTIME = "hvlab-torch"
 # Trainer looks for this name.
 _NODE = "node"
 _LAUNCH = f'[ "$PET_NODE_RANK" = 0 ] || exec "$@"\n{kubernetes.BEGIN}{kubernetes.END}'
-# Of those that torchrun tells its ranks.
+# Two of the variables that torchrun sets for its ranks.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
 

@@ -119,11 +119,11 @@ class Nothing:
     def forward(self, model: torch.nn.Module) -> Any:
         return model
 
-    def sent(self, numbers: int, tensors: int) -> int:
+    def count_bytes(self, numbers: int, tensors: int) -> int:
         """Return the bytes a rank hands to Horovod for this many numbers in this many tensors."""
         return 0
 
-    def once(self, gradient: torch.Tensor, name: str) -> None:
+    def send_once(self, gradient: torch.Tensor, name: str) -> None:
         """Send an unused gradient like the others, under a name of its own."""
 
 
@@ -141,11 +141,11 @@ class ByHorovod(Nothing):
             optimizer, named_parameters=named, compression=self.compression, op=self.hvd.Average
         )
 
-    def sent(self, numbers: int, tensors: int) -> int:
+    def count_bytes(self, numbers: int, tensors: int) -> int:
         small, _ = self.compression.compress(torch.zeros(1))
         return numbers * small.element_size() if self.ranks > 1 else 0
 
-    def once(self, gradient: torch.Tensor, name: str) -> None:
+    def send_once(self, gradient: torch.Tensor, name: str) -> None:
         small, _ = self.compression.compress(gradient)
         self.hvd.allreduce(small, op=self.hvd.Average, name=name)
 
@@ -167,10 +167,10 @@ class ByDdp(Nothing):
             parallel.register_comm_hook(None, hooks.fp16_compress_hook)
         return parallel
 
-    def sent(self, numbers: int, tensors: int) -> int:
+    def count_bytes(self, numbers: int, tensors: int) -> int:
         return numbers * self.small(torch.zeros(1)).element_size() if self.ranks > 1 else 0
 
-    def once(self, gradient: torch.Tensor, name: str) -> None:
+    def send_once(self, gradient: torch.Tensor, name: str) -> None:
         self.group.allreduce(self.small(gradient), op=self.group.Average, name=name)
 
     def small(self, gradient: torch.Tensor) -> torch.Tensor:
@@ -191,7 +191,7 @@ class ByFsdp(Nothing):
             shard(block)
         return shard(model)
 
-    def sent(self, numbers: int, tensors: int) -> int:
+    def count_bytes(self, numbers: int, tensors: int) -> int:
         # Its weights in the forward and in the backward pass, and its gradients.
         return 3 * numbers * torch.zeros(1).element_size() if self.ranks > 1 else 0
 
@@ -242,10 +242,10 @@ class ByEightBit(Averaging):
         total = self.hvd.allreduce(self.side.pack(maxima), op=self.hvd.Sum, name=name)
         return self.side.unpack(total, maxima)
 
-    def sent(self, numbers: int, tensors: int) -> int:
+    def count_bytes(self, numbers: int, tensors: int) -> int:
         return numbers + -numbers % NUMBERS + tensors * MAXIMUM_BYTES if self.ranks > 1 else 0
 
-    def once(self, gradient: torch.Tensor, name: str) -> None:
+    def send_once(self, gradient: torch.Tensor, name: str) -> None:
         ByEightBit(self.world).average([gradient], name)
 
 
@@ -262,11 +262,11 @@ class ByShares(Averaging):
         received = self.hvd.alltoall(self.side.pack(gradients), name=name + ".shares")
         return self.side.unpack(self.hvd.allgather(self.side.reduce(received), name=name))
 
-    def sent(self, numbers: int, tensors: int) -> int:
+    def count_bytes(self, numbers: int, tensors: int) -> int:
         width = self.side.small(torch.zeros(1)).numel()
         return (numbers + -numbers % self.ranks) * width if self.ranks > 1 else 0
 
-    def once(self, gradient: torch.Tensor, name: str) -> None:
+    def send_once(self, gradient: torch.Tensor, name: str) -> None:
         self.average([gradient], name)
 
 

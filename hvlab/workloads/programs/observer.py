@@ -129,7 +129,7 @@ def waiting(module: Any) -> None:
     """Record how long Horovod's collectives are waited for."""
     import step_parts  # noqa: PLC0415 - beside this file
 
-    module.synchronize = step_parts.waited(module.synchronize)
+    module.synchronize = step_parts.time_waits(module.synchronize)
 
 
 if os.environ.get("HVLAB_EXPLAIN"):

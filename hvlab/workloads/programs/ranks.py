@@ -89,12 +89,12 @@ class Ranks(Alone):
 
     def gather(self, data: Any, name: str) -> list[Any]:
         text = json.dumps(data).encode()
-        lengths = self.joined([len(text)], "int64", name + ".lengths")
-        texts = bytes(self.joined(list(text), "uint8", name + ".texts"))
+        lengths = self.concatenate([len(text)], "int64", name + ".lengths")
+        texts = bytes(self.concatenate(list(text), "uint8", name + ".texts"))
         ends = [sum(lengths[: rank + 1]) for rank in range(len(lengths))]
         return [json.loads(texts[end - length : end]) for end, length in zip(ends, lengths)]
 
-    def joined(self, numbers: list[int], dtype: str, name: str) -> list[int]:
+    def concatenate(self, numbers: list[int], dtype: str, name: str) -> list[int]:
         """Return the numbers of all ranks, one after another."""
         own = torch.tensor(numbers, dtype=getattr(torch, dtype))
         every: list[int] = self.hvd.allgather(own, name=name).tolist()

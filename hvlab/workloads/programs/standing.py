@@ -167,8 +167,8 @@ def spy_of(rank: dict[str, Any]) -> str | None:
     return shutil.which("py-spy", path=os.pathsep.join(filter(None, folders)))
 
 
-def look(rank: dict[str, Any]) -> dict[str, Any]:
-    """Return what a rank does now."""
+def inspect_rank(rank: dict[str, Any]) -> dict[str, Any]:
+    """Return the present state of a rank."""
     pid = rank["pid"]
     fields = stat(pid)
     if not fields:
@@ -186,7 +186,7 @@ def look(rank: dict[str, Any]) -> dict[str, Any]:
         ),
         "disk_waits": disk_waits(family),
         "stopped": [each for each in rank["below"] if stat(each)[:1] == ["T"]],
-        "unacknowledged": unacknowledged(pid),
+        "unacknowledged": list_unacknowledged(pid),
     }
     return {**seen, **stack(rank)}
 
@@ -216,12 +216,12 @@ def connections(pid: int) -> Iterable[tuple[str, bool]]:
                 yield address(fields[2].partition(":")[0]), vain
 
 
-def unacknowledged(pid: int) -> list[str]:
+def list_unacknowledged(pid: int) -> list[str]:
     """Return the addresses that do not acknowledge what a rank sent, however often it is repeated."""
     return sorted({place for place, vain in connections(pid) if vain})
 
 
-def unanswered(ranks: list[dict[str, Any]], own: list[str]) -> list[str]:
+def list_unanswered(ranks: list[dict[str, Any]], own: list[str]) -> list[str]:
     """Return the hosts connected to the ranks that answer nothing, not even a refusal."""
     peers = sorted({place for rank in ranks for place, _ in connections(rank["pid"])} - {*own, "127.0.0.1"})
     with ThreadPoolExecutor(max_workers=MOST_PEERS) as pool:
@@ -274,11 +274,11 @@ def stack(rank: dict[str, Any]) -> dict[str, Any]:
             return {"stack": [], "print": "", "why": "py-spy did not end within {} s".format(PY_SPY_S)}
         main = next((each for each in threads if each["os_thread_id"] == rank["pid"]), None)
         if main and main["frames"]:
-            return framed(main["frames"])
+            return filter_frames(main["frames"])
     return {"stack": [], "print": "", "why": why or "py-spy shows no Python in it"}
 
 
-def framed(frames: list[dict[str, Any]]) -> dict[str, Any]:
+def filter_frames(frames: list[dict[str, Any]]) -> dict[str, Any]:
     """Return frames as they are sent, without the values of variables: only counters of the user's code."""
     values = [
         [(each["name"], each["repr"]) for each in frame.get("locals") or () if each.get("repr")]
@@ -308,7 +308,7 @@ def is_user(file: str) -> bool:
     return not re.search(r"site-packages|dist-packages|/lib/python3|^<frozen|^<string>$", file)
 
 
-def recorded(rank: dict[str, Any]) -> list[dict[str, Any]]:
+def read_flight_recorder(rank: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the last entries of a rank's flight recorder, asked for through its pipe if it has one."""
     env, number = rank["env"], rank["rank"]
     pipe = env.get("TORCH_NCCL_DEBUG_INFO_PIPE_FILE") or env.get("TORCH_FR_DUMP_PIPE_FILE")
@@ -393,7 +393,7 @@ def stall_lines(ranks: list[dict[str, Any]]) -> list[str]:
 
 
 def kernel_lines() -> list[str]:
-    """Return what the kernel said within the last hour of killed processes, GPUs, links and disks."""
+    """Return the kernel's lines of the last hour about killed processes, GPUs, links and disks."""
     try:
         done = subprocess.run(
             ["dmesg"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -475,9 +475,9 @@ def main() -> int:
         for number in range(number_of_looks):
             due = began + seconds * number / max(1, number_of_looks - 1)
             time.sleep(max(0.0, due - time.monotonic()))
-            looks.append(list(pool.map(look, ranks)))
+            looks.append(list(pool.map(inspect_rank, ranks)))
         took = time.monotonic() - began
-        records = list(pool.map(recorded, ranks))
+        records = list(pool.map(read_flight_recorder, ranks))
     heard.append(ras(ranks))
     mine = addresses()
     json.dump(
@@ -486,7 +486,8 @@ def main() -> int:
             "user": os.getuid(),
             "ptrace_scope": text("/proc/sys/kernel/yama/ptrace_scope").strip() or "0",
             "ranks": [
-                told(rank, [each[at] for each in looks], took, records[at]) for at, rank in enumerate(ranks)
+                summarise(rank, [each[at] for each in looks], took, records[at])
+                for at, rank in enumerate(ranks)
             ],
             "ras": heard,
             "stall_lines": stall_lines(ranks),
@@ -495,15 +496,15 @@ def main() -> int:
             "full_disks": list(full),
             "dead_links": dead_links(),
             "addresses": mine,
-            "unanswered": unanswered(ranks, mine),
+            "unanswered": list_unanswered(ranks, mine),
         },
         sys.stdout,
     )
     return 0
 
 
-def told(rank: dict[str, Any], looks: list[dict[str, Any]], took: float, record: Any) -> dict[str, Any]:
-    """Return what is sent of a rank: who it is, where it stood at the last look, and what moved."""
+def summarise(rank: dict[str, Any], looks: list[dict[str, Any]], took: float, record: Any) -> dict[str, Any]:
+    """Return a rank as it is sent: its identity, its last state, and what moved between the samples."""
     first, last = looks[0], looks[-1]
     ticks = os.sysconf("SC_CLK_TCK")
     prints = [each["print"] for each in looks if each["print"]]

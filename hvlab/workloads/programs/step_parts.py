@@ -171,7 +171,7 @@ def watch(module: Any, report: Report) -> None:
     module.register_optimizer_step_post_hook(steps.after)
 
 
-def waited(function: Callable[..., Any]) -> Callable[..., Any]:
+def time_waits(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of Horovod that waits for a collective, with its time recorded."""
     record: Optional[Any] = None
 

@@ -65,11 +65,11 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
     if exchange.shards:
         # A sharded model cannot be copied, and this one has all its weights.
         task = make()
-    result["compute"] = training.compute_alone(by_itself(task), world, result)
+    result["compute"] = training.compute_alone(step_alone(task), world, result)
     sizes = [p.numel() for p in task.model.parameters() if p.requires_grad]
-    result["sent_bytes"] = exchange.sent(sum(sizes), len(sizes))
+    result["sent_bytes"] = exchange.count_bytes(sum(sizes), len(sizes))
     gradient = torch.full((min(max(sizes), PROOF_NUMBERS),), 1e-3, device=device)
-    once = run.unused if exchange.shards else partial(exchange.once, gradient)
+    once = run.unused if exchange.shards else partial(exchange.send_once, gradient)
     result["proof"] = ranks_of.prove(options.output, world, once, exchange.shown)
     result["model"] = {
         "name": options.model if options.workload == "synthetic" else type(task.model).__name__.lower(),
@@ -121,7 +121,7 @@ def first(task: Any) -> Any:
     return next(iter(task.batches(0)))
 
 
-def by_itself(task: Any) -> Callable[[], Any]:
+def step_alone(task: Any) -> Callable[[], Any]:
     """Return a step that leaves the training unchanged and sends nothing."""
     model = copy.deepcopy(task.model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=task.momentum)

@@ -43,7 +43,7 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
     result.update(run.results())
     result["checks"] += run.checks()
     # A step ends with its loss, also on a GPU.
-    result["compute"] = training.compute_alone(by_itself(task), world, {**result, "device": "cpu"})
+    result["compute"] = training.compute_alone(step_alone(task), world, {**result, "device": "cpu"})
     gradients = [tf.fill(variable.shape, 1e-3) for variable in task.model.trainable_variables]
     numbers = sum(int(tf.size(gradient)) for gradient in gradients)
     width = 2 if options.compression == "fp16" else 4
@@ -95,7 +95,7 @@ class Run(training.Run):
         return send
 
 
-def by_itself(task: Digits) -> Any:
+def step_alone(task: Digits) -> Any:
     """Return a step that leaves the training unchanged and sends nothing."""
     optimizer = tf.keras.optimizers.SGD(1e-6, momentum=task.momentum)
     graph = step_of(network(), optimizer, task.share, lambda tape: tape)

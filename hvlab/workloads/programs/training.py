@@ -96,13 +96,13 @@ class Run:
         """Make one epoch's steps; each is timed from the end of the one before it, ``last`` at first."""
         for inputs, targets in self.task.batches(epoch):
             if self.task.learns:
-                self.set_rate(self.scheduled(len(self.times) / (self.task.epochs * self.task.steps)))
+                self.set_rate(self.rate_at(len(self.times) / (self.task.epochs * self.task.steps)))
             self.losses.append(self.step(inputs, targets))
             now = time.perf_counter()
             self.times.append(now - last)
             last = now
 
-    def scheduled(self, done: float) -> float:
+    def rate_at(self, done: float) -> float:
         """Return the learning rate after a share of all steps."""
         low = min(self.peak, self.task.rate)
         return float((low + (self.peak - low) * min(1.0, done / WARM_UP)) * (1 - done))

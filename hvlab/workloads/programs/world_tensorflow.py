@@ -51,7 +51,7 @@ class Ranks(Alone, ranks.Ranks):
 
     framework = "tensorflow"
 
-    def joined(self, numbers: list[int], dtype: str, name: str) -> list[int]:
+    def concatenate(self, numbers: list[int], dtype: str, name: str) -> list[int]:
         own = tf.constant(numbers, dtype=getattr(tf, dtype))
         every: list[int] = self.hvd.allgather(own, name=name).numpy().tolist()
         return every

@@ -65,7 +65,7 @@ def obstacles(
     yield from _secure_boot(host, request)
     yield from fabric_obstacles(host, request)
     if installing and not stays(host, request):
-        yield from _in_the_way(host, request)
+        yield from _check_old_packages(host, request)
     held = sorted((set(touched) & set(host.fact("held", []))) - set(host.fact("held_own", [])))
     if held:
         release = "apt-mark unhold" if host.facts.get("os_family") == "Debian" else "dnf versionlock delete"
@@ -139,7 +139,7 @@ def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     )
 
 
-def _in_the_way(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
+def _check_old_packages(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     old = driver_packages(host, request)
     if request.method == "runfile" and old and not request.remove_old:
         packages = f"{', '.join(old[:4])}{', ...' if old[4:] else ''}"

@@ -163,7 +163,7 @@ def list_requested(host: DriverHost, request: DriverRequest) -> list[Mapping[str
     if request.method not in PACKAGED or stays(host, request):
         packages: list[Mapping[str, Any]] = []
     elif request.method in NVIDIAS and branch(request.version):
-        packages = [_of_branch(host, package, branch(request.version)) for package in request.packages]
+        packages = [_pin_branch(host, package, branch(request.version)) for package in request.packages]
     else:
         packages = list(request.packages)
     return [*packages, *fabric_packages(host, request, target(host, request))]
@@ -189,7 +189,7 @@ def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any
     ]
 
 
-def _of_branch(host: DriverHost, package: Mapping[str, Any], requested: str) -> Mapping[str, Any]:
+def _pin_branch(host: DriverHost, package: Mapping[str, Any], requested: str) -> Mapping[str, Any]:
     name, versions = package["name"], host.state.get("versions", {}).get(package["name"], [])
     known = [*versions, host.packages.get(name, "")]
     offered = any(branch(version) == requested for version in known)

@@ -97,7 +97,7 @@ def check_cluster(
     """
     findings = [
         *_releases(hosts),
-        *_rest(hosts[0], request),
+        *_check_slurmrestd(hosts[0], request),
         *_options(request),
         *_partitions(request),
         *_accounts(request),
@@ -118,7 +118,7 @@ def _releases(hosts: Sequence[SlurmHost]) -> Iterator[Finding]:
         yield f"packages of Slurm with different folders, {folders}: they need one slurm.conf", remedy
 
 
-def _rest(host: SlurmHost, request: SlurmRequest) -> Iterator[Finding]:
+def _check_slurmrestd(host: SlurmHost, request: SlurmRequest) -> Iterator[Finding]:
     if request.rest and not (host.system.rest_packages and host.version in REST_APIS):
         system = f"{host.facts.get('distribution')} {host.facts.get('distribution_version')}"
         yield (

@@ -72,7 +72,7 @@ class Agreement:
 
 
 def agree(messages: list[Message], ranks: list[int]) -> Agreement:
-    """Return what all ranks do next; each comes to the same answer."""
+    """Return the next operations, the same on every rank."""
     active = [number for number, message in enumerate(messages) if not message.joined]
     if not active:
         return Agreement([], last=max(zip([one.joined for one in messages], ranks, strict=True))[1])

@@ -53,6 +53,6 @@ def plan(
 
 
 def split(numbers: Sequence[int], parts: int) -> list[Sequence[int]]:
-    """Return the numbers in so many runs whose lengths differ by at most one."""
+    """Split the numbers into at most ``parts`` runs whose lengths differ by at most one."""
     ends = [len(numbers) * part // parts for part in range(parts + 1)]
     return [numbers[start:end] for start, end in pairwise(ends) if start < end]

@@ -42,7 +42,7 @@ class Operation:
         self.works: list[Any] = []
 
     def request(self) -> Request:
-        """Return what the other ranks have to know."""
+        """Return the request to send to the other ranks."""
         return Request(self.kind)
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:

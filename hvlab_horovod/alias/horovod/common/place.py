@@ -45,11 +45,13 @@ def find(environment: Mapping[str, str] = os.environ) -> Place:
             local_size = int(environment.get(names[3], 0))
             if size == 1:
                 return Place()
-            return Place(rank, size, local_rank, local_size, *meeting(environment, local_size == size))
+            return Place(
+                rank, size, local_rank, local_size, *find_meeting_place(environment, local_size == size)
+            )
     return Place()
 
 
-def meeting(environment: Mapping[str, str], one_host: bool) -> tuple[str, int]:
+def find_meeting_place(environment: Mapping[str, str], one_host: bool) -> tuple[str, int]:
     """Return the address and port at which rank 0 waits for the others."""
     port = int(environment.get("MASTER_PORT") or 0)
     if "MASTER_ADDR" in environment and port:

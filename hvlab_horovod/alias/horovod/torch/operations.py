@@ -25,8 +25,8 @@ REDUCTIONS = {
 WIRE_DTYPES = {torch.int16: torch.int32}
 
 
-def described(tensor: torch.Tensor, first: int = 0) -> list[Any]:
-    """Return what all ranks' tensors must have in common; sizes from dimension ``first`` on."""
+def describe(tensor: torch.Tensor, first: int = 0) -> list[Any]:
+    """Return the properties that must agree on all ranks; sizes from dimension ``first`` on."""
     return [str(tensor.dtype)[6:], tensor.dim(), list(tensor.shape[first:]), tensor.device.type]
 
 
@@ -66,7 +66,7 @@ class Allreduce(Operation):
         self.buffers: dict[Any, tuple[torch.Tensor, list[int]]] = {}
 
     def request(self) -> Request:
-        return Request(self.kind, [self.op, *self.scales, [described(one) for one in self.inputs]])
+        return Request(self.kind, [self.op, *self.scales, [describe(one) for one in self.inputs]])
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
         self.divisor = channel.size if self.op == Average else 1
@@ -111,7 +111,7 @@ class Allgather(Operation):
         self.gathered: list[tuple[torch.Tensor, int, list[int]]] = []
 
     def request(self) -> Request:
-        same = [described(one, 1) for one in self.inputs]
+        same = [describe(one, 1) for one in self.inputs]
         return Request(self.kind, same, [len(one) for one in self.inputs])
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
@@ -146,7 +146,7 @@ class Broadcast(Operation):
         self.tensor, self.output, self.root = tensor, output, root
 
     def request(self) -> Request:
-        return Request(self.kind, [self.root, described(self.tensor)])
+        return Request(self.kind, [self.root, describe(self.tensor)])
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
         self.buffer = raw(
@@ -187,7 +187,7 @@ class Alltoall(Operation):
         self.tensor = tensor.detach()
 
     def request(self) -> Request:
-        return Request(self.kind, described(self.tensor, 1), self.parts)
+        return Request(self.kind, describe(self.tensor, 1), self.parts)
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
         own = channel.ranks.index(dist.get_rank())

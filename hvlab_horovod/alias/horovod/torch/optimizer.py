@@ -31,7 +31,7 @@ class _Distributed(torch.optim.Optimizer):
     _synchronizes = True
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Average after so many backward passes."""
+        """Average after this number of backward passes."""
         if self._exchange:
             self._exchange.passes = passes
             self._exchange.reset()
