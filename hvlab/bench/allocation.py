@@ -72,7 +72,7 @@ def allocate(
     Raises UsageError, CheckError or UnreachableError where Slurm does not grant them.
     """
     run_id = folder.name
-    hosts = schedule.allocated(cases)
+    hosts = schedule.list_allocated(cases)
     if not hosts:
         yield None
         return
@@ -322,7 +322,7 @@ class Losses:
             return cases
         gone = {name: f"{name} was lost ({observed})" for name, observed in self.gone.items()}
         used = replace(self.schedule, cases=tuple(cases))
-        if self.schedule.allocated(cases):
+        if self.schedule.list_allocated(cases):
             gone |= {
                 name: node.observed for name, node in _find_unfit(used.lab, self.login, used.hosts).items()
             }

@@ -335,7 +335,7 @@ class _Run:
             self.queue.remove(case)
             status = outcomes.status(outcome)
             ended = status if outcome.error is None else f"{status}: {outcome.error}"
-            self.progress.finished(case.id, case.hosts, outcome.seconds, ended)
+            self.progress.count_case(case.id, case.hosts, outcome.seconds, ended)
         return before - len(self.queue)
 
     def _check(self, play: Play) -> None:

@@ -128,7 +128,7 @@ class Display:
         self._started += seconds
         self._last += seconds
 
-    def finished(self, case: str, hosts: Sequence[str], seconds: float, status: str) -> None:
+    def count_case(self, case: str, hosts: Sequence[str], seconds: float, status: str) -> None:
         """Count a case and say how it ended."""
         self.done += 1
         self._last = time.monotonic()

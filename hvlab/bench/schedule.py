@@ -50,7 +50,7 @@ class Schedule:
         """Return the port of the sshd in the run's containers; 0 without, and where srun starts them."""
         return max((case.ssh_port for case in self.cases), default=0)
 
-    def allocated(self, cases: Sequence[Case]) -> tuple[str, ...]:
+    def list_allocated(self, cases: Sequence[Case]) -> tuple[str, ...]:
         """Return the hosts of those cases that are steps of Slurm, in the inventory's order."""
         used = {name for case in cases if self.command(case).step for name in case.hosts}
         return tuple(host.name for host in self.lab.hosts if host.name in used)
@@ -67,7 +67,7 @@ class Schedule:
 
         ``seconds`` is how long they are estimated to take; the partition gives at most ``longest`` minutes.
         """
-        hosts = () if self.lab.step else self.allocated(cases)
+        hosts = () if self.lab.step else self.list_allocated(cases)
         if not hosts:
             return ()
         minutes = slurm.minutes(seconds, max(case.timeout for case in cases), longest)

@@ -128,7 +128,7 @@ def commands(schedule: Schedule, output_format: str, *, seconds: float) -> None:
     ]
     if output_format == "table":
         if request := schedule.allocation(schedule.cases, seconds=seconds):
-            starts.append((schedule.allocated(schedule.cases)[0], request))
+            starts.append((schedule.list_allocated(schedule.cases)[0], request))
         for host, argv in starts:
             click.echo(f"# {host}, before the first case\n{shlex.join(mask_argv(argv))}")
         for case, command in commands:

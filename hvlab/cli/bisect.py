@@ -11,7 +11,7 @@ import click
 
 from hvlab.bench.request import specify
 from hvlab.cli import candidates, options
-from hvlab.cli.one_configuration import COMPUTED, one
+from hvlab.cli.one_configuration import COMPUTED, read_request
 from hvlab.cli.options import GroupedCommand
 from hvlab.lab.inventory import load
 from hvlab.results import searches
@@ -63,7 +63,7 @@ def command(
     from hvlab.stack.resolver.facts import from_ansible  # noqa: PLC0415
     from hvlab.stack.resolver.lab import request  # noqa: PLC0415
 
-    spec = specify(one(values, lab), lab, store)
+    spec = specify(read_request(values, lab), lab, store)
     given = [ends.read(text, store, lab) for text in (good, bad)]
     notes = tuple(note for text in (good, bad) for note in ends.notes(text))
     for note in notes:

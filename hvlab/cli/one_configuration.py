@@ -21,7 +21,7 @@ COMPUTED: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def one(values: Mapping[str, Any], lab: Lab) -> BenchRequest:
+def read_request(values: Mapping[str, Any], lab: Lab) -> BenchRequest:
     """Return the configuration that the options select."""
     known = {item.name for item in fields(BenchRequest)}
     texts = {name: str(values[name]) for name in ("hosts", "slots") if values[name]}

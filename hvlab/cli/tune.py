@@ -13,7 +13,7 @@ import click
 from hvlab.base.errors import UsageError
 from hvlab.bench.request import specify
 from hvlab.cli import options
-from hvlab.cli.one_configuration import COMPUTED, one
+from hvlab.cli.one_configuration import COMPUTED, read_request
 from hvlab.cli.options import GroupedCommand
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.inventory import Lab, load
@@ -122,7 +122,7 @@ def _request(
     from hvlab.searches.tune.session import TuneRequest  # noqa: PLC0415
 
     today = files.load(settings) if settings else files.SettingsFile()
-    asked = one(values, lab)
+    asked = read_request(values, lab)
     spec = specify(asked, lab, store)
     searched = _space(space_file, spec.blocks[0], asked.launcher, lab)
     space = spaces.space(searched, today, rank_env=lab.vars.get("lab_rank_env"))

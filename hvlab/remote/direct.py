@@ -127,7 +127,7 @@ def _build_lab(name: str, hosts: Sequence[Host], variables: Mapping[str, Any]) -
     users = [own["user"] for own in known.values()]
     interface = network.interface if network else "lo"
 
-    def completed(host: Host) -> Host:
+    def complete(host: Host) -> Host:
         if host.name not in known:
             return replace(
                 host, vars={**host.vars, **({_SILENT: silent[host.name]} if host.name in silent else {})}
@@ -143,7 +143,7 @@ def _build_lab(name: str, hosts: Sequence[Host], variables: Mapping[str, Any]) -
         Path(),
         str(network.network) if network else "",
         interface,
-        tuple(completed(host) for host in hosts),
+        tuple(complete(host) for host in hosts),
         {**variables, "lab_user_name": users[0] if users else "", "common_hosts_managed": bool(variables)},
     )
 

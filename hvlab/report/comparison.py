@@ -70,7 +70,7 @@ class Split:
     explained: Explanation
     training: Training | None = None
 
-    def called(self, words: Words) -> tuple[Value, ...]:
+    def name_split(self, words: Words) -> tuple[Value, ...]:
         """Return the name of the split whole."""
         return self.name, words.backend(self.backend), words.place(*self.place)
 
@@ -153,7 +153,7 @@ def bars(splits: Sequence[Split], words: Words) -> list[Plot]:
     )
     return [Plot(
         "steps", words.say("comparison.plot_steps"), Axis(words.say("axis.share"), zero=True), Axis(""),
-        bars=parts, categories=tuple(words.text(split.called(words)) for split in splits),
+        bars=parts, categories=tuple(words.text(split.name_split(words)) for split in splits),
         note=words.say("comparison.steps_note"),
     )]  # fmt: skip
 

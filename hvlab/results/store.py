@@ -159,7 +159,7 @@ class Store:
                 return self.run(run_id)
         return None
 
-    def finished(self, spec_key: str) -> str | None:
+    def find_finished(self, spec_key: str) -> str | None:
         """Id of the last finished run of that specification."""
         ended = [run_id for run_id, state in self._of(spec_key) if state == "finished"]
         return ended[-1] if ended else None

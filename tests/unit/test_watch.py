@@ -276,7 +276,7 @@ def test_it_is_written_only_where_it_changes(tmp_path, monkeypatch):
         display.keep(tmp_path)
         for _ in range(5):
             display.step("c1 on n1", running=True)
-        display.finished("c1", ["n1"], 1.0, "ok")
+        display.count_case("c1", ["n1"], 1.0, "ok")
         display.step("c2 on n1", running=True)
     assert [(each["done"], each["doing"]) for each in writes] == [
         *((0, ""), (0, "c1 on n1"), (1, "c2 on n1"), (1, "")),

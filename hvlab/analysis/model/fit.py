@@ -211,7 +211,7 @@ def _draw_costs(
     """Return costs that the sweep allows as well; if the start is unknown, all shares of it."""
     random = np.random.default_rng(1)
     rows = problem.everything
-    scale = problem.launches.widened(random, draws)
+    scale = problem.launches.draw_widening(random, draws)
     point = random.standard_normal((draws, len(rows)))
     launch = random.standard_normal((draws, len(problem.groups)))
     place = np.searchsorted(np.unique(problem.ranks), problem.ranks)

@@ -133,7 +133,7 @@ class _Model:
         measured = (base, *training.steps)
         errors = _errors(training, measured)
         random = np.random.default_rng(1)
-        scale = _scatter(training).widened(random, len(costs))
+        scale = _scatter(training).draw_widening(random, len(costs))
         factors = np.exp(scale * errors * random.standard_normal((len(costs), len(measured))))
         factors[0] = 1
         seconds = factors * np.array([step.seconds for step in measured])

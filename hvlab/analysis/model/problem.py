@@ -36,7 +36,7 @@ class Scatter:
         """Return the standard error of the median of normal repeats: sqrt(pi/2n), at most that of one."""
         return self.deviation * math.sqrt(min(1.0, math.pi / 2 / repeats))
 
-    def widened(self, random: np.random.Generator, count: int) -> Values:
+    def draw_widening(self, random: np.random.Generator, count: int) -> Values:
         """Return factors for the deviation's own uncertainty, one for each draw."""
         values: Values = np.sqrt(self.freedom / random.chisquare(self.freedom, size=(count, 1)))
         return values

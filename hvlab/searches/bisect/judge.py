@@ -113,7 +113,7 @@ class Judge:
         return measured
 
     def _measure(self, spec: Spec) -> Decisions:
-        run_id = self.store.finished(spec.key(self.lab))
+        run_id = self.store.find_finished(spec.key(self.lab))
         # If the good stack failed, something was repaired since.
         if run_id is None or _explain_failure(self.store.records(run_id), A):
             run_id = measure(Schedule.of(spec, self.lab), self.store)

@@ -173,7 +173,7 @@ def bisect(
     with measuring(store.folder, request.lab.name), _removing(request.lab, note, keep=keep):
         folder.mkdir(parents=True, exist_ok=True)
         points = _Points(request, Store(folder), changes, note)
-        whole = points.whole()
+        whole = points.measure_whole()
         culprit = None
         if whole.slower:
             culprit = search(len(changes), points.bad, lambda numbers: without(changes, numbers))
@@ -208,7 +208,7 @@ class _Points:
     steps: list[TriedStack] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
 
-    def whole(self) -> Effect:
+    def measure_whole(self) -> Effect:
         """Return the slowdown of the bad end. Raises CheckError if it cannot be measured."""
         step = self._step(tuple(range(len(self.changes))))
         if step.effect is None:
@@ -221,7 +221,7 @@ class _Points:
     def bad(self, numbers: tuple[int, ...]) -> bool | None:
         """Whether these changes bring more than half of the slowdown; None if they cannot be measured."""
         measured = self._step(numbers).effect
-        return None if measured is None else measured.log.mid > self.whole().log.mid / 2
+        return None if measured is None else measured.log.mid > self.measure_whole().log.mid / 2
 
     def _step(self, numbers: tuple[int, ...]) -> TriedStack:
         known = next((step for step in self.steps if step.changes == numbers), None)

@@ -54,7 +54,7 @@ class Launches:
         """Return the run of ``spec``, measured now unless it exists; ``ready`` is called before."""
         schedule = Schedule.of(spec, self.lab)
         key = schedule.spec.key(self.lab)
-        run_id = self.store.finished(key)
+        run_id = self.store.find_finished(key)
         if run_id is None:
             begun_before = self.store.unfinished(key)
             records = self.store.records(begun_before.run_id) if begun_before else []

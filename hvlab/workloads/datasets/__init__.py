@@ -172,7 +172,7 @@ def prepare(
         if name_or_dir not in _sets():
             return _from_folder(name_or_dir, shelf)
         key = key_of(_sets()[name_or_dir]["sha256"])
-        with shelf.locked(name_or_dir):
+        with shelf.lock(name_or_dir):
             folder = shelf.find(key)
             if folder:
                 return Dataset(name_or_dir, folder, key)
@@ -201,7 +201,7 @@ def _from_folder(name: str, shelf: Shelf) -> Dataset:
             f"there is no data set {name!r}, and no such folder",
             remedy=f"{hint}give {', '.join(NAMES)} or a folder with MNIST's four files",
         )
-    with shelf.locked("given"), shelf.new_folder("given") as new:
+    with shelf.lock("given"), shelf.new_folder("given") as new:
         idx.copy_files(source, new)
         return Dataset(name, *shelf.take(new))
 

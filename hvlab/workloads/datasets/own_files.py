@@ -62,7 +62,7 @@ def pack(line: str, *, cache: Path | None = None) -> tuple[str, Path]:
     """
     key, folder, *names = shlex.split(line)
     shelf = Shelf(cache or cache_dir())
-    with shelf.writing(), shelf.locked("own"):
+    with shelf.writing(), shelf.lock("own"):
         cached = shelf.find(key)
         if cached:
             os.utime(cached)

@@ -60,7 +60,7 @@ def key(text: str) -> str:
 def place(text: str, *, cache: Path | None = None) -> tuple[str, Path]:
     """Return the key and the folder of the file. Raises CheckError if the cache cannot be written."""
     shelf = Shelf(cache or cache_dir())
-    with shelf.writing(), shelf.locked("rules"), shelf.new_folder("rules") as new:
+    with shelf.writing(), shelf.lock("rules"), shelf.new_folder("rules") as new:
         (new / FILE).write_bytes(_content(text))
         folder, key = shelf.take(new)
     return key, folder

@@ -57,7 +57,7 @@ class Shelf:
             ) from error
 
     @contextmanager
-    def locked(self, name: str) -> Iterator[None]:
+    def lock(self, name: str) -> Iterator[None]:
         """Hold ``name`` against every other process, after waiting for its holder.
 
         On a file system without locks nobody holds it: the key tells whether a set is complete.
@@ -86,7 +86,7 @@ class Shelf:
         """Move the files of ``new`` to their place; return it and their key."""
         key = key_of({path.name: file_sha256(path) for path in new.iterdir()})
         folder = self.folder / key
-        with self.locked(key):
+        with self.lock(key):
             if self.find(key) is None:
                 shutil.rmtree(folder, ignore_errors=True)
                 new.rename(folder)
@@ -96,7 +96,7 @@ class Shelf:
 def archive(folder: Path) -> Path:
     """Return a set as one compressed file, made unless it exists. Raises CheckError for a changed set."""
     packed = folder.with_name(f"{folder.name}.tar.gz")
-    with Shelf(folder.parent.parent).locked(folder.name):
+    with Shelf(folder.parent.parent).lock(folder.name):
         if not packed.is_file():
             if key_in(folder) != folder.name:
                 raise CheckError(f"the files in {folder} have changed", remedy="remove this folder")

@@ -158,10 +158,10 @@ class Digits(Task):
             yield numbers
 
     def accuracy(self) -> float | None:
-        correct, total = self.world.total([self.right(), len(self.test_labels)], "accuracy")
+        correct, total = self.world.total([self.count_right(), len(self.test_labels)], "accuracy")
         return 100 * correct / total if total else None
 
-    def right(self) -> int:
+    def count_right(self) -> int:
         """Return the number of this rank's test samples classified correctly."""
         raise NotImplementedError
 

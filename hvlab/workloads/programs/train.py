@@ -69,7 +69,7 @@ def measure(options: argparse.Namespace, world: Alone, result: dict[str, Any]) -
     sizes = [p.numel() for p in task.model.parameters() if p.requires_grad]
     result["sent_bytes"] = exchange.count_bytes(sum(sizes), len(sizes))
     gradient = torch.full((min(max(sizes), PROOF_NUMBERS),), 1e-3, device=device)
-    once = run.unused if exchange.shards else partial(exchange.send_once, gradient)
+    once = run.step_unused if exchange.shards else partial(exchange.send_once, gradient)
     result["proof"] = ranks_of.prove(options.output, world, once, exchange.shown)
     result["model"] = {
         "name": options.model if options.workload == "synthetic" else type(task.model).__name__.lower(),
@@ -111,7 +111,7 @@ class Run(training.Run):
         )
         return (weight.detach().cpu().numpy().tobytes() for weight in whole)
 
-    def unused(self, name: str) -> None:
+    def step_unused(self, name: str) -> None:
         """Make a step, but for the update: the proof of a sharded model, in place of a single exchange."""
         self.task.loss(self.model, *first(self.task)).backward()
         self.optimizer.zero_grad()
@@ -225,7 +225,7 @@ class Digits(samples.Digits, Task):
             index = torch.from_numpy(numbers).to(self.device)
             yield self.images[index], self.labels[index]
 
-    def right(self) -> int:
+    def count_right(self) -> int:
         right = 0
         self.model.eval()
         with torch.no_grad():

@@ -181,7 +181,7 @@ class Digits(samples.Digits):
         for numbers in self.numbers(epoch):
             yield tf.constant(self.images[numbers]), tf.constant(self.labels[numbers])
 
-    def right(self) -> int:
+    def count_right(self) -> int:
         right = 0
         for start in range(0, len(self.test_labels), TEST_BATCH):
             part = slice(start, start + TEST_BATCH)
