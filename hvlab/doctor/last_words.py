@@ -9,14 +9,19 @@ from pathlib import Path
 
 from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
-from hvlab.doctor import text
+from hvlab.doctor import knowledge, text
+from hvlab.doctor.cause import WEIGHTS
 from hvlab.doctor.recorders import Found, odd
+from hvlab.doctor.text import LogText
 
 # The rank that wrote it, and its words.
 _Line = tuple[int | None, str]
 _TABLES = read_shipped(Path(__file__).with_name("standing.yml"))
 _ENDED, _HOMES = _TABLES["ended"], _TABLES["homes"]
 _CRASHES = {4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
+# Added to a signal's number in an exit status, as shells do.
+_SIGNALLED = 128
+_WIDTH = 200
 # Marks of a rank before a line: mpirun, horovodrun, torch, srun --label; not torchrun's of local ranks.
 _MARK = re.compile(r"\[(?:(?:[\w.-]+@)?\d+,(?:mpirank:)?|rank)?(\d+)\]|(?:^|\])(\d+):")
 _NAMED = re.compile(r"(?i)\b(?:process rank|process|rank) (\d+)\b")
@@ -50,6 +55,58 @@ class LastWords:
     size: int = 0
 
 
+@dataclass(frozen=True)
+class End:
+    """The end of a rank, as its launcher tells it; ``code`` is its exit status, of a signal 128 more.
+
+    ``noticed`` says that it lost another rank, ``said`` is its last line, ``lines`` has the numbers of the
+    launcher's lines.
+    """
+
+    rank: int
+    host: str
+    code: int
+    noticed: bool
+    said: str
+    lines: frozenset[int]
+
+    def __str__(self) -> str:
+        on = f" on {self.host}" * bool(self.host)
+        number = self.code - _SIGNALLED
+        how = f"by signal {number}" if number > 0 else f"with exit status {self.code}"
+        words = f"; its last line: {self.said}" if self.said else ""
+        return f"rank {self.rank}{on} ended first, {how}{words}"
+
+
+def ends(log: LogText) -> list[End]:
+    """Return the ends that launchers tell, the first one first; last, those of ranks that lost another."""
+    noticed = {_rank(line.writer) for line in echoes(log)}
+    said = {rank: line.text for line in log.lines if (rank := _rank(line.writer)) is not None}
+    found = []
+    for sign in _ENDED:
+        for match in re.finditer(sign, log.text):
+            row = match.groupdict()
+            rank, code = int(row["rank"]), int(row.get("code") or 9)
+            signalled = code < 0 or "signal" in match[0] or not row.get("code")
+            end = End(
+                rank,
+                row.get("host") or "",
+                _SIGNALLED + abs(code) if signalled else code,
+                rank in noticed,
+                said.get(rank, "")[:_WIDTH],
+                frozenset(line.number for line in log.between(match.start(), match.end())),
+            )
+            found.append((end.noticed, row.get("at") or "", min(end.lines), end))
+    return [end for *_, end in sorted(found, key=lambda row: row[:3])]
+
+
+def echoes(log: LogText) -> list[text.WrittenLine]:
+    """Return the lines in which ranks say that they lost another."""
+    signs = (sign for cause in knowledge.CAUSES if cause.weight == WEIGHTS["echo"] for sign in cause.patterns)
+    matches = (match for sign in signs for match in sign.matches(log))
+    return [line for match in matches for line in log.between(match.start(), match.end())]
+
+
 def read(log: str, size: int = 0) -> LastWords | None:
     """Return who ended a job, by what its launcher, torch or Horovod says; None for ranks that only noticed.
 
@@ -57,12 +114,13 @@ def read(log: str, size: int = 0) -> LastWords | None:
     and SIGTERM are seen at the victims, too.
     """
     raw = log.splitlines()
-    said = text.read(raw).text
+    searched = text.read(raw)
+    said = searched.text
     # A log as text keeps a few of the lines that are alike: here, each stands for a rank.
     lines = [(_rank(writer), words) for writer, words in text.split_writers(raw)]
     ranks = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
     size = size or (len(ranks) if ranks == {*range(len(ranks))} else 0)
-    found = _find_killed(said) or _unlike(said, lines, size)
+    found = _killed(searched) or _unlike(said, lines, size)
     homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said)}
     return LastWords(*found, homes, size) if found else None
 
@@ -72,14 +130,14 @@ def _rank(writer: str) -> int | None:
     return int(marks[-1]) if marks else None
 
 
-def _find_killed(said: str) -> Found | None:
-    for sign in _ENDED:
-        if match := re.search(sign, said):
-            code = abs(int(match.groupdict().get("code") or 9))
-            number = code - 128 if code > 128 else code  # noqa: PLR2004 - as a shell tells a signal
-            kind = "killed" if number == 9 else "crashed" if number in _CRASHES else ""  # noqa: PLR2004
-            if kind:
-                return kind, [int(match["rank"])], _CRASHES.get(number, "")
+def _killed(log: LogText) -> Found | None:
+    for end in ends(log):
+        number = end.code - _SIGNALLED
+        kind = "killed" if number == 9 else "crashed" if number in _CRASHES else ""  # noqa: PLR2004
+        if kind:
+            return kind, [end.rank], _CRASHES.get(number, "")
+        if not end.noticed:
+            break
     return None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvlab.base.answers import clean
-from hvlab.doctor import knowledge, text
+from hvlab.doctor import knowledge, last_words, text
 from hvlab.doctor.cause import WEIGHTS, Cause, Sign
 from hvlab.doctor.text import LogText, WrittenLine
 
@@ -24,6 +24,8 @@ _SUSPICIOUS = re.compile(
     re.IGNORECASE,
 )
 _SEARCHED = 4096
+# Said where the first cause is that a rank lost another.
+LOST = "others noticed only this; the output of the rank that ended first, or came too late, is not here"
 # What hvlab's own messages put before a remedy.
 _REMEDY = "what to do:"
 # Seconds of processor time for each MiB of a text: hosts may write text that is slow to search.
@@ -43,7 +45,8 @@ STOPPED = Cause(
 class Recognised:
     """An entry that a log shows, and the lines it rests on: number from 1, and words without prefix.
 
-    ``against`` are the lines that contradict it, ``says`` what the numbers in its lines mean.
+    ``against`` are the lines that contradict it, ``says`` what the numbers in its lines mean;
+    ``is_first_end``: a launcher tells in its lines which rank ended first.
     """
 
     cause: Cause
@@ -51,6 +54,15 @@ class Recognised:
     count: int
     against: tuple[tuple[int, str], ...] = ()
     says: tuple[str, ...] = ()
+    is_first_end: bool = False
+
+    @property
+    def nearness(self) -> float:
+        """How near to the root it is: the first end of a rank stands before what others noticed of it."""
+        if not self.is_first_end:
+            return self.cause.weight
+        nearest = "symptom" if self.cause.weight == WEIGHTS["end"] else "crash"
+        return WEIGHTS[nearest] + 0.5
 
     @property
     def certainty(self) -> str:
@@ -91,11 +103,23 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
     causes, more_left = _match(faults, rest, end)
     # The bare news that something failed is shown only if nothing says more.
     causes = [pair for pair in causes if pair[0].weight < WEIGHTS["unknown"]] or causes
+    ends = last_words.ends(log) if causes else []
     shown = sorted(
-        (_weigh(_recognise(*pair), log) for pair in causes),
-        key=lambda each: (bool(each.against), each.cause.weight, each.lines[0][0]),
+        (_place(_weigh(_recognise(*pair), log), pair[1], ends) for pair in causes),
+        key=lambda each: (bool(each.against), each.nearness, each.lines[0][0]),
     )
+    if shown and shown[0].cause.weight == WEIGHTS["echo"]:
+        shown[0] = replace(shown[0], says=(*shown[0].says, LOST))
     return Diagnosis(tuple(shown), tuple(_recognise(*pair) for pair in harmless), stopped=left + more_left)
+
+
+def _place(each: Recognised, lines: Sequence[WrittenLine], ends: Sequence[last_words.End]) -> Recognised:
+    """Return it with the first end of a rank, if its lines tell that."""
+    first = ends[0] if ends and not ends[0].noticed else None
+    if not first or each.cause.known or first.lines.isdisjoint(line.number for line in lines):
+        return each
+    later = each.cause.weight > WEIGHTS["crash"]
+    return replace(each, says=(*each.says, str(first)), is_first_end=later)
 
 
 def _weigh(each: Recognised, log: LogText) -> Recognised:

@@ -13,8 +13,10 @@ from hvlab.base import answers, remedies
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import some
 from hvlab.doctor import reading, standing
+from hvlab.doctor.last_words import echoes, ends
 from hvlab.doctor.last_words import read as ended_by
 from hvlab.doctor.places import HostStanding
+from hvlab.doctor.text import read as read_log
 from hvlab.lab.backends import BACKENDS, SHIM
 from hvlab.lab.inventory import ROOT
 from hvlab.workloads import answered, proof
@@ -293,10 +295,13 @@ def _read_first_failed(case: Case, folder: Path) -> Sequence[str]:
         return ()
     if gone := _GONE.search(text):
         return [host for host in case.hosts if host == gone[1]]
+    told = ends(read_log(text.splitlines()))
     match = _FAILED.search(text)
     if not match:
         return ()
-    rank = int(match[match.lastindex or 0])
+    if told and told[0].noticed:
+        return ()
+    rank = told[0].rank if told else int(match[match.lastindex or 0])
     return case.hosts[rank // case.slots :][:1]
 
 
@@ -327,6 +332,7 @@ def _launch_failure(case: Case, ended: Mapping[str, Any], folder: Path) -> str |
         return known
     silent = [f"{host} is unreachable ({answers.clean(said)})" for host, said in lost.items()]
     words = last_words(folder, None if silent else ended.get("rc"))
+    words = words and (_of_first(folder, words) or f"{words}; {reading.LOST}")
     return ": ".join(filter(None, [how, words, *silent]))
 
 
@@ -379,7 +385,7 @@ def _explain_cause(how: str, folder: Path, *messages: str, known: bool = False) 
     root = min(filter(None, shown), key=lambda each: each.cause.weight, default=None)
     if not root or (known and not root.cause.known):
         return ""
-    line, words = root.lines[0][1][:_LIMIT], _find_telling_line(_last_lines(folder))
+    line, words = root.lines[0][1][:_LIMIT], _of_first(folder, _telling(_last_lines(folder)))
     remedy = _LAB_REMEDIES.get(root.cause.id, root.cause.remedy).rstrip(".")
     ended = f"{how}: {words}" if words and words not in line else how
     return f"{root.cause.title} ({line}); what to do: {remedy}; {ended}"
@@ -389,6 +395,14 @@ def last_words(folder: Path, status: object = None) -> str:
     """Return why the launcher ended, from its and the ranks' output, and its exit status."""
     lines = _last_lines(folder)
     return _find_telling_line(lines) or _read_signal(status) or " | ".join(lines[-_TAIL_LINES:])[-_LIMIT:]
+
+
+def _of_first(folder: Path, words: str) -> str:
+    """Return the words; the first end of a rank, if known, where they only tell that another lost it."""
+    if not echoes(read_log([words])):
+        return words
+    told = ends(read_log(output(folder).splitlines()))
+    return str(told[0]) if told and not told[0].noticed else ""
 
 
 def _last_lines(folder: Path) -> list[str]:

@@ -1,8 +1,13 @@
-"""The end of a process by a signal, as each launcher words it."""
+"""The end of a process, as each launcher words it, before what others noticed of it."""
 
 import pytest
+import yaml
 
-from hvlab.doctor.reading import diagnose
+from hvlab.doctor import last_words
+from hvlab.doctor.reading import LOST, diagnose
+from tests.contract.tree import ROOT
+
+TORCHRUN = yaml.safe_load((ROOT / "tests/data/doctor/torchrun.yml").read_text())
 
 CAUSES = {
     (4, "SIGILL", "Illegal instruction"): "illegal-instruction",
@@ -40,3 +45,42 @@ def test_the_signal_is_seen_in_the_words_of_each_launcher(signal, cause):
     assert {log: [each.cause.id for each in diagnose([log]).causes[:1]] for log in logs} == {
         log: [cause] for log in logs
     }
+
+
+@pytest.mark.parametrize("others", TORCHRUN["others"])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("first", "cause", "told"),
+    [("exit", "child-failed", "with exit status 1"), ("signal", "rank-segfault", "by signal 11")],
+)
+def test_the_first_end_stands_before_what_others_noticed(first, cause, told, others, turned):
+    logs = [TORCHRUN["first"][first], TORCHRUN["others"][others]]
+    if others == "static":
+        # Its agent saw an end, too, of a rank that lost another: earlier in the log, later by the clock.
+        logs = [log.replace("11:06:10", "11:10:59") for log in logs]
+    log = "".join(logs[::-1] if turned else logs)
+    found = diagnose(log.splitlines()).causes
+    assert (found[0].cause.id, found[0].says) == (cause, (f"rank 0 on n1 ended first, {told}",))
+    assert not {each.cause.id for each in found} & {"store-timeout"}
+    ended = last_words.read(log)
+    assert (ended and (ended.kind, ended.ranks)) == (("crashed", [0]) if first == "signal" else None)
+
+
+@pytest.mark.parametrize("others", TORCHRUN["others"])
+def test_a_first_end_that_is_not_in_the_log_is_said_to_be_missing(others):
+    found = diagnose(TORCHRUN["others"][others].splitlines()).causes
+    assert (found[0].cause.id, found[0].says) == ("gloo-peer-gone", (LOST,))
+
+
+def test_the_last_line_of_the_rank_that_ended_first_is_told():
+    log = "[rank0]: shards.Missing: no shard 7\n" + TORCHRUN["first"]["exit"] + TORCHRUN["others"]["c10d"]
+    told = "rank 0 on n1 ended first, with exit status 1; its last line: shards.Missing: no shard 7"
+    assert diagnose(log.splitlines()).causes[0].says == (told,)
+
+
+def test_signals_that_torchrun_sent_are_no_cause():
+    log = (
+        TORCHRUN["others"]["static"]
+        + "Sending process 77 closing signal SIGTERM\n  exitcode  : -15 (pid: 77)"
+    )
+    assert diagnose(log.splitlines()).causes[0].cause.id == "gloo-peer-gone"

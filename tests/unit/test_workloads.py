@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hvlab.doctor import knowledge
+from hvlab.doctor.reading import LOST
 from hvlab.lab.backends import BACKENDS, DDP_BACKENDS, PARALLEL
 from hvlab.lab.inventory import ROOT
 from hvlab.workloads import WORKLOADS, argv, data, outcome
@@ -14,6 +15,7 @@ from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.operations import OPERATIONS
 from hvlab.workloads.outcome import last_words, launcher_error
 from tests.unit.labs import case
+from tests.unit.test_doctor_endings import TORCHRUN
 
 # What libevent in mpirun adds where a rank was killed.
 EPOLL = "".join(
@@ -737,6 +739,28 @@ def test_the_rank_that_a_launcher_lost_is_named(tmp_path, printed, error):
     words = launcher_error(case(), {"rc": 1}, tmp_path)
     named = "Peer" in printed or "rank      : 1" in printed
     assert words.startswith(f"{'n2: ' * named}mpirun ended with exit status 1{error}")
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        (("others c10d", "first exit"), "torchrun ended with exit status 1: rank 0 on n1 ended first, with"),
+        (
+            ("others static", "first exit"),
+            "torchrun ended with exit status 1: rank 0 on n1 ended first, with",
+        ),
+        (("others static", "first signal"), "a rank crashed (failed (exitcode: -11)"),
+        (("others static",), "torchrun ended with exit status 1: RuntimeError: [gloo/transport"),
+    ],
+)
+def test_the_first_end_that_torchrun_tells_is_the_error_not_what_others_noticed(tmp_path, printed, told):
+    logs = [TORCHRUN[who][what] for who, what in map(str.split, printed)]
+    # The first agent to end is the one that lost the store.
+    (tmp_path / "stderr").write_text("".join([*logs, "nodes: n2: torchrun ended with 1\n"]))
+    words = launcher_error(replace(case("ddp-gloo"), launcher="torchrun"), {"rc": 1}, tmp_path)
+    assert words.startswith(told)
+    assert ("Connection closed by peer" in words) == ("first" not in " ".join(printed))
+    assert words.endswith(LOST) == (len(printed) == 1)
 
 
 EXPIRED = "Your account has expired; please contact your system administrator."
