@@ -5,11 +5,12 @@ launcher starts from a fourth. In every try a job does a few steps, a fault is p
 judge is asked as `hvlab doctor --job "" LOG` asks it.
 
 Faults: stopped (SIGSTOP), skip (a collective that rank 1 leaves out), loader (a worker of its loader waits
-for ever), link (its link is switched off), full (its checkpoint meets a full disk), memory (the kernel kills
-the rank in a control group of 64 MiB), shapes (its tensor is larger), detail (the same, with
-TORCH_DISTRIBUTED_DEBUG=DETAIL). Healthy: in each step one rank computes or waits for one to three seconds.
-Stacks: ddp (torch over Gloo, by mpirun), gloo and mpi (Horovod, by horovodrun and mpirun). Needs root, and
-Horovod's Python and mpirun with OPAL_PREFIX and LD_LIBRARY_PATH set.
+for ever), link (its link is switched off), cut (its link is up, and its switch forwards nothing), full (its
+checkpoint meets a full disk), memory (the kernel kills the rank in a control group of 64 MiB), shapes (its
+tensor is larger), detail (the same, with TORCH_DISTRIBUTED_DEBUG=DETAIL). Healthy: in each step one rank
+computes or waits for one to three seconds. Stacks: ddp (torch over Gloo, by mpirun), gloo and mpi (Horovod,
+by horovodrun and mpirun), shim (hvlab_horovod over Gloo, by mpirun). Needs root, and Horovod's Python and
+mpirun with OPAL_PREFIX and LD_LIBRARY_PATH set.
 
 Prints for each stack and fault the number of tries, those with the right rank and host, or with these and one
 more, and wrong answers.
@@ -40,12 +41,14 @@ from hvlab.base import answers
 from hvlab.doctor.places import HostStanding
 from hvlab.doctor.standing import judge
 from hvlab.workloads import PROGRAMS
+from hvlab_horovod import ALIAS
 
 HOSTS = ("n1", "n2", "n3")
-STACKS = ("ddp", "gloo", "mpi")
-FAULTS = ("stopped", "skip", "loader", "link", "full", "memory", "shapes", "detail")
+STACKS = ("ddp", "gloo", "mpi", "shim")
+FAULTS = ("stopped", "skip", "loader", "link", "cut", "full", "memory", "shapes", "detail")
 RANK = Path(__file__).parent / "simulated" / "stalling_rank.py"
 READY_S, LOOKS = 120, 5
+OWN_SYS = "mount --rbind /sys/fs/cgroup /mnt && mount -t sysfs sysfs /sys && mount --move /mnt /sys/fs/cgroup"
 NAMES = f"{tempfile.gettempdir()}/hvlab-stalls-{os.getpid()}"
 
 
@@ -74,6 +77,8 @@ def hosts() -> Iterator[dict[str, int]]:
         for host in held.values():
             _inside(host, "mount", "--make-rprivate", "/")
             _inside(host, "mount", "--bind", NAMES, "/etc/hosts")
+            # Of its own, for /sys shows the interfaces of the host that mounted it; control groups stay.
+            _inside(host, "sh", "-c", OWN_SYS)
         for number, name in enumerate(HOSTS, 1):
             _inside(held[name], "hostname", name)
             peer = ["peer", "name", name, "netns", str(held["switch"])]
@@ -142,6 +147,8 @@ def job(
     env |= {"MASTER_ADDR": "10.99.0.1", "MASTER_PORT": "29500"}
     if stack == "mpi":
         env["HOROVOD_CPU_OPERATIONS"] = "MPI"
+    if stack == "shim":
+        env["PYTHONPATH"] = os.pathsep.join((str(ALIAS), str(ALIAS.parents[1])))
     if fault == "detail":
         env["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
     argv = _launch(held, python, stack=stack, fault=fault, folder=folder, user=user)
@@ -196,6 +203,8 @@ def plant(held: dict[str, int], fault: str, folder: Path, group: Path) -> list[i
         (folder / "planted").touch()
     if fault == "link":
         _inside(held["switch"], "ip", "link", "set", "n2", "down")
+    if fault == "cut":
+        _inside(held["switch"], "ip", "link", "set", "n2", "nomaster")
     return pids
 
 
@@ -221,8 +230,8 @@ def limited() -> Iterator[Path]:
 
 
 def mend(held: dict[str, int]) -> None:
-    """Switch the link on again."""
-    _inside(held["switch"], "ip", "link", "set", "n2", "up")
+    """Switch the link on again, and join it to the others."""
+    _inside(held["switch"], "ip", "link", "set", "n2", "master", "eth0", "up")
 
 
 def ask(held: dict[str, int], seconds: int, *, own: Sequence[int], user: str) -> dict[str, dict[str, Any]]:

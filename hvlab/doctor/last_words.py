@@ -37,6 +37,9 @@ _TWO = re.compile(
     r"Mismatched (\w+) tensor shapes: One rank sent a tensor of shape (\[[\d, ]*\]), "
     r"but another rank sent a tensor of shape (\[[\d, ]*\])"
 )
+# hvlab_horovod names all.
+_SUBMITTED = re.compile(r": (ranks? \d[^\n]{0,2000}? submits? [^\n]{0,2000}?); what to do: the same type")
+_OF_RANKS = re.compile(r"ranks? ([\d, ]+)(?: \.\.\.)?(?: submits?)? (.+?)(?=, ranks? \d|$)")
 # Gloo's ring sums what the next rank sends.
 _RING = re.compile(r"(?i)all_?reduce|_engine_run_backward|\bbackward\(")
 
@@ -149,8 +152,14 @@ def _unlike(said: str, lines: Sequence[_Line], size: int) -> Found | None:
     counts = {
         int(rank): f"{number} params" for row in _COUNTS.findall(said) for rank, number in (row[:2], row[2:])
     }
+    submitted = _SUBMITTED.search(said)
+    named = _OF_RANKS.findall(submitted[1]) if submitted else ()
+    counts |= {int(rank): given for ranks, given in named for rank in ranks.split(", ")}
     return (
-        odd("shapes", counts) or _unlike_first(lines, size) or _larger(said, lines, size) or _two(said, size)
+        odd("shapes", dict(sorted(counts.items())))
+        or _unlike_first(lines, size)
+        or _larger(said, lines, size)
+        or _two(said, size)
     )
 
 

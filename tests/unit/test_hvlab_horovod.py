@@ -96,11 +96,18 @@ def test_ranks_that_wait_for_different_operations():
             ],
             r"a: rank 0 submits \[2\], rank 1 \[3\];",
         ),
+        (
+            [
+                Message({"a": Request("allreduce", [0, 1.0, [["float32", 1, [shape], "cpu"]]])})
+                for shape in (3, 2, 2)
+            ],
+            r"a: ranks 1, 2 submit \[2\], rank 0 \[3\];",
+        ),
         ([Message({"a": Request("broadcast")}), Message(joined=1.0)], "a: a rank has joined"),
     ],
 )
 def test_contradictions(messages, error):
-    (ready,) = agree(messages, [0, 1]).ready
+    (ready,) = agree(messages, [*range(len(messages))]).ready
     with pytest.raises(ValueError, match=error):
         raise ValueError(ready.error)
 

@@ -206,6 +206,7 @@ COMPARED = (
     "[{}]<stderr>:horovod.common.exceptions.HorovodInternalError: Mismatched ALLREDUCE tensor shapes: "
     "One rank sent a tensor of shape [4], but another rank sent a tensor of shape [8]."
 )
+SUBMITTED = "[rank0]: ValueError: gradient: {}; what to do: the same type, shape and options on all ranks"
 PARAMS = (
     "[rank{0}]: RuntimeError: [{0}]: params[0] in this process with sizes [9, 4] "
     "appears not to match sizes of the same param in process 0."
@@ -226,6 +227,18 @@ def lines(*words):
         (TOO_LARGE.format(0, 1, 2, 2), 3, ("differ", (0, 1), ()), "rank 1 sent rank 0"),
         (lines(*map(COMPARED.format, range(3))), 3, ("differ", (), ()), "allreduce [4], another [8]"),
         (lines(*map(COMPARED.format, range(2))), 2, ("differ", (0, 1), ("n1", "n2")), "[4], another [8]"),
+        (
+            lines(SUBMITTED.format("ranks 0, 2 submit [4], rank 1 [8]"), "[rank1]: x", "[rank2]: x"),
+            3,
+            ("shapes", (1,), ("n2",)),
+            "[8], the others [4]",
+        ),
+        (
+            lines(SUBMITTED.format("rank 0 submits [4], rank 1 [8]"), "[rank1]: x"),
+            2,
+            ("differ", (0, 1), ("n1", "n2")),
+            "rank 1 [8]",
+        ),
         (lines(PARAMS.format(1), "[rank0]: x", "[rank2]: x"), 3, ("shapes", (1,), ("n2",)), "[9, 4]"),
         (lines(PARAMS.format(1), PARAMS.format(2), "[rank0]: x"), 3, ("shapes", (0,), ("n1",)), "[9, 4]"),
         (lines(PARAMS.format(1), "[rank0]: x"), 2, ("differ", (0, 1), ("n1", "n2")), "[9, 4]"),

@@ -96,6 +96,10 @@ REMEDY = "what to do: call the same operations with the same names on all ranks 
 LEFT_REMEDY = "what to do: see why its script ended first; hvd.join() is for ranks with less data"
 
 
+# Maximum number of ranks named that submit the same.
+_MOST = 8
+
+
 def _difference(one: Any, other: Any) -> tuple[Any, Any]:
     """Return the innermost parts that differ, such as two shapes; numbers alone say nothing."""
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
@@ -105,16 +109,30 @@ def _difference(one: Any, other: Any) -> tuple[Any, Any]:
     return one, other
 
 
+def _disagreement(name: str, asked: dict[int, Any]) -> str:
+    """Return which ranks submit what, the most frequent first; empty if all submit the same."""
+    first = next(iter(asked.values()))
+    if all(value == first for value in asked.values()):
+        return ""
+    groups: dict[str, list[int]] = {}
+    for rank, value in asked.items():
+        groups.setdefault(json.dumps(value), []).append(rank)
+    most, *others = sorted(groups, key=lambda value: -len(groups[value]))
+    words = []
+    for value in (most, *others):
+        own, _ = _difference(json.loads(value), json.loads(others[0] if value == most else most))
+        ranks = groups[value]
+        shown = ", ".join(map(str, ranks[:_MOST])) + " ..." * (len(ranks) > _MOST)
+        verb = f" submit{'s' * (len(ranks) == 1)}" * (value == most)
+        words.append(f"rank{'s' * (len(ranks) > 1)} {shown}{verb} {own}")
+    return f"{name}: {', '.join(words)}; what to do: the same type, shape and options on all ranks"
+
+
 def _ready(name: str, messages: list[Message], active: list[int], ranks: list[int]) -> Ready:
     requests = {number: messages[number].requests[name] for number in active}
     first = requests[active[0]]
     owns = [requests[number].own if number in requests else None for number in range(len(messages))]
-    error = ""
-    for number, request in requests.items():
-        if request.same != first.same:
-            here, there = _difference(first.same, request.same)
-            asked = f"rank {ranks[active[0]]} submits {here}, rank {ranks[number]} {there}"
-            error = f"{name}: {asked}; what to do: the same type, shape and options on all ranks"
+    error = _disagreement(name, {ranks[number]: request.same for number, request in requests.items()})
     if len(active) < len(messages) and first.kind not in JOINABLE:
         error = (
             f"{name}: a rank has joined; what to do: after hvd.join() other ranks may call allreduce alone"
