@@ -7,7 +7,7 @@ from hvlab.doctor import last_words
 from hvlab.doctor.reading import LOST, diagnose
 from tests.contract.tree import ROOT
 
-TORCHRUN = yaml.safe_load((ROOT / "tests/data/doctor/torchrun.yml").read_text())
+TORCHRUN = yaml.safe_load((ROOT / "tests/data/torchrun_ends.yml").read_text())
 
 CAUSES = {
     (4, "SIGILL", "Illegal instruction"): "illegal-instruction",
