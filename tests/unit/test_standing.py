@@ -28,6 +28,14 @@ LOADER = [
     ["main", "/home/u/train.py", 31],
 ]
 SAVE = [["save", "/x/site-packages/torch/serialization.py", 900], ["checkpoint", "/home/u/train.py", 50]]
+FUNCTIONAL = "/x/site-packages/torch/distributed/_functional_collectives.py"
+# torch 2.13 waits where a tensor of a functional collective is used.
+LATER = [
+    ["OpOverloadPacket.__call__", "/x/site-packages/torch/_ops.py", 1279],
+    ["wait_tensor", FUNCTIONAL, 142],
+    ["AsyncCollectiveTensor.trigger_wait", FUNCTIONAL, 1115],
+    ["main", "/home/u/train.py", 27],
+]
 MATMUL = [["step", "/home/u/train.py", 33]]
 
 
@@ -99,6 +107,12 @@ def test_the_rank_that_holds_a_job_up_is_named(odd, of_host, found, words):
 )
 def test_nothing_is_said_of_a_healthy_slow_job(odd, others):
     assert judged(odd, {}, others).culprit is None
+
+
+def test_the_use_of_a_tensor_that_a_functional_collective_will_fill_is_a_wait():
+    assert judged({"stack": MATMUL}, {}, {"stack": LATER, "user": 3}).groups[0] == (
+        "2 ranks (0,2) wait in wait_tensor (train.py:27) on n1, n3"
+    )
 
 
 def test_one_call_from_two_lines_is_two_calls():
