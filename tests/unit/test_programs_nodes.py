@@ -19,6 +19,12 @@ SHELL = """env -u GIVEN sh -c 'eval "$2"' sh"""
         ("echo $GIVEN {node}", 0, ""),
         # The first host waits for the other, which fails.
         ("test {node} = 1 && exit 7; exec sleep 60", 7, "nodes: n2: torchrun ended with 7"),
+        # Which may have failed first, and says so later.
+        (
+            "test {node} = 1 && exit 7; sleep 1; echo rank 0 >&2; exit 1",
+            7,
+            "nodes: n2: torchrun ended with 7\nrank 0",
+        ),
         ("test {node} = 0 && kill -9 $$; exec sleep 2", 137, "nodes: n1: torchrun ended with -9"),
     ],
 )

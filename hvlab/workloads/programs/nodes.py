@@ -17,9 +17,11 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Mapping, Sequence
+from typing import Iterable, Mapping, Sequence
 
 LOOK_S = 0.1
+# The others have as long to say why they end: the rank that failed first may be one of theirs.
+OTHERS_S = 3.0
 
 
 def main() -> int:
@@ -70,11 +72,19 @@ def _first_failure(running: "dict[str, subprocess.Popen[str]]") -> int:
             status = process.poll()
             if status:
                 sys.stderr.write("nodes: {}: torchrun ended with {}\n".format(host, status))
+                sys.stderr.flush()
+                _wait(running.values())
                 return status if status > 0 else 128 - status
             if status == 0:
                 del running[host]
         time.sleep(LOOK_S)
     return 0
+
+
+def _wait(processes: "Iterable[subprocess.Popen[str]]") -> None:
+    end = time.monotonic() + OTHERS_S
+    while time.monotonic() < end and any(process.poll() is None for process in processes):
+        time.sleep(LOOK_S)
 
 
 if __name__ == "__main__":
