@@ -206,13 +206,13 @@ def _backends(
         return named
     for name in libraries:
         if name not in LIBRARIES:
-            raise explain_unknown("library", name, LIBRARIES)
-    pairs = [
-        (name, of_framework(name, library))
-        for library in libraries
-        for name in named or available(lab.hosts)
-        if name in BACKENDS
-    ]
+            raise unknown("library", name, LIBRARIES)
+    planes = [name for name in named or available(lab.hosts) if name in BACKENDS]
+    if not named and len(libraries) > 1:
+        # They are compared over the data planes that all of them have: on GPUs, those of GPUs.
+        shared = [name for name in planes if all(_packaged(name, library) for library in libraries)]
+        planes = [name for name in shared if BACKENDS[name].gpu] or shared or planes
+    pairs = [(name, of_framework(name, library)) for library in libraries for name in planes]
     without = [name for name, other in pairs if not other]
     if named and without:
         raise UsageError(
@@ -221,6 +221,11 @@ def _backends(
         )
     chosen = [other for _, other in pairs if other and (named or BACKENDS[other].wheel)]
     return tuple(dict.fromkeys([*chosen, *(name for name in named or () if name not in BACKENDS)]))
+
+
+def _packaged(name: str, library: str) -> bool:
+    other = of_framework(name, library)
+    return other is not None and BACKENDS[other].wheel
 
 
 def _command(request: BenchRequest, workloads: tuple[str, ...] | None) -> dict[str, object]:

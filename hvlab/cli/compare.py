@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import click
@@ -14,6 +15,7 @@ from hvlab.cli import candidates, options
 from hvlab.results import tables
 from hvlab.results.store import Run, Store
 from hvlab.statistics import verdict
+from hvlab.statistics.sequential import compare_in_looks
 
 MATTERS = {"type": click.FloatRange(0), "default": 100 * verdict.MATTERS}
 
@@ -44,6 +46,15 @@ def show_decisions(decisions: Decisions, output_format: str) -> None:
         click.echo(tables.render(decision_rows.table(decisions), decision_rows.COLUMNS, output_format))
     for sentence in decision_rows.sentences(decisions):
         click.echo(sentence, err=output_format == "csv")
+
+
+def _show_leaving(decisions: Decisions) -> None:
+    # Most comparisons need no words of reports.
+    from hvlab.report import leaving, words  # noqa: PLC0415
+
+    judge = functools.partial(compare_in_looks, looks=decisions.looks)
+    for one in leaving.leavings(decisions.run.configurations, judge):
+        click.echo(one.sentence(words.load("en")))
 
 
 def note_stack(store: Store, before: str, run_id: str) -> None:
@@ -89,6 +100,8 @@ def command(
     if run_b is None:
         answer = of_run(store, store.run(run_a), metric=metric, matters=matters / 100)
         show_decisions(answer, output_format)
+        if output_format == "table" and not answer.sides:
+            _show_leaving(answer)
         return 0
     runs = [store.run(run_a), store.run(run_b)]
     a, b = (measurements(run, store.records(run.run_id)) for run in runs)

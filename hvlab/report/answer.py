@@ -172,7 +172,11 @@ def _pool(
     place: str, names: tuple[str, str], cells: Sequence[Pair], *, collective: bool, auto: bool
 ) -> _Pool | None:
     kept = _usual(cells, auto=auto)
-    (one, other), a, b = names, _means([cell.a for cell in kept]), _means([cell.b for cell in kept])
+    (one, other), a, b = (
+        names,
+        geometric_means([cell.a for cell in kept]),
+        geometric_means([cell.b for cell in kept]),
+    )
     if not a or not b:
         return None
     if statistics.median(a.values()) > statistics.median(b.values()):
@@ -194,7 +198,8 @@ def _usual(cells: Sequence[Pair], *, auto: bool) -> list[Pair]:
     return [cell for cell, count in zip(cells, counts, strict=True) if 2 * count >= usual]
 
 
-def _means(cells: Sequence[Mapping[int, float]]) -> dict[int, float]:
+def geometric_means(cells: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return the geometric mean over all cells, for each repeat that they share."""
     complete = set.intersection(*(set(cell) for cell in cells))
     return {
         repeat: statistics.geometric_mean(cell[repeat] for cell in cells)

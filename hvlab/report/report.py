@@ -17,6 +17,7 @@ from hvlab.report.answer import Answer
 from hvlab.report.collectives import SweepGroup
 from hvlab.report.compression import CompressionStudy
 from hvlab.report.data import ReportData
+from hvlab.report.leaving import Leaving, leavings
 from hvlab.report.trainings import Study, studies
 from hvlab.report.verdicts import BackendVerdict
 
@@ -39,6 +40,7 @@ class Report:
     checks: Sequence[HostCheck]
     judged: Sequence[BackendVerdict]
     answers: Sequence[Answer]
+    leavings: Sequence[Leaving]
     trainings: Sequence[Training]
     fits: Sequence[Fit]
     predictions: Sequence[Prediction | NoPrediction]
@@ -64,6 +66,7 @@ def analyse(data: ReportData, *, attached: bool = True, signature: Mapping[str, 
         check_hosts(data.configurations),
         judged,
         answer.answers(data, judged),
+        [] if data.imported or data.sides else leavings(data.configurations, data.compare),
         trainings(data.configurations),
         [one for one in fitted if isinstance(one, Fit)],
         predictions(data.configurations, fitted, virtual=data.virtual),

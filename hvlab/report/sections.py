@@ -343,7 +343,8 @@ def _cards(report: Report, words: Words) -> list[tuple[str, str, str]]:
     if not report.data.head.ok:
         return []
     # Questions that are open come last.
-    cards = [(one.open, one.card(words)) for one in report.answers]
+    cards = [(False, one.card(words)) for one in report.leavings]
+    cards += [(one.open, one.card(words)) for one in report.answers]
     cards += [(False, tile) for one in report.compressed[:1] for tile in compression.cards(one, words)]
     if cards and all(is_open for is_open, _ in cards) and (clearest := _clearest(report)):
         cards.append((False, verdicts.card(clearest, words)))
@@ -375,7 +376,8 @@ def _where(workload: str, backend: str, layout: tuple[int, int], words: Words) -
 
 def _findings(report: Report, words: Words) -> list[str]:
     run, only = report.data.head, answer.find_only_backend(report.data)
-    texts = [one.sentence(words) for one in report.answers if not one.open]
+    texts = [one.sentence(words) for one in report.leavings]
+    texts += [one.sentence(words) for one in report.answers if not one.open]
     texts += [text for one in report.compressed for _, text in compression.remarks(one, words)]
     if not texts and only:
         texts.append(words.say("answer.alone", backend=words.backend(only)))

@@ -302,6 +302,9 @@ def test_ddp_beside_horovod(inventory, capsys):
     assert dry(inventory, capsys, "--library", "ddp", *places)[0] == ["allreduce-ddp-gloo-2x1-r1"]
     both, _ = dry(inventory, capsys, "--library", "horovod,ddp", "--backend", "gloo", *places)
     assert both == ["allreduce-ddp-gloo-2x1-r1", "allreduce-gloo-2x1-r1"]
+    # Without --backend, over what all of them have.
+    three, _ = dry(inventory, capsys, "--library", "horovod,horovod-on-ddp,ddp", *places)
+    assert three == [f"allreduce-{name}-2x1-r1" for name in ("ddp-gloo", "gloo", "horovod-on-ddp-gloo")]
     found, told = dry(inventory, capsys, "--suite", "horovod-or-ddp", "--repeats", "1", "--hosts", "2")
     names = ("ddp-gloo", "gloo", "mpi")
     workloads = ("allreduce", "mnist", "rnn", "synthetic")
