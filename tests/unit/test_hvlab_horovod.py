@@ -264,9 +264,16 @@ def test_alias_is_first_for_a_script_and_its_children(tmp_path):
     assert done.stdout.startswith(f"0.28.1+torch.distributed {launch.ALIAS}")
 
 
-def test_modules_without_counterpart():
-    program = f"import sys; sys.path.insert(0, {str(launch.ALIAS)!r}); import horovod.tensorflow"
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("import horovod.tensorflow.keras", "install Horovod"),
+        ("from horovod import keras", "install Horovod"),
+        ("from horovod.runner import run", "start the script by hvlab-run"),
+        ("import horovod; horovod.run(print, np=2)", "start the script by hvlab-run"),
+    ],
+)
+def test_modules_without_counterpart(line, remedy):
+    program = f"import sys; sys.path.insert(0, {str(launch.ALIAS)!r}); {line}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (
-        "has no horovod.tensorflow: it answers for horovod.torch; what to do: install Horovod" in done.stderr
-    )
+    assert re.search(rf"hvlab_horovod has no horovod\.\w+[:;].*what to do: {remedy}", done.stderr)

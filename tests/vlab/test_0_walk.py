@@ -6,8 +6,11 @@ import json
 import re
 import shlex
 import shutil
+import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import PurePath
 
 import pytest
 import yaml
@@ -38,12 +41,37 @@ words(torch.tensor([hvd.rank()])).sum().backward()
 averaged.synchronize()
 torch.nn.utils.clip_grad_norm_(words.parameters(), 100.0)
 assert words.weight.grad.tolist() == [[0.5, 0.5]] * 2 + [[0.0, 0.0]] * 2
-if hvd.rank() == 0:
-    try:
-        hvd.barrier()
-    except hvd.HorovodInternalError as error:
-        print(str(error).partition(",")[0])
+words = torch.nn.Embedding(4, 2, sparse=True)
+own = torch.optim.SparseAdam(words.parameters())
+averaged = hvd.DistributedOptimizer(own, named_parameters=words.named_parameters())
+for _ in range(2):
+    averaged.zero_grad()
+    words(torch.tensor([hvd.rank()])).sum().backward()
+    averaged.step()
+assert words.weight.grad.to_dense().tolist() == [[0.5, 0.5]] * 2 + [[0.0, 0.0]] * 2
+assert hvd.broadcast_object({"epoch": 3} if hvd.rank() == 1 else None, root_rank=1) == {"epoch": 3}
+try:
+    hvd.allreduce(torch.ones(1), op=hvd.Max if hvd.rank() else hvd.Min, name="loss")
+except hvd.HorovodInternalError as error:
+    assert "allreduce.loss: rank 0 submits Min, rank 1 Max; what to do" in str(error), error
 """
+# In the place of Horovod's own, which are not shipped: one of each outcome, and one after a failure.
+TESTS = """import unittest
+import horovod.torch as hvd, torch
+class TorchTests(unittest.TestCase):
+    def test_sum(self):
+        hvd.init()
+        self.assertEqual(hvd.allreduce(torch.ones(1), op=hvd.Sum).item(), 2)
+    def test_gpu(self):
+        self.skipTest("no GPU")
+    def test_first_rank_alone(self):
+        hvd.init()
+        self.assertEqual(hvd.rank(), 0)
+    def test_with_new_ranks(self):
+        hvd.init()
+        self.assertEqual(hvd.size(), 2)
+"""
+PYTHON = "/opt/hvlab/horovod/cpu/bin/python3"
 # What `hvlab remove` leaves: packages with their files, users and groups, and what they keep up to date.
 OF_PACKAGES = re.compile(
     r"/etc/(alternatives|default|init\.d|libibverbs\.d|libnl-3|logrotate\.d|munge|rc.\.d|slurm|systemd)(/|$)"
@@ -132,8 +160,9 @@ def test_torchrun_starts_ranks(lab):
     assert bench(lab, *words) == {("torchrun", name, name, ranks, "ok") for name in both for ranks in (1, 3)}
 
 
-def test_a_script_of_horovods_runs_on_torch_alone(lab):
-    """Started by ssh on two hosts, which have Horovod, too: the alias comes first there."""
+@pytest.fixture(scope="module")
+def shim(lab):
+    """hvlab_horovod in /tmp/shim of two hosts, which have Horovod, too."""
     with io.BytesIO() as buffer:
         with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
             tar.add(PROJECT / "hvlab_horovod", "hvlab_horovod")
@@ -141,11 +170,53 @@ def test_a_script_of_horovods_runs_on_torch_alone(lab):
     for host in HOSTS[:2]:
         lab.on(host, f"mkdir -p /tmp/shim && echo {package} | base64 -d | tar xz -C /tmp/shim")
         lab.on(host, f"printf %s {shlex.quote(SCRIPT)} > /tmp/shim/script.py")
-    python = "/opt/hvlab/horovod/cpu/bin/python3"
-    run = f"{python} -m hvlab_horovod.run -np 2 -H w1:1,w2:1 {python} script.py"
-    said = lab.on("w1", f"cd /tmp/shim && runuser -u hvlab -- env PYTHONPATH=/tmp/shim {run}")
+    return "cd /tmp/shim && runuser -u hvlab -- env PYTHONPATH=/tmp/shim"
+
+
+def test_a_script_of_horovods_runs_on_torch_alone(lab, shim):
+    """Started by ssh on two hosts: the alias comes first there."""
+    run = f"{PYTHON} -m hvlab_horovod.run -np 2 -H w1:1,w2:1 {PYTHON} script.py"
+    said = lab.on("w1", f"{shim} {run}")
     lines = sorted(line.partition(":")[2] for line in said.splitlines())
     assert lines == ["0 of 2 on w1: [3.0, 3.0]", "1 of 2 on w2: [3.0, 3.0]", "rank 1 has left"]
+
+
+def test_horovods_tests_are_counted(lab, shim):
+    lab.on("w1", "mkdir -p /tmp/shim/test/parallel")
+    lab.on("w1", f"printf %s {shlex.quote(TESTS)} > /tmp/shim/test/parallel/test_torch.py")
+    said = lab.on("w1", f"{shim} {PYTHON} -m hvlab_horovod.conformance /tmp/shim", expect=1)
+    assert said.splitlines() == [
+        *("passed: 2", "skipped: 1", "failed: 1"),
+        "skipped  test_gpu: no GPU",
+        "failed   test_first_rank_alone: AssertionError: 1 != 0",
+    ]
+
+
+def test_a_trainjob_runs_as_trainer_starts_it(lab, tmp_path):
+    """Its own command, with the variables that Kubeflow Trainer sets, on two hosts in place of two pods."""
+    words = ("--backend", "ddp-gloo", "--launcher", "torchrun", "--hosts", "2", "--sizes", "1K")
+    image = ("--container", "registry.example/torch:1", "--slots", "1", "--output", str(tmp_path))
+    lab.hvlab("bench", *words, "--export", "trainjob", *image)
+    (job,) = (yaml.safe_load(file.read_text()) for file in tmp_path.glob("[0-9]*.yml"))
+    trainer = job["spec"]["trainer"]
+    given = {one["name"]: one["value"].replace("$$", "$") for one in trainer["env"]}
+    given |= {"PET_NNODES": trainer["numNodes"], "PET_NPROC_PER_NODE": trainer["numProcPerNode"]}
+    given |= {"PET_MASTER_ADDR": "w1", "PET_MASTER_PORT": 29400, "PATH": f"{PurePath(PYTHON).parent}:/bin"}
+
+    def start(node):
+        env = [f"{name}={value}" for name, value in (given | {"PET_NODE_RANK": node}).items()]
+        argv = [*trainer["command"], *(word.replace("$$", "$") for word in trainer["args"])]
+        return lab.on(HOSTS[node], shlex.join(["runuser", "-u", "hvlab", "--", "env", *env, *argv]))
+
+    with ThreadPoolExecutor() as pool:
+        printed, silent = pool.map(start, range(2))
+    assert silent == ""
+    (tmp_path / "job.log").write_text(printed)
+    lab.run([sys.executable, "-m", "hvlab", "results", "import", str(tmp_path / "job.log")], 0)
+    rows = lab.results_of("show")
+    assert {(row["proved_backend"], row["world_size"], row["status"]) for row in rows} == {
+        ("ddp-gloo", 2, "ok")
+    }
 
 
 def test_slurm_starts_ranks(slurm):

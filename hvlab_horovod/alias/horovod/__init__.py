@@ -11,17 +11,32 @@ __version__ = "0.28.1+torch.distributed"
 LIBRARY = "hvlab_horovod"
 
 
+# Horovod's packages that have no counterpart.
+_ELSEWHERE = ("tensorflow", "keras", "mxnet", "spark", "ray", "runner")
+
+
+def _refuse(name: str) -> NoReturn:
+    remedy = "start the script by hvlab-run" if ".runner" in name else "install Horovod"
+    raise ModuleNotFoundError(
+        f"hvlab_horovod has no {name}: it answers for horovod.torch; what to do: {remedy}", name=name
+    )
+
+
 class _Missing(MetaPathFinder):
     def find_spec(self, name: str, *_: Any) -> None:
         """Refuse the modules of Horovod that have no counterpart, after all other finders."""
         if name.startswith(__name__ + "."):
-            raise ModuleNotFoundError(
-                f"hvlab_horovod has no {name}: it answers for horovod.torch; what to do: install Horovod",
-                name=name,
-            )
+            _refuse(name)
 
 
 sys.meta_path.append(_Missing())
+
+
+def __getattr__(name: str) -> Any:
+    """Refuse ``from horovod import keras`` as ``import horovod.keras``."""
+    if name in _ELSEWHERE:
+        _refuse(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def run(*_: Any, **__: Any) -> NoReturn:

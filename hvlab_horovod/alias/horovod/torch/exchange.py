@@ -16,7 +16,7 @@ from ..common.process_sets import ProcessSet
 from ..common.threads import calm
 from ..common.world import world
 from .asynchronous import sparse_allreduce_async
-from .operations import REDUCTIONS, Average, scale
+from .operations import NAMES, REDUCTIONS, Average, scale
 
 MORE_PASSES = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
@@ -41,7 +41,7 @@ class Step(Operation):
         return Request(self.kind, [self.exchange.number, *self.exchange.same], self.own)
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
-        if self.own is not None or not self.exchange.buckets:
+        if self.own is not None or not self.exchange.arranged:
             self.exchange.arrange([own for own in owns if own])
 
 
@@ -112,10 +112,9 @@ class Exchange:
         calm()
         numbers = sum(parameter.numel() for parameter in self.parameters)
         self.same = [
-            len(self.parameters),
-            numbers,
-            op,
-            predivide,
+            f"{len(self.parameters)} parameters of {numbers} numbers",
+            NAMES[op],
+            f"gradient_predivide_factor {predivide}",
             getattr(compression, "__name__", str(compression)),
         ]
         self.buckets: list[Bucket] = []

@@ -72,8 +72,8 @@ def broadcast_optimizer_state(optimizer: Any, root_rank: int, model: Any = None)
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Return the root's object, pickled on the way."""
-    name = name or type(obj).__name__
+    """Return the root's object, pickled on the way; other ranks' may be None."""
+    name = name or "object"
     text = _pickled(obj) if rank() == root_rank else torch.empty(0, dtype=torch.uint8)
     size = broadcast_(torch.tensor([text.numel()]), root_rank, f"{name}.size", process_set)
     text = text if rank() == root_rank else text.new_empty(size.item())
@@ -85,7 +85,7 @@ def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
     """Return the objects of all ranks."""
-    name = name or type(obj).__name__
+    name = name or "object"
     text = _pickled(obj)
     sizes = allgather(torch.tensor([text.numel()]), f"{name}.size", process_set).tolist()
     texts = allgather(text, f"{name}.object", process_set)

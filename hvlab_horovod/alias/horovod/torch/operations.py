@@ -13,7 +13,8 @@ from ..common.agreement import Request
 from ..common.channel import STAND_INS, Channel, Operation, gather_into
 
 # Horovod's numbers.
-Average, Sum, Adasum, Min, Max, Product = range(6)
+NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
+Average, Sum, Adasum, Min, Max, Product = range(len(NAMES))
 REDUCTIONS = {
     Average: dist.ReduceOp.SUM,
     Sum: dist.ReduceOp.SUM,
@@ -66,7 +67,10 @@ class Allreduce(Operation):
         self.buffers: dict[Any, tuple[torch.Tensor, list[int]]] = {}
 
     def request(self) -> Request:
-        return Request(self.kind, [self.op, *self.scales, [describe(one) for one in self.inputs]])
+        scales = [
+            f"{name}scale_factor {factor}" for name, factor in zip(("pre", "post"), self.scales, strict=True)
+        ]
+        return Request(self.kind, [NAMES[self.op], *scales, [described(one) for one in self.inputs]])
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
         self.divisor = channel.size if self.op == Average else 1
@@ -146,7 +150,7 @@ class Broadcast(Operation):
         self.tensor, self.output, self.root = tensor, output, root
 
     def request(self) -> Request:
-        return Request(self.kind, [self.root, describe(self.tensor)])
+        return Request(self.kind, [f"root_rank {self.root}", described(self.tensor)])
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
         self.buffer = raw(
@@ -245,9 +249,10 @@ class Barrier(Operation):
 
 
 def _stand_in(request: Request) -> Allreduce:
-    op, before, after, descriptions = request.same
+    op, *scales, descriptions = request.same
+    before, after = (float(text.split()[1]) for text in scales)
     zeros = [blank(one) for one in descriptions]
-    return Allreduce(zeros, zeros, None, op, (before, after))
+    return Allreduce(zeros, zeros, None, NAMES.index(op), (before, after))
 
 
 STAND_INS["allreduce"] = _stand_in
