@@ -18,8 +18,9 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 TESTS_AS_ROOT = $(if $(SUDO),trap '$(SUDO) find "$(CURDIR)" "$$HOME/.ansible" "$${HVLAB_CACHE:-$$HOME/.cache/hvlab}" \
 	-xdev -path "*/images" -prune -o -user root -exec chown -h "$$(id -u):$$(id -g)" {} + 2>/dev/null || true' EXIT;) \
 	$(AS_ROOT)
-# On two cores, two of the three hosts have one each.
-DEMO_BENCH ?= --suite quick --backend mpi,gloo --hosts 1,2
+# On two cores, two of the three hosts have one each. A lab of torch alone has neither MPI nor Horovod's Gloo.
+TORCH_ALONE = $(shell grep -ls '^lab_horovod: torch' $(or $(ANSIBLE_INVENTORY),inventory/lab)/group_vars/all.yml)
+DEMO_BENCH ?= --suite quick --hosts 1,2 $(if $(TORCH_ALONE),,--backend mpi,gloo)
 LABS ?= inventory/lab inventory/slurm
 # An expression of pytest's markers: slurm, "nccl or ucx".
 MARK ?=

@@ -78,7 +78,7 @@ class Leaving(_Asked):
         over = ("one_size", "sizes") if self.collective else ("one_training", "trainings")
         return words.say(
             key,
-            what=words.say(f"leaving.{self._after}"),
+            what=words.say(f"leaving.{self._after}", before=words.backend(self.before)),
             before=words.backend(self.before),
             after=words.backend(self.after),
             where=words.place("across" if self.across else "inside"),

@@ -25,7 +25,7 @@ def left(data):
         (
             0.8,
             "faster",
-            "Leaving Horovod, with scripts as they are (Horovod on DDP Gloo instead of Gloo): no cost",
+            "Leaving Horovod over Gloo, with scripts as they are: no cost",
         ),
         (1.0, "within", "costs at most "),
         (1.2, "slower", "costs "),
