@@ -80,8 +80,11 @@ def driver_runs(driver: str, branch: DriverBranch | None, capability: str, catal
 def compiles(driver: str, kernel: str | None, catalogue: Catalogue) -> bool:
     """Whether a driver's modules compile on a kernel, as far as known."""
     own, running = versions.numbers(driver), versions.numbers(kernel or "")
+    branch = branch_of(driver, catalogue)
+    # A branch without an end was given up for the next one: it lacks what later branches lack.
+    left = branch is not None and branch.kind == "legacy" and not branch.end
     return not any(
-        own[:1] == versions.numbers(limit.version)[:1]
+        (left or own[:1] == versions.numbers(limit.version)[:1])
         and own <= versions.numbers(limit.version)
         and running >= versions.numbers(limit.kernel)
         for limit in catalogue.kernels
