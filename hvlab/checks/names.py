@@ -200,7 +200,9 @@ def own_name_is_no_loopback(node: RoleHost) -> None:
     node.expect(
         addresses and not any(address.startswith("127.") for address in addresses),
         f"its own name {node.name} resolves to {', '.join(sorted(addresses)) or 'nothing'}",
-        "take the name out of the 127.* lines of /etc/hosts, then run role common",
+        # cloud-init appends the line; only `manage_etc_hosts: true` has a template.
+        "where cloud-init adds it at each boot (manage_etc_hosts: localhost), take update_etc_hosts out of "
+        "/etc/cloud/cloud.cfg. Take the name out of the 127.* lines of /etc/hosts, then run role common",
     )
 
 
