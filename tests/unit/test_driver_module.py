@@ -104,3 +104,15 @@ def test_a_driver_is_tried_in_a_folder_of_its_own(code, monkeypatch, tmp_path):
         assert hvlab_driver.attempt(module) == ["nvidia/570.86.15"]
     assert [argv[0] for argv in given] == ["dpkg-deb", "nice"]
     assert not Path(given[0][3]).exists()
+
+
+def test_sources_that_cannot_be_unpacked_are_told(monkeypatch, tmp_path):
+    """Otherwise the old driver would go without a trial, and without a word."""
+    (tmp_path / "kmod-nvidia-open-dkms-580.95.05-1.el9.x86_64.rpm").touch()
+    module, told = Module(version="580.95.05"), []
+    module.get_bin_path, module.warn = lambda name: name, told.append
+    monkeypatch.setattr(hvlab_driver, "run", lambda *_: (127, "", "sh: 1: cpio: not found\n"))
+    monkeypatch.setattr(hvlab_driver, "FETCHED", (f"{tmp_path}/*.rpm",))
+    assert hvlab_driver.attempt(module) == []
+    assert "cannot be unpacked: sh: 1: cpio: not found" in told[0]
+    assert "was not tried" in told[1]

@@ -31,7 +31,7 @@ LAST_LINES = 15
 # Where the package managers leave what they fetched.
 FETCHED = (
     "/var/cache/apt/archives/*.deb",
-    "/var/cache/*dnf/*/packages/*.rpm",
+    "/var/cache/*dnf*/*/packages/*.rpm",
     "/var/cache/yum/**/packages/*.rpm",
 )
 # With the modules' sources: nvidia-kernel-open-dkms, nvidia-kernel-source-550, kmod-nvidia-open-dkms.
@@ -317,7 +317,9 @@ def unpack(module: AnsibleModule, folder: str) -> list[tuple[str, str]]:
                 if path.endswith(".deb")
                 else ["sh", "-c", script, "-", path, folder]
             )
-            run(module, *argv)
+            code, _, error = run(module, *argv)
+            if code:
+                module.warn("{}: {} cannot be unpacked: {}".format(os.uname()[1], name, error.strip()[-300:]))
     sources = []
     for path in glob.glob(folder + "/usr/src/*/dkms.conf"):
         fields = dict(re.findall(r"(?m)^(PACKAGE_NAME|PACKAGE_VERSION)=[\"']?([^\"'\s]+)", read(path)))
@@ -344,6 +346,11 @@ def attempt(module: AnsibleModule) -> list[str]:
                     msg="{} does not build for kernel {}:{}".format(built, kernel, last_lines(log))
                 )
             done.append(built)
+    if not done:
+        module.warn(
+            os.uname()[1]
+            + ": whether the modules build was not tried: no package with their sources was fetched"
+        )
     return done
 
 
