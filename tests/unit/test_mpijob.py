@@ -566,6 +566,8 @@ def test_rank_0_prints_what_it_wrote(tmp_path):
 # Runs the program that prints the files of a rank, with a result in its folder and nothing to measure.
 MPIRUN = """#!{python}
 import os, subprocess, sys
+# Open MPI 5 passes over the operator's OMPI_MCA_orte_default_hostfile: all ranks would run in the launcher.
+assert open(os.environ["PRTE_MCA_prte_default_hostfile"]).read().split()[::2] == ["n1", "n2"]
 at = next(at for at, word in enumerate(sys.argv) if word.endswith("/logged.py"))
 os.environ |= dict.fromkeys(("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"), "0")
 os.environ["OMPI_COMM_WORLD_SIZE"] = "2"

@@ -29,6 +29,12 @@ _SSHD = (
     "mkdir -p /run/sshd && exec /usr/sbin/sshd -De -f /dev/null -o StrictModes=no"
     f" -o PasswordAuthentication=no -o HostKey={_KEY}"
 )
+# The operator sets Open MPI 4's names, which Open MPI 5 silently ignores, as Open MPI 4 does these.
+_PRRTE = (
+    f"PRTE_MCA_prte_default_hostfile={_HOSTS}",
+    "PRTE_MCA_prte_keep_fqdn_hostnames=true",
+    "PRTE_MCA_plm_ssh_args='-o ConnectionAttempts=10'",
+)
 _WAIT = f"""\
 printf '* %s\\n' "$(cat {_KEY}.pub)" > /tmp/known_hosts
 printf 'Host *\\n  %s\\n  %s\\n  %s\\n' \\
@@ -44,6 +50,7 @@ for host in $(cut -d' ' -f1 {_HOSTS}); do
 done
 MASTER_ADDR=$(head -n 1 {_HOSTS} | cut -d' ' -f1)
 export MASTER_ADDR LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:-}}"
+{" ".join(("export", *_PRRTE))}
 """
 _LAUNCH = kubernetes.BEGIN + _WAIT + kubernetes.END
 
