@@ -700,6 +700,19 @@ def test_plan_says_what_a_system_is_like(machine, told):
     )
 
 
+def test_systems_whose_slurm_differs_are_told_before_provision_refuses_them():
+    versions = {"n1": ("8.10", "3.12"), "n2": ("9.6", "3.9")}
+    hosts = [
+        lab(name, distribution="Rocky", distribution_version=version, python=python, gpus=[])[0].host
+        for name, (version, python) in versions.items()
+    ]
+    told = [
+        plan([request(one, {"lab_slurm": slurm}, gpu=False) for one in hosts]).notes
+        for slurm in (True, False)
+    ]
+    assert [any("n1 20.11, n2 22.05" in note for note in notes) for notes in told] == [True, False]
+
+
 @pytest.mark.parametrize(
     "name", ["AMD Instinct MI250X", "Radeon Pro W7900", "MI300X", "Intel Data Center GPU Max 1550"]
 )

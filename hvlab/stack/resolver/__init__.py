@@ -136,7 +136,7 @@ def plan(
         return _explain_infeasible(lab, problem)
     hosts = {one.host.name: one for one in lab}
     stacks = stack.stacks(solution, {name: one.host for name, one in hosts.items()})
-    return Resolution(stacks, notes.of_lab(solution), notes.refusals(solution, hosts))
+    return Resolution(stacks, notes.of_lab(solution, hosts), notes.refusals(solution, hosts))
 
 
 def _explain_unsupported(

@@ -66,10 +66,19 @@ def _note_newer_python(system: OperatingSystem) -> str:
     return f"install {package} there, and set ansible_python_interpreter: /usr/bin/python{newer[0]}"
 
 
-def of_lab(solution: Solution) -> list[str]:
+def of_lab(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[str]:
     """Return the notes on the lab as a whole."""
     lab, notes = solution.lab, []
-    if solution.drops(ONE_CUDA):
+    slurm = {
+        name: str(group.system.packages["slurm"]["usual_version"])
+        for group in lab.groups
+        for name in group.hosts
+        if hosts[name].slurm and group.system.packages.get("slurm")
+    }
+    if len(set(slurm.values())) > 1:
+        usual = ", ".join(f"{name} {release}" for name, release in slurm.items())
+        notes.append(f"Slurm: systems have different releases, {usual}; provision refuses a mixture")
+    if solution.gave_up(ONE_CUDA):
         notes.append(_cudas(solution))
     if solution.drops(ONE_TORCH_NCCL):
         notes.append(f"torch brings different NCCL releases for these hosts, {_NCCL_REFUSES}")
