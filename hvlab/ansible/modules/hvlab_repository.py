@@ -43,10 +43,13 @@ def write(path: str, content: str | None) -> None:
 
 def proxy(url: str, dump: str, conf: str) -> str:
     """Return the proxy for an address: of apt (``apt-config dump``), or of dnf (the text of its settings)."""
-    for scheme in (url.partition(":")[0], "http"):
-        match = re.search(r'(?m)^Acquire::{}::Proxy "([^"]+)";'.format(scheme), dump)
-        if match:
-            return "" if match.group(1) == "DIRECT" else match.group(1)
+    schemes, host = (url.partition(":")[0], "http"), re.escape(re.split("[/:]+", url)[1])
+    # Names of apt's settings are the same in capitals and small letters.
+    for key in ("{}::Proxy::" + host, "{}::Proxy"):
+        for scheme in schemes:
+            match = re.search(r'(?mi)^Acquire::{} "([^"]+)";'.format(key.format(scheme)), dump)
+            if match:
+                return "" if match.group(1).upper() == "DIRECT" else match.group(1)
     match = re.search(r"(?m)^proxy\s*=\s*(?!_none_)(\S+)", conf)
     return match.group(1) if match else ""
 
