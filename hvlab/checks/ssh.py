@@ -185,7 +185,9 @@ def reaches_other_hosts(node: RoleHost, case: str) -> str:
         answer = node[f"ssh {target}"]
         if not is_logged_in(answer, node.user):
             lines = (answer["err"] or answer["out"]).strip().splitlines()
-            unreachable.append(f"{target} ({lines[-1] if lines else NO_OUTPUT})")
+            # "ED25519 host key for n2 was revoked and you have requested strict checking."
+            why = [line.partition(" and you ")[0] for line in lines if "requested strict checking" in line]
+            unreachable.append(f"{target} ({[*(lines[-1:] or [NO_OUTPUT]), *why][-1]})")
     node.expect(
         not unreachable,
         f"{node.user} cannot reach {', '.join(unreachable)}; {count}",

@@ -132,6 +132,17 @@ def test_a_fault_is_named_with_its_host_and_what_to_do(lab, name):
     assert raised.value.remedy
 
 
+def test_a_revoked_key_is_named(lab):
+    first = lab["h0001"]
+    refused = said(
+        rc=255, err="ED25519 host key for h0002 was revoked and you have requested strict checking.\n"
+    )
+    refused["err"] += "Host key verification failed.\n"
+    nodes = lab | {"h0001": replace(first, answers={**first.answers, "ssh h0002": refused})}
+    with pytest.raises(WrongNodeError, match=r"h0002 \(ED25519 host key for h0002 was revoked\)"):
+        CHECKS["ssh_trust: reaches other hosts[name]"].run(nodes["h0001"], nodes)
+
+
 def test_the_role_preflight_has_the_limit_of_the_table():
     defaults = load(ROOT / "roles/preflight/defaults/main.yml")
     assert defaults["preflight_clock_offset_max"] == limits.CLOCK_OFFSET_S
