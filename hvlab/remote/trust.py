@@ -133,14 +133,14 @@ class Trust:
         if same:
             raise TrustError(
                 f"its host key is one that {same[0]} has or had",
-                remedy=f"Give {name} a new one (rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd). "
+                remedy=f"give {name} a new one (rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd). "
                 f"If it is the former {same[0]}, take the key out of {self.signed / same[0]}.pub here",
             )
         if key in self.revoked_text.splitlines():
             raise TrustError(
                 "its host key was revoked",
-                remedy="Make it a new one there (rm /etc/ssh/ssh_host_ed25519_key*; ssh-keygen -A; restart "
-                "sshd), or take the host out of the inventory",
+                remedy="give it a new one (rm /etc/ssh/ssh_host_ed25519_key*; ssh-keygen -A; restart sshd), "
+                "or take the host out of the inventory",
             )
         certificate = self._host_certificate(public_key, name, principals, current, life)
         if keep:
@@ -236,7 +236,7 @@ def check_names(names: Iterable[str]) -> list[str]:
     if wrong:
         raise TrustError(
             f"{wrong[0]!r} is neither a host name nor an address",
-            remedy="Correct the host's name there (hostnamectl set-hostname) or in the inventory",
+            remedy="correct the host's name there (hostnamectl set-hostname) or in the inventory",
         )
     return sorted({name.lower() for name in names})
 

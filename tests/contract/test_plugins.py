@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -128,3 +129,14 @@ def test_action_plugins_load_on_the_controller() -> None:
         [sys.executable, "-c", load, *plugins], capture_output=True, text=True, check=False, cwd=tree.ROOT
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", names("action"))
+def test_no_failure_says_its_cause_twice(name: str) -> None:
+    """Ansible appends the message of a failure's cause, behind the remedy."""
+    parsed = ast.parse((PLUGINS / f"action/{name}.py").read_text("utf-8"))
+    caused = [ast.unparse(node) for node in ast.walk(parsed) if isinstance(node, ast.Raise) and node.cause]
+    failures = [
+        text for text in caused if re.match(r"raise (AnsibleActionFail|self\._(failure|refusal))", text)
+    ]
+    assert [text for text in failures if not text.endswith("from None")] == []

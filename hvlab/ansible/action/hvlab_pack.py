@@ -323,7 +323,7 @@ class ActionModule(HvlabAction):
                 raise self._failure(
                     f"could not copy {self.archive.path} to {place}: {error}",
                     f"check the space on the file system of {remote}, and run again",
-                ) from error
+                ) from None
             self._fixup_perms2((remote, place))
             yield place
         finally:
@@ -354,7 +354,7 @@ class ActionModule(HvlabAction):
                 with limit_size(file, self.host):
                     self._connection.fetch_file(archive, str(file))
             except answers.AnswerError as error:
-                raise AnsibleActionFail(f"{error}.\nWhat to do: {error.remedy}, and run again.") from error
+                raise AnsibleActionFail(f"{error}.\nWhat to do: {error.remedy}, and run again.") from None
             arrived = file_sha256(file)
             if arrived != sha256:
                 raise self._failure(

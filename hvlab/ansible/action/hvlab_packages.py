@@ -88,7 +88,7 @@ class ActionModule(HvlabAction):
         try:
             packages = as_packages(args["name"])
         except UsageError as error:
-            raise self._failure(error) from error
+            raise self._failure(error) from None
         names = [one.name for one in packages]
         if args["state"] == "absent":
             return PackageChanges(remove=[name for name in names if name in self.installed])

@@ -21,7 +21,7 @@ class ActionModule(HvlabAction):
         try:
             return self._add()
         except HvlabError as error:
-            raise self._failure(f"{error}.\nNothing was changed", error.remedy or "") from error
+            raise self._failure(f"{error}.\nNothing was changed", error.remedy or "") from None
 
     def _add(self) -> dict[str, Any]:
         if self.args["priority"] is not None and not self.args["label"]:

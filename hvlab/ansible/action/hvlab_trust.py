@@ -47,7 +47,8 @@ class ActionModule(HvlabAction):
             certificate = self._certificate(trust, name, facts)
             files = self._files(trust, certificate, self.vars["ansible_facts"])
         except HvlabError as error:
-            raise AnsibleActionFail(f"{name}: {error}. {error.remedy or ''}".strip()) from error
+            remedy = f"\nWhat to do: {error.remedy}." if error.remedy else ""
+            raise AnsibleActionFail(f"{name}: {error}.{remedy}") from None
         # Recorded first: a host whose connection then breaks has an unknown state, but can be revoked.
         if not self._task.check_mode:
             trust.keep_key(name, facts["ssh_host_key"])
