@@ -74,7 +74,7 @@ class Lab:
             cwd=PROJECT,
             env=self.environment,
             stdin=subprocess.DEVNULL,
-            timeout=4200,
+            timeout=2400,
         )
         assert done.returncode == expect, (
             f"{argv} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}\n{self.failed_launches()}"
