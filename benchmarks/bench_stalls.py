@@ -37,6 +37,8 @@ from typing import Any
 
 import click
 
+from benchmarks import netns
+from benchmarks.netns import SWITCH, enter, run_inside
 from hvlab.base import answers
 from hvlab.doctor.places import HostStanding
 from hvlab.doctor.standing import judge
@@ -56,60 +58,30 @@ NAMES = f"{tempfile.gettempdir()}/hvlab-stalls-{os.getpid()}"
 def hosts() -> Iterator[dict[str, int]]:
     """Have three hosts on a bridge of their own; yield the process that holds each."""
     with ExitStack() as ending:
-        held: dict[str, int] = {}
-        for name in ("switch", *HOSTS):
-            argv = ["unshare", "--net", "--uts", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child"]
-            # The first process of a host is a shell, which takes leave of the ended.
-            argv += ["sh", "-c", "sleep infinity & wait"]
-            process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
-            ending.callback(process.wait)
-            ending.callback(process.kill)
-            held[name] = _child(process.pid)
+        held = ending.enter_context(netns.hold((SWITCH, *HOSTS)))
         # Launchers look for the address of an interface with the ranks' name.
         for words in ("add eth0 type bridge", "set lo up", "set eth0 up"):
-            _inside(held["switch"], "ip", "link", *words.split())
-        _inside(held["switch"], "ip", "addr", "add", "10.99.0.250/24", "dev", "eth0")
-        _inside(held["switch"], "hostname", "front")
+            run_inside(held[SWITCH], "ip", "link", *words.split())
+        run_inside(held[SWITCH], "ip", "addr", "add", "10.99.0.250/24", "dev", "eth0")
+        run_inside(held[SWITCH], "hostname", "front")
         table = "".join(f"10.99.0.{at} {host}\n" for at, host in enumerate(HOSTS, 1))
         names = Path(NAMES)
         names.write_text(f"127.0.0.1 localhost\n10.99.0.250 front\n{table}")
         ending.callback(names.unlink, missing_ok=True)
         for host in held.values():
-            _inside(host, "mount", "--make-rprivate", "/")
-            _inside(host, "mount", "--bind", NAMES, "/etc/hosts")
-            # Of its own, for /sys shows the interfaces of the host that mounted it; control groups stay.
-            _inside(host, "sh", "-c", OWN_SYS)
+            run_inside(host, "mount", "--make-rprivate", "/")
+            run_inside(host, "mount", "--bind", NAMES, "/etc/hosts")
         for number, name in enumerate(HOSTS, 1):
-            _inside(held[name], "hostname", name)
-            peer = ["peer", "name", name, "netns", str(held["switch"])]
-            link = ["ip", "link", "add", "eth0", "type", "veth", *peer]
-            # The number of the other host's process is this machine's.
-            subprocess.run(["nsenter", "--target", str(held[name]), "--net", *link], check=True, timeout=30)
-            _inside(held["switch"], "ip", "link", "set", name, "master", "eth0", "up")
-            _inside(held[name], "ip", "addr", "add", f"10.99.0.{number}/24", "dev", "eth0")
+            netns.link(held, name, name)
+            run_inside(held[SWITCH], "ip", "link", "set", name, "master", "eth0", "up")
+            run_inside(held[name], "ip", "addr", "add", f"10.99.0.{number}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
-                _inside(held[name], "ip", "link", "set", device, "up")
+                run_inside(held[name], "ip", "link", "set", device, "up")
         yield held
 
 
-def _child(pid: int) -> int:
-    """Return the process that unshare forked."""
-    for _ in range(200):
-        with suppress(OSError):
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            if children and "sleep" in Path(f"/proc/{children[0]}/cmdline").read_text():
-                return int(children[0])
-        time.sleep(0.02)
-    raise click.ClickException("unshare made no host: root is needed")
-
-
 def _enter(held: int, user: str = "") -> list[str]:
-    own = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
-    return ["nsenter", "--target", str(held), "--net", "--uts", "--pid", "--mount", "--", *own]
-
-
-def _inside(held: int, *words: str) -> None:
-    subprocess.run([*_enter(held), *words], check=True, timeout=30)
+    return enter(held, *([f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []))
 
 
 def _launch(
@@ -124,7 +96,7 @@ def _launch(
     ssh.write_text(f'#!/bin/sh\n{read}\ncase $host in\n{ways}esac\nexec "$@"\n')
     ssh.chmod(0o755)
     # It sees this machine's processes: the namespaces are entered by their numbers.
-    front = ["nsenter", "--target", str(held["switch"]), "--net", "--uts", "--"]
+    front = ["nsenter", "--target", str(held[SWITCH]), "--net", "--uts", "--"]
     front += ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts; exec "$@"', NAMES]
     words = [python, str(RANK), stack, fault, str(folder)]
     if stack == "gloo":
@@ -202,9 +174,7 @@ def plant(held: dict[str, int], fault: str, folder: Path, group: Path) -> list[i
             (group / "cgroup.procs").write_text(str(pid))
         (folder / "planted").touch()
     if fault == "link":
-        _inside(held["switch"], "ip", "link", "set", "n2", "down")
-    if fault == "cut":
-        _inside(held["switch"], "ip", "link", "set", "n2", "nomaster")
+        run_inside(held[SWITCH], "ip", "link", "set", "n2", "down")
     return pids
 
 
@@ -230,8 +200,8 @@ def limited() -> Iterator[Path]:
 
 
 def mend(held: dict[str, int]) -> None:
-    """Switch the link on again, and join it to the others."""
-    _inside(held["switch"], "ip", "link", "set", "n2", "master", "eth0", "up")
+    """Switch the link on again."""
+    run_inside(held[SWITCH], "ip", "link", "set", "n2", "up")
 
 
 def ask(held: dict[str, int], seconds: int, *, own: Sequence[int], user: str) -> dict[str, dict[str, Any]]:
@@ -256,7 +226,7 @@ def one(
         if fault == "full":
             small = ["-o", "size=1m,mode=1777", "tmpfs", str(folder / "full")]
             (folder / "full").mkdir()
-            _inside(held["n2"], "mount", "-t", "tmpfs", *small)
+            run_inside(held["n2"], "mount", "-t", "tmpfs", *small)
         with job(held, python, stack=stack, fault=fault, folder=folder, user=user):
             pids = plant(held, fault, folder, group)
             time.sleep(3)
