@@ -34,6 +34,10 @@ class InventoryError(UsageError):
     """The inventory cannot be used; the message holds every problem found."""
 
 
+class NoInventoryError(InventoryError):
+    """There is no inventory at that place."""
+
+
 class UnreachableError(HvlabError):
     """A host does not answer, or refuses us (exit code 3)."""
 

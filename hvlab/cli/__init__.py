@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from hvlab import __version__
-from hvlab.base.errors import HvlabError, explain_unknown
+from hvlab.base.errors import HvlabError, NoInventoryError, unknown
 from hvlab.base.paths import default_inventory
 from hvlab.lab import inventory
 
@@ -77,6 +78,13 @@ class _Verbs(click.Group):
             _begin_inventory(ctx, args[1:])
         return super().resolve_command(ctx, [name, *args[1:]])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except NoInventoryError as error:
+            error.remedy = f"{_other_ways(str(ctx.invoked_subcommand), self, ctx)}{error.remedy}"
+            raise
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
@@ -93,6 +101,22 @@ class _Verbs(click.Group):
         for heading, verbs in _GROUPS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(max(map(len, VERBS))), text) for name, text in verbs.items()])
+
+
+def _other_ways(verb: str, verbs: click.Group, context: click.Context) -> str:
+    """Return how a verb gets hosts without an inventory, to be followed by the way with one."""
+    command = verbs.get_command(context, verb)
+    options = {item.name for item in command.params} if command else set()
+    ways = []
+    if os.environ.get("SLURM_JOB_ID"):
+        ways.append(
+            f"use the hosts of this Slurm job: `hvlab {verb if 'here' in options else 'bench'} --here`"
+        )
+    elif "here" in options:
+        ways.append(f"in a Slurm job, run `hvlab {verb} --here`")
+    if "named" in options:
+        ways.append(f"name hosts: `hvlab {verb} --hosts localhost`")
+    return "".join(f"{way}; or " for way in ways)
 
 
 def _begin_inventory(context: click.Context, words: list[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hvlab.base.errors import InventoryError, UsageError
+from hvlab.base.errors import UsageError
 from hvlab.base.paths import default_inventory, results_dir
 from hvlab.base.yaml_files import read_shipped
 from hvlab.bench import suite
@@ -131,12 +131,7 @@ def load_requested_lab(inventory: Path, limit: str | None, *, here: bool, named:
         return direct.lab_of_job(limit)
     if named is not None:
         return direct.lab_of_list(named, limit)
-    try:
-        return inventories.load(inventory, limit=limit)
-    except InventoryError as error:
-        if not inventory.exists():
-            error.remedy = f"name hosts: --hosts localhost, or --here in a Slurm job; or {error.remedy}"
-        raise
+    return inventories.load(inventory, limit=limit)
 
 
 def _refuse_names(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> Any:
@@ -191,6 +186,16 @@ def _format_time(seconds: float) -> str:
     return f"{seconds / _SECONDS[unit]:g}{unit}"
 
 
+class _CountType(click.IntRange):
+    """A whole number of 1 or more."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if param and param.name == "hosts" and not re.fullmatch(r"-?\d+", str(value)):
+            self.fail(f"{value} is not a number of hosts; -l {value} names hosts", param, ctx)
+        return int(super().convert(value, param, ctx))
+
+
 class TimeType(click.ParamType[float]):
     """A time such as 90s, 20m, 2h or 7d, in seconds; a bare number is in ``unit``, one of the letters."""
 
@@ -219,7 +224,7 @@ _TYPES: Mapping[str, Callable[..., click.ParamType[Any]]] = {
     "file": lambda: click.Path(path_type=Path, dir_okay=False),
     "existing": lambda: click.Path(path_type=Path, dir_okay=False, exists=True),
     "folder": lambda: click.Path(path_type=Path, file_okay=False),
-    "count": lambda: click.IntRange(1),
+    "count": lambda: _CountType(1),
     "number": click.IntRange,
     "fraction": click.FloatRange,
     "time": TimeType,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.base import process
-from hvlab.base.errors import InventoryError, Problem, report
+from hvlab.base.errors import InventoryError, NoInventoryError, Problem, report
 from hvlab.base.paths import project_dir
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import LAB_VARIABLES, check_evaluated, problems
@@ -144,11 +144,9 @@ def load(path: Path, *, limit: str | None = None) -> Lab:
     Raises one InventoryError that lists every problem.
     """
     if not path.exists():
-        in_job = "measure on the hosts of this Slurm job with `hvlab bench --here`; or "
-        raise InventoryError(
+        raise NoInventoryError(
             f"there is no inventory at {path}",
-            remedy=f"{in_job if os.environ.get('SLURM_JOB_ID') else ''}"
-            f"give yours with -i, or write one with `hvlab init {path}`; "
+            remedy=f"give yours with -i, or write one with `hvlab init {path}`; "
             f"examples to copy are in {project_dir() / 'inventory'}",
         )
     source = path.absolute()

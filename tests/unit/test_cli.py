@@ -241,6 +241,31 @@ def test_a_dry_run_is_a_table_with_the_time(inventory, capsys):
     assert "mpirun -np" not in printed.out
 
 
+@pytest.mark.parametrize(
+    ("words", "outside", "inside"),
+    [
+        (
+            "health",
+            "run `hvlab health --here`; or name hosts: `hvlab health --hosts",
+            "`hvlab health --here`; or",
+        ),
+        ("tune", "in a Slurm job, run `hvlab tune --here`; or give", "`hvlab tune --here`; or give"),
+        ("bench", "in a Slurm job, run `hvlab bench --here`; or give", "`hvlab bench --here`; or give"),
+        ("lab up", "what to do: give yours", "`hvlab bench --here`; or give"),
+    ],
+)
+def test_an_inventory_is_not_the_only_way_to_name_hosts(words, outside, inside, capsys, monkeypatch):
+    for job, ways in (("", outside), ("7", inside)):
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        assert run([*words.split(), "--inventory", "nowhere"]) == 2
+        assert ways in capsys.readouterr().err
+
+
+def test_names_of_hosts_are_no_number_of_them(inventory, capsys):
+    assert run(["tune", "-i", inventory, "--hosts", "n1,n2"]) == 2
+    assert "-l n1,n2 names hosts" in capsys.readouterr().err
+
+
 def test_a_dry_run_needs_no_slurm_job(capsys, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     words = ["bench", "--here", "--suite", "lab7", "--repeats", "1", "--dry-run"]

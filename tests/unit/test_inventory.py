@@ -373,14 +373,6 @@ def test_load_tells_all_problems_at_once(lab):
     assert "n10, n9, n2" in str(caught.value)
 
 
-def test_in_a_slurm_job_an_inventory_is_not_the_only_way(tmp_path, monkeypatch):
-    for job, named in (("", False), ("7", True)):
-        monkeypatch.setenv("SLURM_JOB_ID", job)
-        with pytest.raises(InventoryError) as raised:
-            load(tmp_path / "none")
-        assert ("`hvlab bench --here`" in raised.value.remedy) is named
-
-
 def test_load_refuses_what_is_not_there_or_does_not_parse(tmp_path):
     with pytest.raises(InventoryError, match="no inventory at"):
         load(tmp_path / "none")
