@@ -97,7 +97,7 @@ def ends(log: LogText) -> list[End]:
                 _SIGNALLED + abs(code) if signalled else code,
                 rank in noticed,
                 said.get(rank, "")[:_WIDTH],
-                frozenset(line.number for line in log.between(match.start(), match.end())),
+                frozenset(line.number for line in log.find_lines(match.start(), match.end())),
             )
             found.append((end.noticed, row.get("at") or "", min(end.lines), end))
     return [end for *_, end in sorted(found, key=lambda row: row[:3])]
@@ -107,7 +107,7 @@ def echoes(log: LogText) -> list[text.WrittenLine]:
     """Return the lines in which ranks say that they lost another."""
     signs = (sign for cause in knowledge.CAUSES if cause.weight == WEIGHTS["echo"] for sign in cause.patterns)
     matches = (match for sign in signs for match in sign.matches(log))
-    return [line for match in matches for line in log.between(match.start(), match.end())]
+    return [line for match in matches for line in log.find_lines(match.start(), match.end())]
 
 
 def read(log: str, size: int = 0) -> LastWords | None:
