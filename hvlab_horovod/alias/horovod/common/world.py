@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import os
 import socket
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -18,8 +19,9 @@ from .channel import Channel
 
 # torch's own: a rank may write a checkpoint meanwhile. A lost rank's connections end at once.
 PATIENCE = timedelta(minutes=30)
-# A rank that is later by more does something of its own, such as a last evaluation.
-LEAVING_S = 5
+# So long Gloo's threads may take to drop their last tensors, for which they need Python's lock: with torch 2.4
+# the end of a group holds it, and waits for them for ever.
+LAST_S = 0.1
 # Interfaces as Horovod's scripts name them.
 INTERFACES = {"HOROVOD_GLOO_IFACE": ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
 _stores: dict[tuple[str, int], Any] = {}
@@ -63,8 +65,7 @@ class World:
         Gloo closes them at once: what a slower rank has not received of the last operation would be lost.
         """
         if self.owned:
-            with contextlib.suppress(RuntimeError):
-                self.channels[0].leave(LEAVING_S)
+            time.sleep(LAST_S)
             dist.destroy_process_group()
 
 
@@ -105,10 +106,13 @@ def is_initialized() -> bool:
 
 
 def enter() -> World:
-    """Connect the ranks, unless they are. HOROVOD_TIMELINE names a timeline, as Horovod has it."""
+    """Connect the ranks, unless they are.
+
+    HOROVOD_TIMELINE names a timeline; DYNAMIC leaves it to ``hvd.start_timeline()``, as Horovod has it.
+    """
     if not _worlds:
         _worlds.append(World())
-        if path := os.environ.get("HOROVOD_TIMELINE"):
+        if (path := os.environ.get("HOROVOD_TIMELINE", "DYNAMIC")) != "DYNAMIC":
             timeline.start(path, os.environ.get("HOROVOD_TIMELINE_MARK_CYCLES") == "1")
             atexit.register(timeline.stop, _worlds[0].rank == 0)
     return _worlds[0]

@@ -228,7 +228,9 @@ def sparse_allreduce_async(
         numbers = synchronize(values)
         if op == Average:
             numbers = numbers / process_set.channel.size
-        return torch.sparse_coo_tensor(synchronize(indices).t(), numbers, tensor.size())
+        return torch.sparse_coo_tensor(
+            synchronize(indices).t(), numbers, tensor.size(), check_invariants=False
+        )
 
     return handle
 

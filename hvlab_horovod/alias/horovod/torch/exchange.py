@@ -170,8 +170,8 @@ class Exchange:
                 raise ValueError(
                     f"{name} has a sparse gradient now, and had none; what to do: sparse_as_dense=True"
                 )
-            # The result is dense, too.
-            gradient = self.parameters[number].grad = gradient.to_dense()
+            # The result is sparse again, as Horovod's.
+            gradient = gradient.to_dense()
         return gradient
 
     def _fill(self, bucket: Bucket) -> None:
