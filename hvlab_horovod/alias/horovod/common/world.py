@@ -19,7 +19,7 @@ from .channel import Channel
 
 # torch's own: a rank may write a checkpoint meanwhile. A lost rank's connections end at once.
 PATIENCE = timedelta(minutes=30)
-# So long Gloo's threads may take to drop their last tensors, for which they need Python's lock: with torch 2.4
+# So long Gloo's threads may take to drop their last tensors. They need Python's lock for it: with torch 2.4
 # the end of a group holds it, and waits for them for ever.
 LAST_S = 0.1
 # Interfaces as Horovod's scripts name them.
