@@ -28,6 +28,7 @@ _SCRIPT = (
     "echo hostname $(hostname); "
     "echo memlock $(ulimit -l); echo nofile $(ulimit -n); echo nproc $(ulimit -u); "
     "echo python_home $PYTHONHOME; "
+    "echo ports $(cat /proc/sys/net/ipv4/ip_local_port_range); "
     "echo orted $(command -v orted || command -v prted)"
 )
 # Mended by the roles: keys, certificates, modes. Except for modes, either end may be at fault.
@@ -55,7 +56,10 @@ FAULTS = {
     "ssh-denied": "ssh_trust",
     "ssh-key-modes": "ssh_trust",
     "python-home": "",
+    "few-ports": "",
 }
+# Ports for connections: each rank has one to every other, and as many wait a minute after they closed.
+_LEAST_PORTS = 1000
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
@@ -118,6 +122,9 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
     for host, (origin, words_there) in find_reached(every).items():
         if home := words_there.get("python_home"):
             yield HostFault("python-home", host, f"PYTHONHOME is {home[:200]} after a login from {origin}")
+        ports = re.fullmatch(r"(\d{1,5})\s+(\d{1,5})", words_there.get("ports", ""))
+        if ports and int(ports[2]) - int(ports[1]) < _LEAST_PORTS:
+            yield HostFault("few-ports", host, f"net.ipv4.ip_local_port_range is {ports[1]} {ports[2]}")
 
 
 STRICT = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ControlPath=none"]

@@ -40,6 +40,7 @@ _TWO = re.compile(
 # hvlab_horovod names all.
 _SUBMITTED = re.compile(r": (ranks? \d[^\n]{0,2000}? submits? [^\n]{0,2000}?); what to do: the same type")
 _OF_RANKS = re.compile(r"ranks? ([\d, ]+)(?: \.\.\.)?(?: submits?)? (.+?)(?=, ranks? \d|$)")
+_WAITING = re.compile(r"ranks wait for different operations: (.+?); what to do")
 # Gloo's ring sums what the next rank sends.
 _RING = re.compile(r"(?i)all_?reduce|_engine_run_backward|\bbackward\(")
 
@@ -155,8 +156,11 @@ def _unlike(said: str, lines: Sequence[_Line], size: int) -> Found | None:
     submitted = _SUBMITTED.search(said)
     named = _OF_RANKS.findall(submitted[1]) if submitted else ()
     counts |= {int(rank): given for ranks, given in named for rank in ranks.split(", ")}
+    waiting = _WAITING.search(said)
+    awaited = re.findall(r"rank (\d+) for (\S+?)(?:,|$)", waiting[1]) if waiting else ()
     return (
-        odd("shapes", dict(sorted(counts.items())))
+        odd("behind", {int(rank): f"at {name}" for rank, name in awaited})
+        or odd("shapes", dict(sorted(counts.items())))
         or _unlike_first(lines, size)
         or _larger(said, lines, size)
         or _two(said, size)

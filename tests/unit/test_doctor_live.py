@@ -511,6 +511,12 @@ def test_a_python_home_that_a_login_sets(hosts):
     assert shown(hosts) == {("python-home", "p2")}
 
 
+def test_a_host_with_few_ports(hosts):
+    words = "hostname p2\nports 50000\t50001\norted /usr/bin/orted\n"
+    hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": words, "err": ""}})
+    assert shown(hosts) == {("few-ports", "p2")}
+
+
 def test_a_host_whose_ldd_does_not_work_differs_from_none(hosts):
     """As where /dev/null is no longer a device."""
     rows = hosts["p1"]["open mpi"]["out"].splitlines()

@@ -221,6 +221,10 @@ COMPARED = (
     "One rank sent a tensor of shape [4], but another rank sent a tensor of shape [8]."
 )
 SUBMITTED = "[rank0]: ValueError: gradient: {}; what to do: the same type, shape and options on all ranks"
+WAITING = (
+    "ranks wait for different operations: rank 0 for gradient, rank 1 for loss, rank 2 for gradient; "
+    "what to do: call the same operations with the same names on all ranks before waiting for one"
+)
 PARAMS = (
     "[rank{0}]: RuntimeError: [{0}]: params[0] in this process with sizes [9, 4] "
     "appears not to match sizes of the same param in process 0."
@@ -246,6 +250,12 @@ def lines(*words):
             3,
             ("shapes", (1,), ("n2",)),
             "[8], the others [4]",
+        ),
+        (
+            lines(*(f"[rank{at}]: RuntimeError: {WAITING}" for at in range(3))),
+            3,
+            ("behind", (1,), ("n2",)),
+            "at loss, the others at gradient",
         ),
         (
             lines(SUBMITTED.format("rank 0 submits [4], rank 1 [8]"), "[rank1]: x"),

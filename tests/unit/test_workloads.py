@@ -694,6 +694,16 @@ def test_a_damaged_installation_names_its_host_and_what_mends_it(tmp_path, ended
     assert "provision" not in own
 
 
+@pytest.mark.parametrize("library", ["/opt/old/libstdc++.so.6", "/home/hvlab/lib/libmpi.so.40"])
+def test_a_library_that_is_not_hvlabs_is_not_installed_again(tmp_path, library):
+    (tmp_path / "argv.json").write_text(f'["{ROOT}/bin/mpirun"]')
+    (tmp_path / "stderr").write_text(f"ImportError: {library}: file too short\n{_ENDED_FIRST}")
+    error = str(launcher_error(case(), {"rc": 1}, tmp_path))
+    assert error.startswith("n2: ")
+    assert "LD_LIBRARY_PATH" in error
+    assert "provision" not in error
+
+
 @pytest.mark.parametrize(
     "printed",
     [
