@@ -10,14 +10,14 @@ from pathlib import Path
 from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
 from hvlab.doctor import knowledge, text
-from hvlab.doctor.cause import WEIGHTS
+from hvlab.doctor.cause import WEIGHTS, Sign
 from hvlab.doctor.recorders import Found, odd
 from hvlab.doctor.text import LogText
 
 # The rank that wrote it, and its words.
 _Line = tuple[int | None, str]
 _TABLES = read_shipped(Path(__file__).with_name("standing.yml"))
-_ENDED, _HOMES = _TABLES["ended"], _TABLES["homes"]
+_ENDED, _HOMES = tuple(map(Sign, _TABLES["ended"])), _TABLES["homes"]
 _CRASHES = {4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
 # Added to a signal's number in an exit status, as shells do.
 _SIGNALLED = 128
@@ -85,10 +85,12 @@ class End:
 def ends(log: LogText) -> list[End]:
     """Return the ends that launchers tell, the first one first; last, those of ranks that lost another."""
     noticed = {_rank(line.writer) for line in echoes(log)}
+    # Before torch 2.2 no line says whose it is: each agent of torchrun may have ended for another's sake.
+    unmarked = bool(noticed) and not any(_rank(line.writer) is not None for line in log.lines)
     said = {rank: line.text for line in log.lines if (rank := _rank(line.writer)) is not None}
     found = []
     for sign in _ENDED:
-        for match in re.finditer(sign, log.text):
+        for match in sign.matches(log):
             row = match.groupdict()
             rank, code = int(row["rank"]), int(row.get("code") or 9)
             signalled = code < 0 or "signal" in match[0] or not row.get("code")
@@ -96,7 +98,7 @@ def ends(log: LogText) -> list[End]:
                 rank,
                 row.get("host") or "",
                 _SIGNALLED + abs(code) if signalled else code,
-                rank in noticed,
+                rank in noticed or (unmarked and "at" in row),
                 said.get(rank, "")[:_WIDTH],
                 frozenset(line.number for line in log.find_lines(match.start(), match.end())),
             )

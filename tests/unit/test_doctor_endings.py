@@ -72,6 +72,11 @@ def test_a_first_end_that_is_not_in_the_log_is_said_to_be_missing(others):
     assert (found[0].cause.id, found[0].says) == ("gloo-peer-gone", (LOST,))
 
 
+def test_without_marks_of_ranks_no_end_is_told_as_the_first():
+    log = TORCHRUN["others"]["static"].replace("[rank1]: ", "")
+    assert [each.cause.id for each in diagnose(log.splitlines()).causes] == ["gloo-peer-gone", "child-failed"]
+
+
 def test_the_last_line_of_the_rank_that_ended_first_is_told():
     log = "[rank0]: shards.Missing: no shard 7\n" + TORCHRUN["first"]["exit"] + TORCHRUN["others"]["c10d"]
     told = "rank 0 on n1 ended first, with exit status 1; its last line: shards.Missing: no shard 7"
