@@ -83,6 +83,20 @@ def report(problems: Iterable[Problem], *, indent: str = "") -> str:
 
 # What to do about hosts that do not answer.
 LEAVE_OUT = "bring them back, or leave them out with -l"
+# What ssh says where it gets no login, and what to do about it.
+_LOGINS = {
+    "Could not resolve hostname": "correct the name, or describe it in ~/.ssh/config",
+    "Permission denied": "make `ssh HOST true` work without a password, by a key or ssh-agent",
+    "Too many authentication failures": "name its key in ~/.ssh/config, with IdentitiesOnly yes",
+    "Host key verification failed": "log in once with ssh, and compare the fingerprint",
+}
+
+
+def advise_unreachable(reason: str, *, virtual: bool = False) -> str:
+    """Return what to do about a host that does not answer, for that reason."""
+    known = (remedy for words, remedy in _LOGINS.items() if words in reason)
+    otherwise = "see `hvlab lab status`" if virtual else "look at its power and its network"
+    return next(known, otherwise)
 
 
 def unusable(hosts: Collection[str], every: int) -> str:

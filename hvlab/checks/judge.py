@@ -9,7 +9,7 @@ from typing import Any
 
 from junitparser import TestCase
 
-from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, advise_unreachable, some, unusable
 from hvlab.checks import links
 from hvlab.checks.ask import Answered
 from hvlab.checks.node import machine, subjects
@@ -19,7 +19,6 @@ from hvlab.remote.verify import CheckOutcome
 from hvlab.results.formats import junit
 from hvlab.results.formats.plain import Families
 
-_LOOK = "look at its power and its network; `hvlab lab status` shows virtual hosts"
 _BECOME = "see that Ansible becomes root there, and has a Python from 3.8 on (ansible_python_interpreter)"
 
 
@@ -54,7 +53,7 @@ def judge(
     shared = outliers(answered.readings)
     for host in lab.hosts:
         if host.name not in answered.readings:
-            checks.append(_explain_silence(host.name, answered))
+            checks.append(_explain_silence(host, answered))
             continue
         readings = answered.readings[host.name]
         should = expectations(host, lab, answered) | shared.get(host.name, {}) | links.capacity(readings)
@@ -65,12 +64,15 @@ def judge(
     return checks
 
 
-def _explain_silence(host: str, answered: Answered) -> HealthCheck:
-    if host in answered.broken:
-        outcome, observed, remedy = "error", answered.broken[host], _BECOME
+def _explain_silence(host: Host, answered: Answered) -> HealthCheck:
+    if host.name in answered.broken:
+        outcome, observed, remedy = "error", answered.broken[host.name], _BECOME
     else:
-        outcome, observed, remedy = "unreachable", answered.silent.get(host, "no answer"), _LOOK
-    return HealthCheck(host=host, check="host answers", outcome=outcome, observed=observed, remedy=remedy)
+        outcome, observed = "unreachable", answered.silent.get(host.name, "no answer")
+        remedy = advise_unreachable(observed, virtual=host.virtual)
+    return HealthCheck(
+        host=host.name, check="host answers", outcome=outcome, observed=observed, remedy=remedy
+    )
 
 
 def expectations(host: Host, lab: Lab, answered: Answered) -> dict[str, Any]:

@@ -11,7 +11,15 @@ from typing import Any
 import click
 from rich.console import Console
 
-from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError, some, unusable
+from hvlab.base.errors import (
+    CheckError,
+    HvlabError,
+    UnreachableError,
+    UsageError,
+    advise_unreachable,
+    some,
+    unusable,
+)
 from hvlab.checks import across_hosts
 from hvlab.checks.ask import ask_hosts
 from hvlab.checks.site import HostFault, Member, Site
@@ -167,11 +175,14 @@ def _fix(
 
 
 def _verdict(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) -> HvlabError | None:
+    def advise(host: str) -> str:
+        return advise_unreachable(silent[host], virtual=lab.host(host).virtual)
+
     if silent:
         reasons = "\n".join(f"  {host}: {' '.join(words.split())[:200]}" for host, words in silent.items())
         return UnreachableError(
             f"{unusable(silent, len(lab.hosts))}:\n{reasons}",
-            remedy="see above; then look at their power and network; `hvlab lab status` shows virtual hosts",
+            remedy="; ".join(dict.fromkeys(map(advise, silent))),
         )
     hosts = dict.fromkeys(fault.host for fault in faults)
     return CheckError(f"something is wrong on {some(hosts)}", remedy="see above") if faults else None

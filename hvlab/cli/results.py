@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hvlab.base.files import writing
 from hvlab.cli import bench_output, candidates, options
 from hvlab.results import formats, samples, tables
 from hvlab.results.formats import MeasuredRun, importing
+from hvlab.results.formats.names import PROGRAMS
 from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import FIELDS, Record, Store
 from hvlab.results.summary import failures
@@ -174,11 +175,17 @@ def import_files(
     Each collective is judged by the capacity of its links. A file names its GPUs, but not the network: add
     --nic if ranks are on several hosts.
     """
+    # The names of nccl-tests are taken, too.
+    workload = workload and PROGRAMS.get(workload.lower().removesuffix("_perf"), workload)
     overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots, _hardware(gpus, nic))
     run_id, records = importing.import_files(store, files, overrides, reader=reader, lab=lab)
     cases = dict.fromkeys(record.case_id for record in records)
     click.echo(f"run {run_id}: cases {len(cases)}, records {len(records)}, files {len(files)}")
     _show(store, run_id, records)
+    for text in _contradictions(records, gpus):
+        click.echo(text, err=True)
+    if nic is None and any(row.backend == "nccl" and len(row.hosts) > 1 for row in records):
+        click.echo("between hosts the network counts: give it with --nic, such as --nic 8x400", err=True)
     for file in dict.fromkeys(
         record.stack["file"] for record in records if not (record.hosts and record.slots_per_host)
     ):
@@ -194,6 +201,19 @@ def import_files(
         if names:
             click.echo(f"{file}: left out, as hvlab has no metric for it: {', '.join(names)}", err=True)
     return 1 if bench_output.print_impossible(store, run_id, records) else 0
+
+
+def _contradictions(records: Sequence[Record], gpus: str | None) -> Iterator[str]:
+    """Yield what files say of their GPUs that --gpus does not, once a file."""
+    asked, _, count = (gpus or "").rpartition(":")
+    model = re.search(r"[a-z]*[0-9]+[a-z]*", asked.lower())
+    if not model:
+        return
+    for file, listed in dict.fromkeys((row.stack["file"], row.stack.get("gpus")) for row in records):
+        number, _, name = str(listed or "").partition(" x ")
+        if name and (model[0] not in re.sub(r"\W", "", name.lower()) or number != count):
+            ours = f"the ceiling is that of --gpus {gpus}: leave it out, or correct it"
+            yield f"{file} names {listed} a host; {ours}"
 
 
 def _show(store: Store, run_id: str, records: Sequence[Record]) -> None:

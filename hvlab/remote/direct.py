@@ -22,7 +22,7 @@ from ansible import constants
 from hvlab.base import answers, process
 from hvlab.base.answers import AnswerError, clean
 from hvlab.base.answers.shapes import Cidr, Count, HostAnswer
-from hvlab.base.errors import LEAVE_OUT, HvlabError, UnreachableError, UsageError, unusable
+from hvlab.base.errors import HvlabError, UnreachableError, UsageError, advise_unreachable, unusable
 from hvlab.lab import host_patterns, new_inventory, slurm_job
 from hvlab.lab.inventory import Host, Lab
 from hvlab.remote import here
@@ -157,7 +157,10 @@ def refuse_silent(lab: Lab) -> None:
     """Raise UnreachableError if a host did not answer when the lab was made."""
     if silent := silent_hosts(lab):
         reasons = "\n".join(f"  {host}: {reason}" for host, reason in silent.items())
-        raise UnreachableError(f"{unusable(silent, len(lab.hosts))}:\n{reasons}", remedy=LEAVE_OUT)
+        remedies = "; ".join(dict.fromkeys(map(advise_unreachable, silent.values())))
+        raise UnreachableError(
+            f"{unusable(silent, len(lab.hosts))}:\n{reasons}", remedy=f"{remedies}; or leave them out with -l"
+        )
 
 
 def run(

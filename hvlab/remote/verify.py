@@ -16,7 +16,7 @@ from typing import Any
 from hvlab import workloads
 from hvlab.base import answers, process
 from hvlab.base.answers.shapes import HostAnswer
-from hvlab.base.errors import CheckError, HvlabError, UnreachableError, some, unusable
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, advise_unreachable, some, unusable
 from hvlab.base.paths import project_dir
 from hvlab.base.temporary import temporary_folder
 from hvlab.lab.inventory import Lab, kept_variables
@@ -164,6 +164,11 @@ def compare(lab: Lab, python: str) -> list[Check]:
             yield "is the same everywhere", "failed", observed
         yield "all checks of roles", "skipped", f"{NEEDS_ROOT}, and an inventory to compare with"
 
+    def advise(outcome: str, observed: str) -> str:
+        if outcome == "unreachable":
+            return advise_unreachable(observed)
+        return _SAME_EVERYWHERE if outcome == "failed" else ""
+
     return [
         Check(
             host=host.name,
@@ -171,7 +176,7 @@ def compare(lab: Lab, python: str) -> list[Check]:
             check=check,
             outcome=outcome,
             observed=observed,
-            remedy="" if outcome in ("passed", "skipped") else _SAME_EVERYWHERE,
+            remedy=advise(outcome, observed),
         )
         for host in lab.hosts
         for check, outcome, observed in judge(host.name)
@@ -201,7 +206,7 @@ def verdict(checks: list[Check], *, listed: bool = False) -> HvlabError | None:
         every = len({check.host for check in checks})
         return UnreachableError(
             f"{unusable(silent, every)}: {some(silent)}",
-            remedy="see above; `hvlab lab status` shows virtual hosts",
+            remedy="see above" if listed else "see above; `hvlab lab status` shows virtual hosts",
         )
     wrong = sorted({check.host for check in checks if check.wrong})
     if wrong:

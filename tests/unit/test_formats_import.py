@@ -411,9 +411,22 @@ def test_on_the_command_line(tmp_path, capsys):
 def test_a_file_that_does_not_tell_the_layout_gets_advice(tmp_path, capsys):
     results = ["--results", str(tmp_path / "results")]
     assert hvlab(["results", "import", str(OSU), str(NCCL), *results]) == 0
-    (told,) = capsys.readouterr().err.splitlines()
+    network, told = capsys.readouterr().err.splitlines()
+    assert "--nic 8x400" in network
     assert told.startswith(f"{OSU.name} does not say on which hosts")
     assert "--on-hosts and --slots" in told
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told"), [("a100:8", False), ("A100-SXM:8", False), ("a100:4", True), ("b200:8", True)]
+)
+def test_gpus_that_the_file_contradicts_are_told(tmp_path, capsys, gpus, told):
+    words = ["--workload", "all_gather", "--gpus", gpus, "--results", str(tmp_path / "results")]
+    assert hvlab(["results", "import", str(DATA / "nccl-tests/allgather-8x-a100.txt"), *words]) == 0
+    printed = capsys.readouterr()
+    assert "workload allgather" in printed.out
+    assert "8 x A100-SXM4-40GB a host" in printed.err or not told
+    assert "a host" not in printed.err or told
 
 
 def test_columns_that_no_record_holds_are_told(tmp_path, capsys):

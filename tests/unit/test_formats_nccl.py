@@ -235,6 +235,30 @@ def test_the_operation_is_guessed_from_rows_that_were_read():
     assert READ(text.replace(first, f"       4        1   fl\n{first}"))[0].workload == "allreduce"
 
 
+@pytest.mark.parametrize(
+    ("left", "ranks", "share", "checked", "workload"),
+    [
+        ("none -1", 8, 7 / 8, "0 0", "allgather"),
+        ("none -1", 8, 7 / 8, "0 N/A", "alltoall"),
+        ("none -1", 8, 7 / 8, "N/A N/A", None),
+        ("none 0", 8, 1, "0 0", "broadcast"),
+        ("none 0", 8, 7 / 8, "0 0", None),
+        ("sum -1", 2, 1, "0 0", "allreduce"),
+        ("sum -1", 2, 1, "0 N/A", "sendrecv"),
+        ("sum -1", 8, 1, "N/A N/A", "sendrecv"),
+        ("sum -1", 8, 7 / 4, "N/A N/A", "allreduce"),
+        ("sum -1", 8, 7 / 8, "0 0", "reducescatter"),
+    ],
+)
+def test_the_operation_is_guessed_from_what_was_checked(left, ranks, share, checked, workload):
+    devices = "".join(
+        f"#  Rank {rank} Group 0 Pid 7 on n1 device {rank} [0x1b] NVIDIA H100\n" for rank in range(ranks)
+    )
+    halves = "  ".join(f"100.0 100.00 {100 * share:.2f} {wrong}" for wrong in checked.split())
+    text = f"# nThread 1 nGpus {ranks} minBytes 8\n{devices}  10000000  312500  float  {left}  {halves}\n"
+    assert READ(text)[0].workload == workload
+
+
 @pytest.mark.parametrize("name", ["allreduce-8x-a100.txt", "allreduce-2x-gh200-wrong.txt"])
 def test_a_log_that_ends_between_rows_was_cut(name):
     lines = text_of(name).splitlines()

@@ -472,7 +472,11 @@ def test_a_host_that_slurm_cannot_reach_is_named_and_the_others_asked_again(slur
 
 SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
-case "$2" in gone) echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255;; esac
+case "$2" in
+gone) echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255;;
+mute) echo "ann@mute: Permission denied (publickey,password)." >&2; exit 255;;
+odd) echo "ssh: Could not resolve hostname odd: Name or service not known" >&2; exit 255;;
+esac
 exec sh -c "$3"
 """
 
@@ -485,6 +489,13 @@ def test_a_list_of_hosts_is_asked_by_the_users_own_ssh(slurm, capsys):
     assert {row["host"] for row in rows if row["check"] == "memory size"} == {"localhost", "n1"}
     (lost,) = (row for row in rows if row["host"] == "gone")
     assert (lost["outcome"], "No route to host" in lost["observed"]) == ("unreachable", True)
+    for verb in ("health", "doctor", "verify", "find-slow"):
+        assert run([verb, "--hosts", "localhost,mute,odd"]) == 3
+        said = " ".join(capsys.readouterr())
+        assert "`ssh HOST true`" in said
+        assert "correct the name" in said
+        assert "its power" not in said
+        assert "lab status" not in said
 
 
 @pytest.mark.parametrize(

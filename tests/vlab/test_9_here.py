@@ -155,8 +155,24 @@ def test_a_plain_user_finds_the_same_faults_as_an_inventory(faulty):
     ):
         text = job(faulty, verb, "--here", "--format", "json", hosts=3, expect=code)
         here = findings(json.JSONDecoder().raw_decode(text)[0])
+        # Outside of a job: a list of hosts, over the user's own ssh.
+        listed = f"venv/bin/hvlab {verb} --hosts c1,c2,c3 --format json"
+        assert here == findings(json.loads(faulty.on("c1", as_user(listed), code))), verb
         root = findings(json.loads(faulty.hvlab(verb, "--format", "json", expect=code).stdout))
         assert planted <= here == root, (verb, here, root)
+
+
+def test_tune_ends_in_a_job_with_an_answer(user):
+    space = {"name": "cycle_time", "to": "env", "variable": "HOROVOD_CYCLE_TIME"}
+    space |= {"values": [1, 100], "default": 100}
+    home = lab_runtime_dir("vslurm") / "shared/home/hvlab"
+    (home / "space.yml").write_text(json.dumps({"parameters": [space]}))
+    (home / "today.yml").write_text(json.dumps({"env": {"HOROVOD_CYCLE_TIME": "100"}}))
+    argv = ("tune", "--here", "--python", PYTHON, "--backend", "gloo", "--set", "sizes=64K,iterations=6")
+    text = job(user, *argv, "--space", "space.yml", "--settings", "today.yml", "--time-limit", "3m")
+    assert "Better, and proved" in text
+    assert "cycle_time=1" in text
+    assert left(user) == ("", [])
 
 
 def test_scancel_leaves_nothing(user):

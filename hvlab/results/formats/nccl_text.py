@@ -55,6 +55,9 @@ _CONFIG = {
     "unalign": r"\bunalign: (\d{1,9})",
 }
 _CLEAR_GB_S = 1.0
+_UNCHECKED = ("time", "alg_bw", "bus_bw")
+# Its ratio is 4/3, that of sendrecv 1.
+_ALLREDUCE_OF_3 = 1.2
 
 
 def knows(text: str) -> bool:
@@ -201,11 +204,20 @@ def _guess(results: Sequence[Mapping[str, Any]], ranks: int) -> str | None:
     first = next(result for result in results if any(half in result for half in (*HALVES, EITHER)))
     root = parse_whole(first["root"])
     rooted = root is not None and root >= 0
-    if first["redop"] == "none":
-        return "broadcast" if rooted else None
-    if rooted:
-        return "reduce"
-    if ranks == 1:
-        return None
     # 2(n-1)/n is at least 1, (n-1)/n is below.
-    return "all_reduce" if ratios[-1] > 1 - 0.5 / (ranks or 64) else "reduce_scatter"
+    whole = ratios[-1] > 1 - 0.5 / (ranks or 64)
+    if first["redop"] == "none":
+        if rooted:
+            return "broadcast" if whole else None
+        return {True: "all_gather", False: "alltoall", None: None}[_checks_in_place(first)]
+    if rooted or ranks == 1:
+        return "reduce" if rooted else None
+    if _checks_in_place(first) is False or (ranks > 2 and whole and ratios[-1] < _ALLREDUCE_OF_3):  # noqa: PLR2004
+        return "sendrecv"
+    return "all_reduce" if whole else "reduce_scatter"
+
+
+def _checks_in_place(row: Mapping[str, Any]) -> bool | None:
+    """Whether values were checked in place, too; alltoall and sendrecv never do. None: nowhere."""
+    checked = [len(row.get(half, {})) > len(_UNCHECKED) for half in HALVES]
+    return checked[1] if any(checked) and all(half in row for half in HALVES) else None

@@ -143,8 +143,9 @@ def compare_effort(result: SlowSearch) -> str:
 def explain_shared_links(result: SlowSearch, names: Sequence[str]) -> str:
     """Explain links that were slow only while all hosts sent at once."""
     between = f" ({_list_groups(result.sharing, names)})" if result.sharing else ""
+    suspects = f"{result.together} suspect{'s' * (result.together > 1)}"
     return (
-        f"{result.together} suspects while all hosts sent at once, so each link was measured alone. Hosts "
+        f"{suspects} while all hosts sent at once, so each link was measured alone. Hosts "
         f"share a bottleneck, such as the uplink of a rack{between}"
     )
 
@@ -193,7 +194,8 @@ def explain_untried(result: SlowSearch) -> str:
         if result.of("slow")
         else "run this again, for fewer hosts with --limit"
     )
-    return f"{result.untried} more suspects were not measured again: {remedy}"
+    more = "1 more suspect was" if result.untried == 1 else f"{result.untried} more suspects were"
+    return f"{more} not measured again: {remedy}"
 
 
 def conclude(result: SlowSearch) -> str:
