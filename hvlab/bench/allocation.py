@@ -308,7 +308,7 @@ class Losses:
         self.gone |= gone
         self.lost = True
         for host, observed in gone.items():
-            self.show.note(f"{host} was lost under {case} ({observed}): the cases on other hosts go on")
+            self.show.note(f"{host} was lost under {case} ({observed}): the cases on other hosts continue")
         return True
 
     def remaining(self, cases: Sequence[Case]) -> Schedule:

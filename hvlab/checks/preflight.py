@@ -58,7 +58,7 @@ def report_missing(names: list[str], present: list[str]) -> list[Problem]:
         Problem(
             ", ".join(absent),
             observed,
-            f"correct the ssh access to it, or go on without: --limit '{without}'",
+            f"correct the ssh access to it, or leave it out: --limit '{without}'",
         )
     ]
 

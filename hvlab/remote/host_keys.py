@@ -180,7 +180,7 @@ def _scan(host: Host) -> tuple[paramiko.PKey, ...]:
         seconds=_SCAN_S,
         env=os.environ | {"LC_ALL": "C"},
         remedy="install openssh-client (Debian) or openssh-clients",
-        hung="look at its sshd: it takes connections, but does not go on from there",
+        hung="look at its sshd: it accepts connections and then says nothing",
     )
     keys = []
     for line in done.stdout.splitlines():

@@ -31,7 +31,7 @@ def read(text: str) -> str:
     except StopIteration:
         raise UsageError("the rules for Open MPI end too early", remedy=_REMEDY) from None
     if (more := next(numbers, None)) is not None:
-        raise UsageError(f"the rules for Open MPI go on with {more} after their end", remedy=_REMEDY)
+        raise UsageError(f"the rules for Open MPI have {more} after their end", remedy=_REMEDY)
     return " ".join(words)
 
 
