@@ -19,8 +19,10 @@ from .channel import Channel
 
 # torch's own: a rank may write a checkpoint meanwhile. A lost rank's connections end at once.
 PATIENCE = timedelta(minutes=30)
-# So long Gloo's threads may take to drop their last tensors. They need Python's lock for it: with torch 2.4
-# the end of a group holds it, and waits for them for ever.
+# A rank that is later by more does something of its own, such as a last evaluation.
+LEAVING_S = 5
+# Time for Gloo's threads to drop their last tensors, for which they need Python's lock. With torch 2.4, the
+# end of a group holds that lock while it waits for them, for ever.
 LAST_S = 0.1
 # Interfaces as Horovod's scripts name them.
 INTERFACES = {"HOROVOD_GLOO_IFACE": ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
