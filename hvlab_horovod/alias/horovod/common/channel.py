@@ -24,8 +24,9 @@ LENGTH_BYTES = 4
 # Between two looks at the channels, where operations of several process sets are under way.
 PAUSE_S = 2e-5
 LOCK = threading.RLock()
-# The name since torch 2.13, and before.
-gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+# The name since torch 2.13, and before; older releases do not end a gather that takes too long.
+LIMITED = hasattr(dist, "all_gather_single")
+gather_into = dist.all_gather_single if LIMITED else dist.all_gather_into_tensor
 
 
 class Operation:
@@ -122,7 +123,7 @@ class Channel:
 
     def leave(self, patience_s: float) -> None:
         """Return once all ranks leave, or after ``patience_s`` seconds. Raises HorovodInternalError."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + patience_s * LIMITED
         while not self.over and (left := deadline - time.monotonic()) > 0:
             # Another thread may hold it, and wait for a rank.
             if LOCK.acquire(timeout=left):
