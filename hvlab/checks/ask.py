@@ -40,12 +40,13 @@ class Answered:
     asked: tuple[float, float]
 
 
-def ask(lab: Lab, chosen: Sequence[ModuleType]) -> Answered:
+def ask(lab: Lab, chosen: Sequence[ModuleType], *, python: str = "") -> Answered:
     """Ask all hosts about the subjects at the same time, and read their answers.
 
-    Raises CheckError if Ansible itself fails.
+    ``python`` asks hosts without an inventory, by default the first that is new enough. Raises CheckError if
+    Ansible itself fails.
     """
-    answered = ask_hosts(lab, subjects.questions(chosen))
+    answered = ask_hosts(lab, subjects.questions(chosen), python=python)
     readings = {host: subjects.readings(chosen, each) for host, each in answered.readings.items()}
     return replace(answered, readings=readings)
 
@@ -56,6 +57,7 @@ def ask_hosts(
     *,
     at_once: int = 0,
     carried: Mapping[str, str] | None = None,
+    python: str = "",
 ) -> Answered:
     """Put questions to all hosts; ``readings`` are the probe's answers, by question.
 
@@ -64,7 +66,7 @@ def ask_hosts(
     """
     seconds = _ROUND_TRIP_S + _longest(questions)
     if lab.listed:
-        return _ask_directly(lab, questions, seconds)
+        return _ask_directly(lab, questions, python, seconds)
     variables = {
         "hvlab_probe": probe.__file__,
         "hvlab_questions": base64.b64encode(json.dumps(questions).encode()).decode(),
@@ -81,7 +83,9 @@ def ask_hosts(
     return _sort_answers(gathered, failures, silent, began)
 
 
-def _ask_directly(lab: Lab, questions: Mapping[str, Mapping[str, Any]], seconds: int) -> Answered:
+def _ask_directly(
+    lab: Lab, questions: Mapping[str, Mapping[str, Any]], python: str, seconds: int
+) -> Answered:
     """Put questions without an inventory: each host answers as the user who asks."""
     own = json.dumps({name: {**question, "user": None} for name, question in questions.items()})
     silent = direct.silent_hosts(lab)
@@ -90,6 +94,7 @@ def _ask_directly(lab: Lab, questions: Mapping[str, Mapping[str, Any]], seconds:
         replace(lab, hosts=tuple(host for host in lab.hosts if host.name not in silent)),
         Path(probe.__file__).read_text("utf-8"),
         arguments=lambda host: [own.replace("@HOST@", host)],
+        python=python,
         seconds=seconds,
     )
     return _sort_answers(gathered, failures, silent, began)

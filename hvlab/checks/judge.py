@@ -19,6 +19,7 @@ from hvlab.remote.verify import CheckOutcome
 from hvlab.results.formats import junit
 from hvlab.results.formats.plain import Families
 
+_PYTHON = "see that it has a Python from 3.8 on, and the one of --python"
 _BECOME = "see that Ansible becomes root there, and has a Python from 3.8 on (ansible_python_interpreter)"
 
 
@@ -53,7 +54,7 @@ def judge(
     shared = outliers(answered.readings)
     for host in lab.hosts:
         if host.name not in answered.readings:
-            checks.append(_explain_silence(host, answered))
+            checks.append(_explain_silence(host, answered, listed=lab.listed))
             continue
         readings = answered.readings[host.name]
         should = expectations(host, lab, answered) | shared.get(host.name, {}) | links.capacity(readings)
@@ -64,9 +65,9 @@ def judge(
     return checks
 
 
-def _explain_silence(host: Host, answered: Answered) -> HealthCheck:
+def _explain_silence(host: Host, answered: Answered, *, listed: bool) -> HealthCheck:
     if host.name in answered.broken:
-        outcome, observed, remedy = "error", answered.broken[host.name], _BECOME
+        outcome, observed, remedy = "error", answered.broken[host.name], _PYTHON if listed else _BECOME
     else:
         outcome, observed = "unreachable", answered.silent.get(host.name, "no answer")
         remedy = advise_unreachable(observed, virtual=host.virtual)

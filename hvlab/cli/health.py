@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -33,6 +34,7 @@ def command(
     limit: str | None,
     here: bool,
     named: str | None,
+    python: str | None,
     output_format: str,
     junit: Path | None,
     metrics: Path | None,
@@ -60,6 +62,9 @@ def command(
     if listed:
         click.echo(render([asdict(check) for check in registry.list_all()], _LISTED, output_format))
         return
+    if python and not (burn and (here or named is not None)):
+        remedy = "add --burn, and --here or --hosts, or leave it out"
+        raise UsageError("--python is for --burn without an inventory", remedy=remedy)
     lab = options.load_requested_lab(inventory, limit, here=here, named=named)
     if teacher and lab.listed:
         raise UsageError(
@@ -74,7 +79,9 @@ def command(
     types = machine_types.load(None if lab.listed else inventory)
     machine_types.check_names(types, [host.text("lab_machine_type") for host in lab.hosts])
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
-        outcomes = judge.judge(lab, ask(lab, chosen), chosen, types)
+        outcomes = judge.judge(
+            lab, ask(lab, chosen, python=python or (sys.executable if here and burn else "")), chosen, types
+        )
     if output_format == "table":
         _table(outcomes)
         for name, host, reason in judge.find_unmeasured(outcomes, requested):

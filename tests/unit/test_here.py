@@ -18,6 +18,7 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from hvlab.ansible.action.hvlab_case import ActionModule
 from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.checks import ask
+from hvlab.checks.node import burn
 from hvlab.cli import run
 from hvlab.lab.slurm_job import SlurmJob
 from hvlab.remote import direct, here, verify
@@ -498,10 +499,26 @@ def test_a_list_of_hosts_is_asked_by_the_users_own_ssh(slurm, capsys):
         assert "lab status" not in said
 
 
+def test_a_burn_is_run_by_the_users_own_python(slurm, capsys, monkeypatch):
+    monkeypatch.setattr(burn, "QUESTIONS", {})
+    own = slurm / "python"
+    own.write_text(f'#!/bin/sh\ntouch {slurm}/asked\nexec {sys.executable} "$@"\n')
+    own.chmod(0o755)
+    words = ["health", "--hosts", "localhost", "--burn", "--python"]
+    run([*words, str(own)])
+    assert (slurm / "asked").exists()
+    capsys.readouterr()
+    assert run([*words, "/nowhere"]) == 1
+    printed = capsys.readouterr().out
+    assert "/nowhere: No such file" in printed
+    assert "Ansible" not in printed
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["health", "--hosts", "n1", "--here"], "each name the hosts"),
+        (["health", "--hosts", "n1", "--python", "x"], "add --burn"),
         (["find-slow", "--hosts", "3"], "3 is a number"),
         (["health", "--hosts", "n1,n1"], "n1 twice"),
         (["health", "--hosts", "localhost", "--learn", "localhost"], "--learn writes beside an inventory"),

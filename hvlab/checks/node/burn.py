@@ -36,7 +36,9 @@ _NAMES = {kind: f"burn_{kind}_{'tflops' if unit == 'TFLOPS' else 'gbyte_s'}" for
 LEARNED = tuple(_NAMES.values())
 MARGIN = dict.fromkeys(LEARNED, BANDWIDTH)
 
-_MISSING = "no Python with torch: role python_env installs one in /opt/hvlab"
+_MISSING = (
+    "no Python with torch: role python_env installs one; without an inventory, name yours with --python"
+)
 _FREE = "see that nothing else runs on the node, then measure again"
 _CORRUPT = (
     "take the node out of work: it corrupts data. Run `dcgmi diag -r 3` (GPU) or memtest86+ (CPU), replace it"
