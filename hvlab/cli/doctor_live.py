@@ -28,6 +28,8 @@ from hvlab.lab.inventory import Host, Lab, folders
 
 # Below the ports that systems give to clients, and those of Kubernetes' services.
 _PORTS = (20_000, 29_999)
+# Observations shown of a cause.
+_MOST_ALIKE = 3
 # With these, role preflight refuses to change a host.
 _REFUSED = (
     "name-wrong-address",
@@ -119,10 +121,17 @@ def _name_skipped(lab: Lab) -> list[str]:
 
 def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> str:
     parts = []
-    for number, (fault, hosts) in enumerate(_groups(faults), 1):
-        entry = across_hosts.ENTRIES[fault.id]
-        mends = [f"  --fix runs: role {fault.role}"] if fault.role and not lab.listed else []
-        lines = [f"{number}. {', '.join(hosts)}: {entry.title}", f"  observed: {fault.observed}"]
+    kinds: dict[tuple[str, str], list[tuple[HostFault, list[str]]]] = {}
+    for fault, hosts in _groups(faults):
+        kinds.setdefault((fault.id, fault.role), []).append((fault, hosts))
+    for number, ((id_, role), alike) in enumerate(kinds.items(), 1):
+        entry = across_hosts.ENTRIES[id_]
+        mends = [f"  --fix runs: role {role}"] if role and not lab.listed else []
+        named = dict.fromkeys(host for _, hosts in alike for host in hosts)
+        lines = [f"{number}. {', '.join(named)}: {entry.title}"]
+        lines += [f"  observed: {fault.observed}" for fault, _ in alike[:_MOST_ALIKE]]
+        if len(alike) > _MOST_ALIKE:
+            lines.append(f"  observed: {len(alike) - _MOST_ALIKE} more like these; --format json has all")
         lines += [f"  why: {entry.why}", f"  what to do: {entry.remedy}", *mends]
         parts.append("\n".join([*lines, f"  source: {entry.source}"]))
     answered = [host.name for host in lab.hosts if host.name not in silent]

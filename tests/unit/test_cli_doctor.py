@@ -151,6 +151,19 @@ def test_fix_provisions_both_ends_of_a_login_that_is_refused(rounds, capsys, mon
     )
 
 
+def test_what_has_one_cause_is_one_finding(rounds, capsys):
+    hosts = copy.deepcopy(RECORDED)
+    said = "Permission denied (publickey)."
+    for one, others in (("p1", ("p2", "p3", "p4")), ("p2", ("p1",))):
+        logins = {other: {"rc": 255, "out": "", "err": said} for other in others}
+        hosts[one]["logins"]["out"] = json.dumps(logins)
+    rounds.append(answered(hosts))
+    assert run(["doctor", "-i", LAB]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("1. p1, p2: the host refuses the login\n")
+    assert (out.count("cannot log in"), out.count("  observed: 1 more"), out.count("  why:")) == (3, 1, 1)
+
+
 def test_fix_leaves_a_host_that_preflight_would_refuse(rounds, capsys, monkeypatch):
     monkeypatch.setattr(
         doctor_live.provision, "run_playbook", lambda *_, **__: pytest.fail("a host was changed")
