@@ -168,8 +168,9 @@ def test_tune_ends_in_a_job_with_an_answer(user):
     home = lab_runtime_dir("vslurm") / "shared/home/hvlab"
     (home / "space.yml").write_text(json.dumps({"parameters": [space]}))
     (home / "today.yml").write_text(json.dumps({"env": {"HOROVOD_CYCLE_TIME": "100"}}))
-    argv = ("tune", "--here", "--python", PYTHON, "--backend", "gloo", "--set", "sizes=64K,iterations=6")
-    text = job(user, *argv, "--space", "space.yml", "--settings", "today.yml", "--time-limit", "3m")
+    argv = ("tune", "--here", "--python", PYTHON, "--backend", "gloo", "--set", "sizes=64K")
+    argv += ("--set", "iterations=6", "--space", "space.yml", "--settings", "today.yml")
+    text = job(user, *argv, "--time-limit", "3m")
     assert "Better, and proved" in text
     assert "cycle_time=1" in text
     assert left(user) == ("", [])
