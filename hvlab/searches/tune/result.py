@@ -145,7 +145,7 @@ class TuneResult:
         board = self.search.board
         tried = len(board.values.keys() | board.failed)
         how = "all that the search proposes" if self.search.exhausted else "until time was up"
-        return f"{tried} settings in {board.launches} launches, {how}"
+        return f"{tried} setting{'s' * (tried != 1)} in {board.launches} launches, {how}"
 
     def markdown(self) -> str:
         """Return the section of a report: the answer, the trials, the importance."""

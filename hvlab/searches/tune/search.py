@@ -283,7 +283,7 @@ def _standing(space: Space, board: Board) -> str:
     tried = len(board.values.keys() | board.failed)
     if best is None:
         return f"{tried} settings tried: none of them runs"
-    text = f"{tried} settings tried (rounds: {board.rounds})"
+    text = f"{tried} setting{'s' * (tried != 1)} tried (rounds: {board.rounds})"
     if board.mean(best) >= 0:
         return f"{text}; none of them faster than today's"
     percent = -100 * math.expm1(board.mean(best))
