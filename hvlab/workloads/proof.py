@@ -28,7 +28,7 @@ _SHIM = "hvlab_horovod"
 
 def find_proved(case: Case, result: Mapping[str, Any]) -> str | None:
     """Return the backends with activities, joined by +, if any; one process alone proves itself."""
-    if not BACKENDS[case.backend].parallel:
+    if _is_alone(case, result):
         return case.backend
     if stranger := _stranger(case, result):
         return stranger
@@ -38,7 +38,7 @@ def find_proved(case: Case, result: Mapping[str, Any]) -> str | None:
 
 def explain_unproved(case: Case, result: Mapping[str, Any]) -> str | None:
     """Return why nothing proves that the requested backend, and no other, carried the case."""
-    if not BACKENDS[case.backend].parallel:
+    if _is_alone(case, result):
         return None
     if stranger := _stranger(case, result):
         return f"asked for {case.backend}, but {stranger} answered the ranks' imports"
@@ -58,6 +58,13 @@ def explain_unproved(case: Case, result: Mapping[str, Any]) -> str | None:
         kinds = ", ".join(f"{count:g} {name}" for name, count in counted.items())
         return f"asked for a sharded training, but {evidence} counts {kinds} in a step"
     return None
+
+
+def _is_alone(case: Case, result: Mapping[str, Any]) -> bool:
+    """Whether nothing was to be sent: one process, or FSDP on one rank, whose collectives torch leaves out."""
+    sharded = BACKENDS[case.backend].framework == FSDP and case.world_size == 1
+    shown = any(name.startswith("FSDP::") for name in _activities(result))
+    return not BACKENDS[case.backend].parallel or (sharded and shown)
 
 
 def _stranger(case: Case, result: Mapping[str, Any]) -> str | None:

@@ -256,6 +256,21 @@ def test_a_sharded_training_is_proved_by_its_counted_collectives(tmp_path, count
     assert rate == ([] if error else [16 * wanted.params["length"] / 0.5])
 
 
+@pytest.mark.parametrize(
+    ("activity", "proved"), [("FSDP::post_backward_reduce", True), ("AddmmBackward0", False)]
+)
+def test_fsdp_on_one_rank_sends_nothing(tmp_path, activity, proved):
+    """As torch 2.13 over Gloo: without it no speed-up has a base."""
+    wanted = case("fsdp-gloo", workload="lm", hosts=(1,), slots=(1,))
+    told = {"proof": {"activities": [activity], "counts": {}}, "device": "cpu"}
+    told |= {"world": {"size": 1, "placement": [[0, 0, "n1", 1]]}}
+    steps = {"mean_s": [0.5] * 30, "samples": [16] * 30}
+    found = outcome(wanted, files(tmp_path, result={**TRAINED, "steps": steps, "epochs": None, **told}))
+    assert (found.error is None, found.proved_backend == "fsdp-gloo") == (proved, proved)
+    if proved:
+        assert {it.metric for it in found.figures} >= {"step_time", "token_rate"}
+
+
 def test_what_torch_was_built_without_is_skipped(tmp_path):
     found = outcome(case("ddp-mpi"), files(tmp_path, result={"unavailable": "torch was built without mpi"}))
     assert (found.skipped, found.error) == (True, "torch was built without mpi")
