@@ -61,7 +61,7 @@ def explain_unproved(case: Case, result: Mapping[str, Any]) -> str | None:
 
 
 def _is_alone(case: Case, result: Mapping[str, Any]) -> bool:
-    """Whether nothing was to be sent: one process, or FSDP on one rank, whose collectives torch leaves out."""
+    """Whether nothing is to be sent: one process, or FSDP on one rank, whose collectives torch leaves out."""
     sharded = BACKENDS[case.backend].framework == FSDP and case.world_size == 1
     shown = any(name.startswith("FSDP::") for name in _activities(result))
     return not BACKENDS[case.backend].parallel or (sharded and shown)
