@@ -93,14 +93,21 @@ def test_a_second_run_changes_nothing(lab):
 
 
 @pytest.mark.parametrize(
-    "setting", [{"SlurmdTimeOut": "soon"}, {"NoSuchSetting": 1}, {"SelectType": "select/none"}]
+    "setting",
+    # slurmd accepts the last one.
+    [
+        {"SlurmdTimeOut": "soon"},
+        {"NoSuchSetting": 1},
+        {"SelectType": "select/none"},
+        {"SchedulerType": "sched/none"},
+    ],
 )
-def test_settings_that_slurmd_refuses_stop_no_daemon(lab, setting):
+def test_settings_that_a_daemon_refuses_stop_none(lab, setting):
     started = "systemctl show -p ActiveEnterTimestamp slurmctld slurmd"
     before = lab.on("c1", started)
     words = ["-i", str(lab.inventory), "-e", json.dumps({"slurm_settings": setting})]
     done = lab.run(["ansible-playbook", PLAYBOOK, *words], 2)
-    assert "slurm.conf: refused by slurmd: " in done.stdout
+    assert "slurm.conf: refused by Slurm: " in done.stdout
     assert lab.on("c1", started) == before
     assert lab.playbook(PLAYBOOK) == {"c1": 0, "c2": 0, "c3": 0}
 

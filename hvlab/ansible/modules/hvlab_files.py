@@ -114,9 +114,11 @@ class Change:
             )
         if status != 0:
             said = (err or out).replace(tried, folder).strip()
+            # The name that a script goes by: sh -c SCRIPT NAME.
+            tool = words[3] if words[:2] == ["sh", "-c"] else words[0]
             self.module.fail_json(
                 msg="{}: refused by {}: {}; nothing was written.\nWhat to do: correct that in the "
-                "inventory, then run this again".format(self.path, words[0], said)
+                "inventory, then run this again".format(self.path, tool, said)
             )
 
     def apply(self) -> None:
