@@ -222,7 +222,8 @@ def test_a_node_that_is_left_out_of_a_run_has_the_same_line():
 def test_what_slurmd_read_is_older_than_its_start():
     files = [
         item
-        for task in load(ROLE / "tasks/configure.yml")
+        for name in ("configure", "write")
+        for task in load(ROLE / f"tasks/{name}.yml")
         for item in task.get("hvlab_files", {}).get("files", [])
     ]
     read = {
@@ -649,7 +650,7 @@ case "$*" in *start*slurmdbd*) {listener} esac
     )
     program(programs, "sinfo", "#!/bin/sh\necho 'idle|none'\n")
     [start] = yaml.safe_load(START)
-    tasks = load(ROLE / "tasks/configure.yml")
+    tasks = load(ROLE / "tasks/write.yml")
     change = next(task for task in tasks if "Restart slurmctld" in task.get("notify", ""))
     start["tasks"].append({"ansible.builtin.command": "true", "notify": change["notify"]})
     (tmp_path / "start.yml").write_text(json.dumps([start]))
