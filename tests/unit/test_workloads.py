@@ -695,6 +695,7 @@ _ENDED_FIRST = "The first process to do so was:\n\n  Process name: [[4615,1],1]\
         ),
         ({"rc": None, "error": f"{ROOT}/bin/mpirun: No such file or directory"}, "", "n1"),
         ({"rc": 1}, "ValueError: Gloo support has not been built. If this is not expected,\n", "n1"),
+        ({"rc": 1}, f"ModuleNotFoundError: No module named 'horovod'\n{_ENDED_FIRST}", "n2"),
     ],
 )
 def test_a_damaged_installation_names_its_host_and_what_mends_it(tmp_path, ended, printed, host):
