@@ -71,6 +71,8 @@ def hosts() -> Iterator[dict[str, int]]:
         for host in held.values():
             run_inside(host, "mount", "--make-rprivate", "/")
             run_inside(host, "mount", "--bind", NAMES, "/etc/hosts")
+            # Of its own, for /sys shows the interfaces of the host that mounted it; control groups stay.
+            run_inside(host, "sh", "-c", OWN_SYS)
         for number, name in enumerate(HOSTS, 1):
             netns.link(held, name, name)
             run_inside(held[SWITCH], "ip", "link", "set", name, "master", "eth0", "up")
@@ -175,6 +177,8 @@ def plant(held: dict[str, int], fault: str, folder: Path, group: Path) -> list[i
         (folder / "planted").touch()
     if fault == "link":
         run_inside(held[SWITCH], "ip", "link", "set", "n2", "down")
+    if fault == "cut":
+        run_inside(held[SWITCH], "ip", "link", "set", "n2", "nomaster")
     return pids
 
 
@@ -200,8 +204,8 @@ def limited() -> Iterator[Path]:
 
 
 def mend(held: dict[str, int]) -> None:
-    """Switch the link on again."""
-    run_inside(held[SWITCH], "ip", "link", "set", "n2", "up")
+    """Switch the link on again, and join it to the others."""
+    run_inside(held[SWITCH], "ip", "link", "set", "n2", "master", "eth0", "up")
 
 
 def ask(held: dict[str, int], seconds: int, *, own: Sequence[int], user: str) -> dict[str, dict[str, Any]]:

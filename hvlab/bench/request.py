@@ -206,7 +206,7 @@ def _backends(
         return named
     for name in libraries:
         if name not in LIBRARIES:
-            raise unknown("library", name, LIBRARIES)
+            raise explain_unknown("library", name, LIBRARIES)
     planes = [name for name in named or available(lab.hosts) if name in BACKENDS]
     if not named and len(libraries) > 1:
         # They are compared over the data planes that all of them have: on GPUs, those of GPUs.

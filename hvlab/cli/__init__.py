@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from hvlab import __version__
-from hvlab.base.errors import HvlabError, NoInventoryError, unknown
+from hvlab.base.errors import HvlabError, NoInventoryError, explain_unknown
 from hvlab.base.paths import default_inventory
 from hvlab.lab import inventory
 

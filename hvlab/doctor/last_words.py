@@ -126,7 +126,7 @@ def read(log: str, size: int = 0) -> LastWords | None:
     lines = [(_rank(writer), words) for writer, words in text.split_writers(raw)]
     ranks = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
     size = size or (len(ranks) if ranks == {*range(len(ranks))} else 0)
-    found = _killed(searched) or _unlike(said, lines, size)
+    found = _find_killed(searched) or _unlike(said, lines, size)
     homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said)}
     return LastWords(*found, homes, size) if found else None
 
@@ -136,7 +136,7 @@ def _rank(writer: str) -> int | None:
     return int(marks[-1]) if marks else None
 
 
-def _killed(log: LogText) -> Found | None:
+def _find_killed(log: LogText) -> Found | None:
     for end in ends(log):
         number = end.code - _SIGNALLED
         kind = "killed" if number == 9 else "crashed" if number in _CRASHES else ""  # noqa: PLR2004

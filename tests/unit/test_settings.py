@@ -46,7 +46,7 @@ def test_settings_become_parameters_that_hvlab_knows() -> None:
         ('mpirun: "\'"', "No closing quotation"),
         ("rules: 1 2 x", "'x' is no number"),
         ("rules: 1 2 1 2 2 0 3 0 0", "end too early"),
-        (f"rules: {TABLE} 7", "go on with 7"),
+        (f"rules: {TABLE} 7", "have 7 after their end"),
         ("- 1", "the file"),
         ("env: {A: 1", "cannot be read"),
     ],

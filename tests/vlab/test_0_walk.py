@@ -57,6 +57,11 @@ try:
     hvd.allreduce(torch.ones(1), op=hvd.Max if hvd.rank() else hvd.Min, name="loss")
 except hvd.HorovodInternalError as error:
     assert "allreduce.loss: rank 0 submits Min, rank 1 Max; what to do" in str(error), error
+if hvd.rank() == 0:
+    try:
+        hvd.barrier()
+    except hvd.HorovodInternalError as error:
+        print(str(error).partition(",")[0])
 """
 # In the place of Horovod's own, which are not shipped: one of each outcome, and one after a failure.
 TESTS = """import unittest

@@ -78,7 +78,7 @@ def of_lab(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[str]:
     if len(set(slurm.values())) > 1:
         usual = ", ".join(f"{name} {release}" for name, release in slurm.items())
         notes.append(f"Slurm: systems have different releases, {usual}; provision refuses a mixture")
-    if solution.gave_up(ONE_CUDA):
+    if solution.drops(ONE_CUDA):
         notes.append(_cudas(solution))
     if solution.drops(ONE_TORCH_NCCL):
         notes.append(f"torch brings different NCCL releases for these hosts, {_NCCL_REFUSES}")

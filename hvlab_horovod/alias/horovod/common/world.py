@@ -67,6 +67,8 @@ class World:
         Gloo closes them at once: what a slower rank has not received of the last operation would be lost.
         """
         if self.owned:
+            with contextlib.suppress(RuntimeError):
+                self.channels[0].leave(LEAVING_S)
             time.sleep(LAST_S)
             dist.destroy_process_group()
 

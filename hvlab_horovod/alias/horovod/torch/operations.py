@@ -70,7 +70,7 @@ class Allreduce(Operation):
         scales = [
             f"{name}scale_factor {factor}" for name, factor in zip(("pre", "post"), self.scales, strict=True)
         ]
-        return Request(self.kind, [NAMES[self.op], *scales, [described(one) for one in self.inputs]])
+        return Request(self.kind, [NAMES[self.op], *scales, [describe(one) for one in self.inputs]])
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
         self.divisor = channel.size if self.op == Average else 1
@@ -150,7 +150,7 @@ class Broadcast(Operation):
         self.tensor, self.output, self.root = tensor, output, root
 
     def request(self) -> Request:
-        return Request(self.kind, [f"root_rank {self.root}", described(self.tensor)])
+        return Request(self.kind, [f"root_rank {self.root}", describe(self.tensor)])
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
         self.buffer = raw(
