@@ -71,7 +71,7 @@ def hosts() -> Iterator[dict[str, int]]:
         for host in held.values():
             run_inside(host, "mount", "--make-rprivate", "/")
             run_inside(host, "mount", "--bind", NAMES, "/etc/hosts")
-            # Of its own, for /sys shows the interfaces of the host that mounted it; control groups stay.
+            # /sys shows the interfaces of the host that mounted it; control groups stay.
             run_inside(host, "sh", "-c", OWN_SYS)
         for number, name in enumerate(HOSTS, 1):
             netns.link(held, name, name)

@@ -17,7 +17,7 @@ from hvlab.statistics.verdict import Pair, Verdict
 from hvlab.workloads.metrics import METRICS
 from hvlab.workloads.operations import COLLECTIVES
 
-# What an owner of scripts goes through: as they are, on torch, written anew.
+# The steps of an owner of scripts: as they are, on torch, rewritten.
 _STEPS = (HOROVOD, SHIM, DDP)
 
 

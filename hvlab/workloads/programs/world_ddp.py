@@ -146,10 +146,7 @@ class Ranks(ranks.Ranks):
         return {"torch": torch.__version__}
 
     def leave(self) -> None:
-        """Leave the process group; a faster rank may already have closed its connections.
-
-        The group is destroyed, too: its remaining threads would end the interpreter with an abort.
-        """
+        """Leave the process group; a faster rank may already have closed its connections."""
         for step in (self.barrier, dist.destroy_process_group):
             with contextlib.suppress(RuntimeError):
                 step()

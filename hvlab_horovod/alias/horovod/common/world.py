@@ -21,8 +21,8 @@ from .channel import Channel
 PATIENCE = timedelta(minutes=30)
 # A rank that is later by more does something of its own, such as a last evaluation.
 LEAVING_S = 5
-# Time for Gloo's threads to drop their last tensors, for which they need Python's lock. With torch 2.4, the
-# end of a group holds that lock while it waits for them, for ever.
+# Time for Gloo's threads to drop their last tensors, for which they need Python's lock. The interpreter's end
+# denies it, and they abort the process; with torch 2.4, so does the end of a group, which waits for ever.
 LAST_S = 0.1
 # Interfaces as Horovod's scripts name them.
 INTERFACES = {"HOROVOD_GLOO_IFACE": ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
