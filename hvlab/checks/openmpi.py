@@ -158,7 +158,8 @@ def asks(node: RoleHost) -> dict[str, Question]:
         # Filtered there: the whole output has half a megabyte.
         "ompi_info": run(["sh", "-c", COMPONENTS, "sh", f"{prefix}/bin/ompi_info"], user=node.user),
         "ldd mpirun": run(["ldd", f"{prefix}/bin/mpirun"]),
-        "ldd libmpi": run(["ldd", f"{prefix}/lib/libmpi.so"]),
+        # Linked with it; the name libmpi.so comes only with headers.
+        "ldd libmpi": run(["ldd", f"{prefix}/bin/ompi_info"]),
         "openmpi link": stat(prefix),
         "openmpi parameters": read(f"{prefix}/etc/openmpi-mca-params.conf"),
     }

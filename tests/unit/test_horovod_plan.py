@@ -55,7 +55,7 @@ def test_the_default_variant() -> None:
     assert cpu["asked"]["operations"] == ["MPI", "Gloo", "CCL"]
     # Another key, and everybody compiles again. Patches that change may change it.
     inputs = {**cpu["inputs"], "patches": [], "needs": []}
-    assert pack_key("horovod-cpu", inputs) == "0bf0f7236092df2a"
+    assert pack_key("horovod-cpu", inputs) == "8bf20e7232031ba0"
     assert plan["oneccl"]["needed"]
 
 
@@ -136,9 +136,23 @@ def test_what_horovod_was_built_without_is_named_once() -> None:
 )
 def test_the_headers_of_python_have_the_name_of_the_system(name: str, minor: str, headers: str) -> None:
     system = next(system for system in load().systems if system.name == name)
-    group: Any = SimpleNamespace(system=system, host=SimpleNamespace(architecture="x86_64"))
+    group: Any = SimpleNamespace(system=system, host=SimpleNamespace(architecture="x86_64"), methods={})
     build = packages.of_roles(group, packages.python(group, minor))["horovod"]["build"]
     assert [package for package in build if package.startswith("python")] == [headers]
+
+
+@pytest.mark.parametrize(
+    ("name", "headers"), [("debian12", "libopenmpi-dev"), ("rhel9", "openmpi-devel")], ids=["deb", "rpm"]
+)
+def test_headers_of_the_distributions_mpi_come_only_where_something_is_built(name: str, headers: str) -> None:
+    system = next(system for system in load().systems if system.name == name)
+    group: Any = SimpleNamespace(system=system, host=SimpleNamespace(architecture="x86_64"), methods={})
+    built = packages.of_roles(group, [])
+    assert headers not in [*built["openmpi"]["distro"], *built["horovod"]["build"], *built["nccl_tests"]]
+    group.methods = {"openmpi": "distro"}
+    packaged = packages.of_roles(group, [])
+    assert headers in packaged["horovod"]["build"]
+    assert packaged["nccl_tests"] == [headers]
 
 
 def test_without_a_version_nothing_is_built_or_fetched() -> None:

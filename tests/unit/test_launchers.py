@@ -24,7 +24,7 @@ SSH = (
 MPIRUN = (
     "/opt/hvlab/openmpi/current/bin/mpirun -np 2 -H n1:1,n2:1 --bind-to none --map-by slot "
     f"-mca oob_tcp_if_include 10.0.0.0/24 -mca plm_rsh_agent '{SSH}' "
-    "-mca pml ^cm -mca btl ^openib -mca btl_tcp_if_include 10.0.0.0/24"
+    "-mca pml ^cm -mca btl ^openib,ofi -mca btl_tcp_if_include 10.0.0.0/24"
 )
 # Open MPI 5.0.7 was seen to pass over these parameters under Open MPI 4's names, and to take them so.
 PRRTE = {"PRTE_MCA_prte_if_include": "10.0.0.0/24", "PRTE_MCA_plm_ssh_agent": SSH}
@@ -85,7 +85,7 @@ MEETING = "/opt/hvlab/workloads/meeting.py"
 GLOO_BY_SRUN = f"python3 {MEETING} start /opt/hvlab/horovod/cpu/bin/python3 n1:1,n2:1 eth0 "
 GLOO_RANK = f" python3 {MEETING} rank"
 STEP = ["srun", "--jobid=4", "--overlap", "--nodelist"]
-TRANSPORT = {"pml": "^cm", "btl": "^openib", "btl_tcp_if_include": "10.0.0.0/24"}
+TRANSPORT = {"pml": "^cm", "btl": "^openib,ofi", "btl_tcp_if_include": "10.0.0.0/24"}
 START = {
     ("mpi", "mpirun"): MPIRUN + NO_CUDA,
     ("ccl", "mpirun"): MPIRUN + NO_CUDA,

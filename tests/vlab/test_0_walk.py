@@ -194,6 +194,13 @@ def test_a_script_of_horovods_runs_on_torch_alone(lab, shim):
     assert lines == ["0 of 2 on w1: [3.0, 3.0]", "1 of 2 on w2: [3.0, 3.0]", "rank 1 has left"]
 
 
+def test_a_script_runs_by_mpirun_without_any_variable(lab):
+    """Though oneCCL is built in, which Horovod's own build makes the default."""
+    script = "import horovod.torch as h, torch; h.init(); print(h.allreduce(torch.ones(1), op=h.Sum))"
+    run = f"mpirun -np 2 -H w1:1,w2:1 {PYTHON} -c {shlex.quote(script)}"
+    assert lab.on("w1", f"runuser -l hvlab -c {shlex.quote(run)}").splitlines() == ["tensor([2.])"] * 2
+
+
 def test_horovods_tests_are_counted(lab, shim):
     lab.on("w1", "mkdir -p /tmp/shim/test/parallel")
     lab.on("w1", f"printf %s {shlex.quote(TESTS)} > /tmp/shim/test/parallel/test_torch.py")

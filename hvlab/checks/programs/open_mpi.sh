@@ -5,9 +5,11 @@ r=$(readlink -f "$p"); d=$(dirname "$r")
 echo "path $p"; echo "real $r"
 echo "version $("$p" --version 2>&1 | head -n 1)"
 for f in orted prted; do [ -x "$d/$f" ] && echo "daemon $d/$f"; done
-[ -e "$d/../lib/libmpi.so" ] && echo "libmpi $(readlink -f "$d/../lib/libmpi.so")"
+for f in "$d"/../lib/libmpi.so*; do
+  [ -e "$f" ] && echo "libmpi $(readlink -f "$f")" && break
+done
 ldd "$r" 2>&1 | grep "not found" | head -n 1 | sed "s/^[[:space:]]*/missing /"
-l=$(for f in "$d"/orted "$d"/prted "$d"/../lib/libopen-pal.so "$d"/../lib/libmpi.so; do
+l=$(for f in "$d"/orted "$d"/prted "$d"/../lib/libopen-pal.so* "$d"/../lib/libmpi.so*; do
   [ -e "$f" ] && ldd "$f" 2>&1
 done)
 h=$(echo "$l" | grep -o "=> .*hwloc[^ ]*" | sort -u | head -n 1)

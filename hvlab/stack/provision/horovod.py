@@ -223,7 +223,7 @@ def _stages(
     """Return the build stages of a variant, in a folder with the source, the patch and base.pth."""
     source, own = f"horovod-{version}", f"{path}/bin/python"
     install = [own, "-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation"]
-    modules = ["horovod.runner.launch", *(f"horovod.{framework}.mpi_ops" for framework in frameworks)]
+    imported = ", ".join(["horovod.runner.launch", *(f"horovod.{framework}" for framework in frameworks)])
     strip = ["-exec", "strip", "--strip-unneeded", "{}", ";"]
     return [
         {"name": "clear", "argv": ["rm", "-rf", source]},
@@ -233,5 +233,5 @@ def _stages(
         {"name": "base", "argv": ["cp", "base.pth", f"{path}/{site}/hvlab-base.pth"]},
         {"name": "install", "argv": [*install, "--no-cache-dir", "--verbose", f"./{source}"]},
         {"name": "strip", "argv": ["find", path, "-name", "mpi_lib*.so", *strip]},
-        {"name": "warm", "argv": warm(modules, own, path)},
+        {"name": "warm", "argv": warm(imported, own, path)},
     ]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hvlab.base.paths import project_dir
 from hvlab.stack.provision.names import numbers
 
-# Imported once after installation, to write byte code for users who cannot write it.
-_TORCH = ("torch", "torch.distributed", "torch.nn", "torch.optim", "torch.utils.data")
+# Run once after installation, to write byte code for users who cannot write it. An optimizer imports what the
+# framework itself leaves out: without byte code that costs each rank of torch 2 s.
+_TOOLS_USED = "numpy, psutil, yaml, cffi, cloudpickle"
 _WARM = {
-    "torch": ["numpy", *_TORCH, "psutil", "yaml", "cffi", "cloudpickle"],
-    "tensorflow": ["numpy", "tensorflow", "psutil", "yaml", "cffi", "cloudpickle"],
+    "torch": f"{_TOOLS_USED}, torch, torch.utils.data; torch.optim.SGD([torch.zeros(1)], lr=0.1)",
+    "tensorflow": f"{_TOOLS_USED}, tensorflow",
 }
 # Parts of packages below site-packages that no run needs.
 _UNNEEDED = {"torch": ["torch/test"], "tensorflow": []}
@@ -127,13 +128,13 @@ for file in map(os.path.realpath, os.fsdecode(done.stdout).splitlines()):
 """
 
 
-def warm(modules: Sequence[str], python: str, folder: str) -> list[str]:
-    """Return the command that writes the byte code of the modules and everything they import.
+def warm(imported: str, python: str, folder: str) -> list[str]:
+    """Return the command that writes the byte code of everything that ``import`` of these names loads.
 
-    The modules are imported as user nobody; root only compiles their files below ``folder``.
+    Statements may follow the names. User nobody runs them; root only compiles the files below ``folder``.
     """
     # Without -I and -S, root would run code from packages' .pth files.
-    return [python, "-I", "-S", "-c", _COMPILE, _IMPORT.format(", ".join(modules)), folder]
+    return [python, "-I", "-S", "-c", _COMPILE, _IMPORT.format(imported), folder]
 
 
 # Needed besides a framework to build and start Horovod; the lock file for this Python pins them.

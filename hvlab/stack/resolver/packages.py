@@ -186,7 +186,8 @@ def of_roles(group: HostGroup, python_packages: Iterable[Package]) -> dict[str, 
     """Return the distribution's packages that the roles install, by role."""
     named = group.system.packages
     headers = [str(each["name"]) for each in python_packages if str(each["name"]).endswith("-devel")]
-    horovod = {**named["horovod"], "build": [*named["horovod"]["build"], *headers]}
+    mpi = named["openmpi"]["headers"] if group.methods.get("openmpi") == "distro" else []
+    horovod = {**named["horovod"], "build": [*named["horovod"]["build"], *headers, *mpi]}
     slurm = {
         key: value.format(architecture=group.host.architecture) if key == "pmix_link" else value
         for key, value in named.get("slurm", {}).items()
@@ -194,6 +195,7 @@ def of_roles(group: HostGroup, python_packages: Iterable[Package]) -> dict[str, 
     return {
         **{role: named[role] for role in ("common", "openmpi", "hwloc")},
         "horovod": horovod,
+        "nccl_tests": mpi,
         "slurm": slurm,
     }
 

@@ -13,7 +13,6 @@ has finished.
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any, Callable, NamedTuple, Sequence
 
 import torch
@@ -238,4 +237,4 @@ CALLS = {
 }
 
 if __name__ == "__main__":
-    sys.exit(ranks_of.run(parse(), measure))
+    ranks_of.end(ranks_of.run(parse(), measure))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import copy
 import resource
-import sys
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple
 
@@ -248,4 +247,4 @@ TASKS = {"mnist": Digits, "synthetic": Images, "rnn": Sequences, "lm": Lm}
 
 
 if __name__ == "__main__":
-    sys.exit(ranks_of.run(parse(), measure))
+    ranks_of.end(ranks_of.run(parse(), measure))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import numpy
@@ -200,4 +199,4 @@ def pictures(images: numpy.ndarray) -> numpy.ndarray:
 
 
 if __name__ == "__main__":
-    sys.exit(ranks_of.run(parse(), measure, (connected.Alone, connected.Ranks)))
+    ranks_of.end(ranks_of.run(parse(), measure, (connected.Alone, connected.Ranks)))
