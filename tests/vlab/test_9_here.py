@@ -26,7 +26,7 @@ def user(slurm):
     (home / "source").mkdir()
     subprocess.run(["tar", "--extract"], cwd=home / "source", input=packed, check=True)
     slurm.on("c1", "chown -R hvlab: /home/hvlab/source; apt-get -qq install -y python3-venv >/dev/null 2>&1")
-    slurm.on("c1", as_user("python3 -m venv venv && venv/bin/pip install --quiet './source[hosts]'"))
+    slurm.on("c1", as_user("python3 -m venv venv && venv/bin/pip install --quiet './source[hosts,tune]'"))
     return slurm
 
 
