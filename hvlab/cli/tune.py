@@ -60,7 +60,7 @@ def command(
 
     Settings are proposed and measured in rounds, in turn with today's; those that are clearly worse are
     dropped. The best counts only if it is significantly better when measured again in turn with today's,
-    and if a training's loss stays the same. Otherwise the answer is that today's settings are as good, that
+    and if a training's loss stays the same. Otherwise the answer is that nothing better is proved, that
     the best was not accepted, and why, or that it is open because time ran out; the exit code is 0 for each
     answer. To resume an interrupted or open search, run the same command again.
     """

@@ -209,7 +209,7 @@ def test_where_nothing_helps_the_hosts_stay_as_they_are(
     result, _, _ = _tune(kernels, tmp_path, monkeypatch, Hosts(lambda _: 1.0))
     assert not result.proved
     assert not result.keeping
-    assert result.answer.startswith("What the hosts have is as good")
+    assert result.answer.startswith("Nothing better is proved")
     assert kernels.files == before
 
 

@@ -297,7 +297,7 @@ def test_the_report_says_why_settings_were_not_accepted(
 def test_where_nothing_helps_the_default_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = _tune(Hosts(lambda _: 1.0), tmp_path, monkeypatch, today=SettingsFile())
     assert not result.proved
-    assert result.answer.startswith("The default is as good")
+    assert result.answer.startswith("Nothing better is proved")
 
 
 def test_a_killed_search_goes_on_and_measures_nothing_twice(

@@ -103,7 +103,7 @@ class TuneResult:
         if proof.against:
             return f"Not accepted: {words}: {proof.reason}{run}."
         return (
-            f"{self._today} as good: the best of what was tried, {words}, is not significantly better when "
+            f"Nothing better is proved: the best of what was tried, {words}, is not significantly better when "
             f"it is measured again{run}. {self.gains}"
         )
 
