@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import secrets
 import statistics
 import subprocess
@@ -89,9 +90,7 @@ class BenchLab:
         start = time.monotonic()
         printed = self.run("ansible-playbook", playbook, "--limit", limit, *peer)
         seconds = time.monotonic() - start
-        document, _ = json.JSONDecoder().raw_decode(printed, printed.index("{"))
-        results = document["plays"][0]["tasks"][0]["hosts"].values()
-        sources = [result["source"] for result in results]
+        sources = re.findall(r'"source": "(.+?)"', printed)
         return {
             "hosts": len(hosts),
             "seconds": round(seconds, 1),
@@ -127,7 +126,8 @@ def booted(hosts: Sequence[str], *, size: int, rate: str) -> Iterator[BenchLab]:
             "HVLAB_IMAGES": str(images_dir()),
             "HVLAB_DATA": f"{name}/data",
             "ANSIBLE_CONFIG": str(project_dir() / "ansible.cfg"),
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+            "ANSIBLE_STDOUT_CALLBACK": "minimal",
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
         }
         lab = BenchLab(inventory, os.environ | own)
         make_pack(folder / "cache", size)

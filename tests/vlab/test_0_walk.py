@@ -201,6 +201,12 @@ def test_a_script_runs_by_mpirun_without_any_variable(lab):
     assert lab.on("w1", f"runuser -l hvlab -c {shlex.quote(run)}").splitlines() == ["tensor([2.])"] * 2
 
 
+def test_plugins_of_open_mpi_load_by_themselves(lab):
+    """As mpi4py has them, which loads libmpi for itself alone."""
+    load = "import ctypes, sys; [ctypes.CDLL(each) for each in sys.argv[1:]]"
+    lab.on("w1", f"python3 -c {shlex.quote(load)} /opt/hvlab/openmpi/current/lib/openmpi/mca_pml_*.so")
+
+
 def test_horovods_tests_are_counted(lab, shim):
     lab.on("w1", "mkdir -p /tmp/shim/test/parallel")
     lab.on("w1", f"printf %s {shlex.quote(TESTS)} > /tmp/shim/test/parallel/test_torch.py")

@@ -72,6 +72,9 @@ def plan(
         f"--with-ucx={ucx_home}" if with_ucx else "--with-ucx=no",
         *flags,
     ]
+    # Without it ob1 does not load where libmpi was not loaded for all, as by mpi4py. Open MPI 4's own makefile
+    # has it for CUDA alone, 5's always.
+    make = [] if five or with_cuda else ["mca_pml_ob1_la_LIBADD=$(top_builddir)/ompi/libmpi.la"]
     return {
         "release": release,
         "avoid": avoid,
@@ -86,6 +89,7 @@ def plan(
         "ucx_there": bool(host_ucx),
         "ucx_headers": bool(host_ucx.get("headers")),
         "configure": configure,
+        "make": make,
         "inputs": {
             "version": release,
             "sha256": source.get("sha256", ""),
@@ -93,6 +97,7 @@ def plan(
             "os": f"{facts.get('distribution')} {facts.get('distribution_release')}",
             "architecture": facts.get("architecture"),
             "ucx": ucx_version if with_ucx else "no",
+            **({"make": make} if make else {}),
         },
         "parameters": given,
         "misspelt": [
