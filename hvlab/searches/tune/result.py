@@ -103,8 +103,8 @@ class TuneResult:
         if proof.against:
             return f"Not accepted: {words}: {proof.reason}{run}."
         return (
-            f"Nothing better is proved: the best of what was tried, {words}, is not significantly better when "
-            f"it is measured again{run}. {self.gains}"
+            f"Nothing better is proved: the best of what was tried, {words}, is not significantly better "
+            f"when it is measured again{run}. {self.gains}"
         )
 
     @property
