@@ -13,6 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from hvlab.ansible.action.hvlab_inventory import wiring_problems
+from hvlab.ansible.filter.hvlab_plan import hvlab_plan
 from tests.contract.tree import ROOT
 
 WIRING = ROOT / "group_vars/all.yml"
@@ -66,6 +67,18 @@ def test_the_python_of_the_environments(found, path, packages):
     asked = {"n1": found, "executable": "/opt/python/bin/python3"}
     assert wired("python_env_python", **asked) == path
     assert [item["name"] for item in wired("python_env_packages", **asked)] == packages
+
+
+def test_a_host_keeps_its_stack_without_reasons_and_packages_of_roles():
+    chosen = stack() | {"reasons": ["x"], "notes": ["x"], "role_packages": {"common": []}}
+    assert wired("common_stack", n1=chosen) == stack()
+
+
+def test_shapes_that_playbooks_build():
+    paths = {"paths": ["/a", "/b", "/a"]}
+    gone = [{"path": path, "state": "absent"} for path in ("/a", "/b")]
+    assert hvlab_plan(paths, "absent") == gone
+    assert hvlab_plan({"hosts": ["n1", "n2"], "values": [1, 2]}, "by_host") == {"n1": 1, "n2": 2}
 
 
 def test_code_is_made_for_the_gpus_of_hosts_with_the_same_cuda():

@@ -22,6 +22,8 @@ options:
 author: [the hvlab authors]
 """
 PLANNERS: Mapping[str, Callable[..., Any]] = {
+    "absent": roles.mark_absent,
+    "by_host": roles.map_by_host,
     "container_runtime": containers.plan,
     "container_settings": containers.settings,
     "cuda": lambda **request: libraries.plan_toolkit(libraries.CudaToolkit(**request)),
@@ -39,6 +41,7 @@ PLANNERS: Mapping[str, Callable[..., Any]] = {
     "programs": roles.programs,
     "python_env": python_env.plan,
     "stack_changes": roles.changes_stack,
+    "stack_record": roles.record_stack,
 }
 
 

@@ -114,6 +114,21 @@ def changes_stack(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | 
     )
 
 
+def record_stack(*, stack: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a host's fact keeps of its stack."""
+    return {name: value for name, value in stack.items() if name not in ("reasons", "notes", "role_packages")}
+
+
+def mark_absent(*, paths: Sequence[str]) -> list[dict[str, str]]:
+    """Return the ``files`` with which hvlab_files removes paths."""
+    return [{"path": path, "state": "absent"} for path in dict.fromkeys(paths)]
+
+
+def map_by_host(*, hosts: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    """Return each host's value, given in the order of the hosts."""
+    return dict(zip(hosts, values, strict=True))
+
+
 def programs(*, folder: str, target: str, alias: str = "") -> dict[str, Any]:
     """Return the ``files`` of a folder of programs for hvlab_files, and ``hashes``: name -> sha256.
 
