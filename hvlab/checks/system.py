@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from hvlab.checks.provisioned import NotApplicable, Question, Role, RoleHost, read, run, unless, without_mpi
+from hvlab.stack.provision.names import hwloc_packages
 
 
 def asks_of_lab_user(node: RoleHost) -> dict[str, Question]:
@@ -52,16 +53,12 @@ def owns_its_home(node: RoleHost) -> None:
     node.expect(owner == node.user, f"{home} belongs to {owner}", f"`chown -R {node.user}: {home}`")
 
 
-PACKAGES = ["hwloc", "hwloc-nox", "libhwloc-dev", "libhwloc-plugins", "libhwloc5", "libhwloc15"]
-RPMS = ["hwloc", "hwloc-devel", "hwloc-gui", "hwloc-libs", "hwloc-plugins"]
-
-
 def asks_of_hwloc_purge(node: RoleHost) -> dict[str, Question]:
     folder = f"{node.variables['openmpi_prefix']}/current/bin"
     show = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Abbrev}\\n"]
     return {
-        "hwloc packages": run([*show, *PACKAGES]),
-        "hwloc rpms": run(["rpm", "-q", "--qf", "%{NAME} rpm\\n", *RPMS]),
+        "hwloc packages": run([*show, *hwloc_packages("Debian")]),
+        "hwloc rpms": run(["rpm", "-q", "--qf", "%{NAME} rpm\\n", *hwloc_packages("RedHat")]),
         "mpirun libraries": run(["ldd", f"{folder}/mpirun"]),
         # prted in Open MPI 5.
         "orted libraries": run(["sh", "-c", f"ldd {folder}/[op]rted"]),

@@ -348,7 +348,7 @@ OF_GPUS = {
     "node_health: machine types are those of this clone": {"health types": {"/x.json": "{}"}},
     "node_health: it runs": {"health check": said(rc=127, err="No such file or directory")},
     "hwloc_purge: no package conflicts": {
-        "hwloc packages": said("libhwloc15 ii "),
+        "hwloc packages": said("libhwloc-common ii "),
         "variables": {"hwloc_purge_enabled": True},
     },
     "horovod: ranks load the same nccl on all hosts": {"gpu torch NCCL": said("NCCL 2.21.5")},

@@ -388,6 +388,10 @@ def test_what_is_switched_off_by_a_word_is_off():
     templar = Templar(loader=DataLoader(), variables=wiring | {"lab_slurm": "false", "ansible_facts": {}})
     assert templar.template(wiring["slurm_enabled"]) is False
     assert templar.template(wiring["hwloc_purge_keep"]) == []
+    chosen = {"stacks": {"n1": {"role_packages": {"hwloc_slurm": ["libhwloc15"]}}}}
+    given = {"lab_slurm": True, "inventory_hostname": "n1", "__preflight_stacks": chosen}
+    templar.available_variables = wiring | given
+    assert templar.template(wiring["hwloc_purge_keep"]) == ["libhwloc15"]
 
 
 @pytest.mark.parametrize(

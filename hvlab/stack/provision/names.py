@@ -75,6 +75,11 @@ def toolkit_names() -> list[str]:
     return list(_data("packages")["container_toolkit"])
 
 
+def hwloc_packages(family: str) -> list[str]:
+    """Return the packages of hwloc on the systems of a family."""
+    return list(_data("systems")["packages"][family]["hwloc"])
+
+
 def signers(repository: str) -> Mapping[str, Any]:
     """Return the keys of a repository."""
     keys: Mapping[str, Any] = _data("repositories")[repository]
