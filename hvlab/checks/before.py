@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,6 +92,35 @@ class HostLimits:
     gcc_skew: str = "warning"
     supported: Mapping[str, list[str]] = field(default_factory=dict)
     names_managed: bool = True
+
+
+@dataclass(frozen=True)
+class PreflightLab:
+    """What checks before a change are given: hosts with facts, and what the inventory says of all.
+
+    ``entries`` is the result of :func:`lab_hosts`, ``reached`` where the inventory says that hosts are;
+    ``received`` is the controller's time when the facts had come.
+    """
+
+    hosts: list[PreflightHost]
+    limits: HostLimits = field(default_factory=HostLimits)
+    entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    reached: Mapping[str, str | None] = field(default_factory=dict)
+    received: float = 0.0
+
+
+class SoftProblem(Problem):
+    """A problem that is only a warning."""
+
+
+PreflightCheck = Callable[[PreflightLab], Iterator[Problem]]
+BEFORE: list[PreflightCheck] = []
+
+
+def preflight(check: PreflightCheck) -> PreflightCheck:
+    """Let role preflight run a check."""
+    BEFORE.append(check)
+    return check
 
 
 def lab_hosts(hosts: list[PreflightHost], reached: Mapping[str, str | None]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hvlab.base.errors import Problem
-from hvlab.checks.before import HostLimits, PreflightHost
+from hvlab.checks.before import PreflightLab, preflight
 from hvlab.checks.node import limits
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, run, stat
@@ -114,9 +114,10 @@ def tmp_can_be_used(node: RoleHost) -> None:
     )
 
 
-def check_tmp(hosts: list[PreflightHost]) -> Iterator[Problem]:
+@preflight
+def check_tmp(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts where ranks cannot write to /tmp or run programs from it."""
-    for host in hosts:
+    for host in lab.hosts:
         tmp = host.own.get("tmp") or {"writable": False}
         if not tmp["writable"]:
             yield Problem(host.name, f"{_TMP} cannot be written", "check df /tmp and findmnt /tmp on it")
@@ -129,12 +130,13 @@ def check_tmp(hosts: list[PreflightHost]) -> Iterator[Problem]:
             yield Problem(host.name, f"{_TMP} has mode {tmp['mode']}", "chmod 1777 /tmp")
 
 
-def check_disk(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Problem]:
+@preflight
+def check_disk(lab: PreflightLab) -> Iterator[Problem]:
     """Yield file systems with too little space; a host that already has the software needs less."""
-    for host in hosts:
+    for host in lab.hosts:
         measured = {path: free for path, free in host.own.get("disk_free_mb", {}).items() if free is not None}
-        for path, minimum in limits.disk_free_mb.items():
-            need = min(minimum, limits.disk_spare_mb) if host.own.get("packs") else minimum
+        for path, minimum in lab.limits.disk_free_mb.items():
+            need = min(minimum, lab.limits.disk_spare_mb) if host.own.get("packs") else minimum
             here = PurePosixPath(path)
             nearest = next((str(p) for p in (here, *here.parents) if str(p) in measured), None)
             if nearest is not None and measured[nearest] < need:

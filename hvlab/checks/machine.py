@@ -8,7 +8,7 @@ from typing import Any
 
 from hvlab.base.errors import Problem
 from hvlab.checks import ssh
-from hvlab.checks.before import HostLimits, PreflightHost
+from hvlab.checks.before import PreflightLab, preflight
 from hvlab.checks.node import limits
 from hvlab.checks.programs import source
 from hvlab.checks.site import HostFault, HostReplies, Site
@@ -120,9 +120,11 @@ def _siblings(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFaul
             yield HostFault("cma-denied", host.name, observed)
 
 
-def check_system(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Problem]:
+@preflight
+def check_system(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts whose operating system or Python is not supported."""
-    for host in hosts:
+    limits = lab.limits
+    for host in lab.hosts:
         name, version = host.facts.get("distribution", "?"), host.facts.get("distribution_version", "?")
         major = host.facts.get("distribution_major_version", "?")
         if limits.supported:
@@ -139,9 +141,10 @@ def check_system(hosts: list[PreflightHost], limits: HostLimits) -> Iterator[Pro
             yield Problem(host.name, f"its Python is {python}", remedy)
 
 
-def check_packages(hosts: list[PreflightHost]) -> Iterator[Problem]:
+@preflight
+def check_packages(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts with packages that dpkg could not configure: no others can be installed there."""
-    for host in hosts:
+    for host in lab.hosts:
         if names := host.own.get("unfinished"):
             observed = f"packages are half configured: {', '.join(names)}"
             remedy = (
@@ -155,24 +158,25 @@ def _version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
 
 
-def check_clocks(hosts: list[PreflightHost], offset_max: float, *, received: float) -> Iterator[Problem]:
-    """Yield clocks that are off by more than `offset_max` seconds for certain.
+@preflight
+def check_clocks(lab: PreflightLab) -> Iterator[Problem]:
+    """Yield clocks that are off by more than the limit for certain.
 
     A host's reading was taken at an unknown moment between the controller's `sent` and `received`.
     """
-    timed = [n for n in hosts if None not in (n.own.get("sent"), n.own.get("now"))]
-    least = {n.name: n.own["now"] - received for n in timed}
+    timed = [n for n in lab.hosts if None not in (n.own.get("sent"), n.own.get("now"))]
+    least = {n.name: n.own["now"] - lab.received for n in timed}
     most = {n.name: n.own["now"] - n.own["sent"] for n in timed}
     remedy = "set the clock and keep it so: timedatectl set-ntp true"
     off = False
     for name, ahead in least.items():
         seconds = max(ahead, -most[name])
-        if seconds > offset_max:
+        if seconds > lab.limits.clock_offset_max:
             off = True
             how = "ahead of" if ahead > 0 else "behind"
             yield Problem(name, f"its clock is at least {seconds:.0f} s {how} the controller's", remedy)
     if timed and not off:
         first, last = max(least, key=least.__getitem__), min(most, key=most.__getitem__)
-        if least[first] - most[last] > offset_max:
+        if least[first] - most[last] > lab.limits.clock_offset_max:
             observed = f"their clocks are at least {least[first] - most[last]:.0f} s apart"
             yield Problem(f"{first}, {last}", observed, remedy)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer, Number
 from hvlab.base.errors import Problem
-from hvlab.checks.before import PreflightHost
+from hvlab.checks.before import PreflightHost, PreflightLab, SoftProblem, preflight
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, run
 from hvlab.checks.site import TRIED, HostFault, HostReplies, Site
@@ -211,12 +211,13 @@ _OWN_NAME = "127.0.1.1"
 _RENAME = "give it a unique name of letters, digits and hyphens: hostnamectl set-hostname {}"
 
 
-def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
+@preflight
+def check_names(lab: PreflightLab) -> Iterator[Problem]:
     """Yield machines whose own name is invalid, or used by another machine."""
     names: dict[str, list[str]] = {}
-    for host in hosts:
+    for host in lab.hosts:
         names.setdefault(str(host.facts.get("hostname", "")).lower(), []).append(host.name)
-    for host in hosts:
+    for host in lab.hosts:
         name, short = str(host.facts.get("nodename", "")), str(host.facts.get("hostname", "")).lower()
         others = [other for other in names[short] if other != host.name]
         remedy = _RENAME.format(host.name)
@@ -229,13 +230,13 @@ def check_names(hosts: list[PreflightHost]) -> Iterator[Problem]:
             yield Problem(host.name, f"its own host name {name} is also that of {', '.join(others)}", remedy)
 
 
-def check_claims(hosts: list[PreflightHost], inventory: Mapping[str, str | None]) -> Iterator[Problem]:
-    """Yield hosts that claim the name or address of another: they would get its certificate.
-
-    ``inventory`` has what the inventory calls each host, and where it says that the host is reached.
-    """
-    owners = {called.lower(): name for name, target in inventory.items() for called in (name, target or name)}
-    for host in hosts:
+@preflight
+def check_claims(lab: PreflightLab) -> Iterator[Problem]:
+    """Yield hosts that claim the name or address of another: they would get its certificate."""
+    owners = {
+        called.lower(): name for name, target in lab.reached.items() for called in (name, target or name)
+    }
+    for host in lab.hosts:
         # Behind one address, ports distinguish hosts, as the inventory says.
         for claim in sorted(host.claims - {host.address}):
             owner = owners.get(claim.lower(), host.name)
@@ -243,7 +244,7 @@ def check_claims(hosts: list[PreflightHost], inventory: Mapping[str, str | None]
                 observed = f"it goes by {claim}, which is {owner}'s in the inventory"
                 yield Problem(host.name, observed, _RENAME.format(host.name))
     places: dict[str, list[str]] = {}
-    for host in hosts:
+    for host in lab.hosts:
         if host.lab_address and host.lab_address != host.address:
             places.setdefault(host.lab_address, []).append(host.name)
     for address, names in places.items():
@@ -251,11 +252,12 @@ def check_claims(hosts: list[PreflightHost], inventory: Mapping[str, str | None]
             yield Problem(", ".join(names), f"they have one address: {address}", "give each its own address")
 
 
-def check_recorded(hosts: list[PreflightHost], names: Collection[str]) -> Iterator[Problem]:
+@preflight
+def check_recorded(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts that recorded different addresses of a host that is left out here."""
-    for name in names:
+    for name in lab.reached.keys() - {host.name for host in lab.hosts}:
         recorders: dict[str, str] = {}
-        for host in hosts:
+        for host in lab.hosts:
             if name in host.recorded_hosts:
                 recorders.setdefault(str(host.recorded_hosts[name]["address"]), host.name)
         if len(recorders) > 1:
@@ -265,27 +267,30 @@ def check_recorded(hosts: list[PreflightHost], names: Collection[str]) -> Iterat
             yield Problem(", ".join(recorders.values()), observed, remedy)
 
 
-def check_resolution(
-    hosts: list[PreflightHost], inventory: Mapping[str, Mapping[str, Any]], managed: bool
-) -> Iterator[tuple[Problem, bool]]:
-    """Yield names that resolve to an address other than the lab's, and whether the role common fixes that.
+@preflight
+def check_resolution(lab: PreflightLab) -> Iterator[Problem]:
+    """Yield names that resolve to an address other than the lab's, softly where the role common fixes that.
 
-    Where names are ``managed``, it writes them on a host that is new, writes its own lines of /etc/hosts
+    Where it manages names, it writes them on a host that is new, writes its own lines of /etc/hosts
     again, and drops what Debian's installer and cloud-init write of a host's own name.
     """
-    for host in hosts:
+    for host in lab.hosts:
         if host.alone:
             continue
         for peer, addresses in (json.loads(host.own.get("resolves") or "{}") or {}).items():
-            expected = inventory.get(peer, inventory.get(host.name, {})).get("address")
+            expected = lab.entries.get(peer, lab.entries.get(host.name, {})).get("address")
             local = [a for a in addresses or [] if ipaddress.ip_address(a).is_loopback]
             if addresses and expected and (local or expected not in addresses):
                 written_again = {_OWN_NAME, expected, *_read_own_lines(host, peer)}
-                mends = managed and (not host.recorded or set(addresses) <= written_again)
+                mends = lab.limits.names_managed and (not host.recorded or set(addresses) <= written_again)
                 observed = f"{peer} resolves to {', '.join(addresses)}, not to {expected}"
                 remedy = "remove that line from /etc/hosts there, or correct its name server"
                 written = "nothing: the role common writes the lab's names in this run"
-                yield Problem(host.name, observed, written if mends else remedy), mends
+                yield (
+                    SoftProblem(host.name, observed, written)
+                    if mends
+                    else Problem(host.name, observed, remedy)
+                )
 
 
 def _read_own_lines(host: PreflightHost, name: str) -> set[str]:

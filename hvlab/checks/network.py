@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hvlab.base.errors import Problem
-from hvlab.checks.before import PreflightHost, inside
+from hvlab.checks.before import PreflightLab, inside, preflight
 from hvlab.checks.names import Attempt, Listening, read_meeting
 from hvlab.checks.provisioned import Question, Role, RoleHost, run
 from hvlab.checks.site import HostFault, HostReplies, Site
@@ -105,12 +105,13 @@ def lab_interface_has_an_address(node: RoleHost) -> None:
     )
 
 
-def check_interface(hosts: list[PreflightHost]) -> Iterator[Problem]:
+@preflight
+def check_interface(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts without the lab's interface, or without the lab's network on it."""
-    shared = [{name for name in n.own.get("interfaces") or {} if n.on_network(name)} for n in hosts]
+    shared = [{name for name in n.own.get("interfaces") or {} if n.on_network(name)} for n in lab.hosts]
     common = sorted(set.intersection(*shared)) if shared else []
     choice = f"set lab_interface to {' or '.join(common)}, which all hosts have" if common else ""
-    for host in hosts:
+    for host in lab.hosts:
         network, interface = host.network, host.interface
         links = host.own.get("interfaces")
         if host.alone and ipaddress.ip_network(network).is_loopback:

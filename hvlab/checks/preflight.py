@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hvlab.base.errors import Problem
-from hvlab.checks.before import HostLimits, PreflightHost
-from hvlab.checks.folders import check_disk, check_tmp
-from hvlab.checks.machine import check_clocks, check_packages, check_system
-from hvlab.checks.names import check_claims, check_names, check_recorded, check_resolution
-from hvlab.checks.network import check_interface
-from hvlab.checks.python import check_gcc, check_pythons
-from hvlab.checks.ssh import check_host_key, check_shared_keys
+from hvlab.checks import folders, machine, names, network, python, ssh
+from hvlab.checks.before import BEFORE, HostLimits, PreflightHost, PreflightLab, SoftProblem
 from hvlab.remote.ssh_client import OLDEST_PYTHON, FirstLogin
+
+# Those of the registry with checks before a change; the others load slowly.
+SUBJECTS = (machine, names, folders, network, ssh, python)
 
 
 def check(
@@ -27,29 +25,19 @@ def check(
 
     ``inventory`` is the result of :func:`lab_hosts`, ``reached`` where the inventory says that hosts are.
     """
-    names = list(check_resolution(hosts, inventory, limits.names_managed))
-    errors = [
-        *check_system(hosts, limits),
-        *check_packages(hosts),
-        *check_names(hosts),
-        *check_claims(hosts, reached),
-        *check_recorded(hosts, reached.keys() - {host.name for host in hosts}),
-        *(problem for problem, mends in names if not mends),
-        *check_clocks(hosts, limits.clock_offset_max, received=time.time()),
-        *check_tmp(hosts),
-        *check_disk(hosts, limits),
-        *check_interface(hosts),
-        *check_host_key(hosts),
-        *check_shared_keys(hosts),
-    ]
-    warnings = [problem for problem, mends in names if mends]
-    skew = [] if limits.gcc_skew == "ignore" else list(check_gcc(hosts))
-    return (errors + skew, warnings) if limits.gcc_skew == "error" else (errors, warnings + skew)
+    lab = PreflightLab(hosts, limits, inventory, reached, time.time())
+    errors: list[Problem] = []
+    warnings: list[Problem] = []
+    for subject in SUBJECTS:
+        for one in BEFORE:
+            for problem in one(lab) if one.__module__ == subject.__name__ else ():
+                (warnings if isinstance(problem, SoftProblem) else errors).append(problem)
+    return errors, warnings
 
 
-def report_missing(names: list[str], present: list[str]) -> list[Problem]:
+def report_missing(hosts: list[str], present: list[str]) -> list[Problem]:
     """Return a problem that names the hosts without facts."""
-    absent = [name for name in names if name not in present]
+    absent = [name for name in hosts if name not in present]
     if not absent:
         return []
     observed = "could not be reached, or the facts could not be read (the lines above say why)"
@@ -80,21 +68,21 @@ def without_python(login: FirstLogin) -> Problem | None:
 
 def problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
     """Return the problems to solve before hosts can be provisioned."""
-    limits = HostLimits()
     hosts = [
         PreflightHost(login.host.name, facts[login.host.name], None, "0.0.0.0/0", "")
         for login in logins
         if login.host.name in facts
     ]
+    checks = (
+        *(machine.check_system, machine.check_packages),
+        *(names.check_names, folders.check_tmp, ssh.check_host_key),
+    )
+    lab = PreflightLab(hosts)
     return [
         *(problem for login in logins for problem in _sudo(login)),
-        *(problem for login in logins for problem in _clock(login, limits)),
-        *check_pythons(hosts),
-        *check_system(hosts, limits),
-        *check_packages(hosts),
-        *check_names(hosts),
-        *check_tmp(hosts),
-        *check_host_key(hosts),
+        *(problem for login in logins for problem in _clock(login)),
+        *python.check_pythons(hosts),
+        *(problem for one in checks for problem in one(lab)),
     ]
 
 
@@ -108,7 +96,7 @@ def _sudo(login: FirstLogin) -> Iterator[Problem]:
     yield Problem(login.host.name, f"{user} has no root rights through sudo: {login.sudo}", remedy)
 
 
-def _clock(login: FirstLogin, limits: HostLimits) -> Iterator[Problem]:
+def _clock(login: FirstLogin) -> Iterator[Problem]:
     reading = {"hvlab": {"now": login.now, "sent": login.sent}}
     host = PreflightHost(login.host.name, reading, None, "0.0.0.0/0", "")
-    yield from check_clocks([host], limits.clock_offset_max, received=login.received)
+    yield from machine.check_clocks(PreflightLab([host], received=login.received))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hvlab.base.errors import Problem
-from hvlab.checks.before import PreflightHost
+from hvlab.checks.before import PreflightHost, PreflightLab, SoftProblem, preflight
 from hvlab.checks.site import HostFault, HostReplies, Site
 
 _WHEELS = "nccl wheels"
@@ -53,15 +53,17 @@ def faults(site: Site, every: Mapping[str, HostReplies]) -> Iterator[HostFault]:
             yield from (HostFault("gcc-differs", name, f"gcc: {listing}") for name in versions)
 
 
-def check_gcc(hosts: list[PreflightHost]) -> Iterator[Problem]:
+@preflight
+def check_gcc(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts whose compiler has another major version than most hosts'."""
-    majors = {host.name: host.own["gcc"].split(".")[0] for host in hosts if host.own.get("gcc")}
-    if len(set(majors.values())) > 1:
+    majors = {host.name: host.own["gcc"].split(".")[0] for host in lab.hosts if host.own.get("gcc")}
+    kind = Problem if lab.limits.gcc_skew == "error" else SoftProblem
+    if len(set(majors.values())) > 1 and lab.limits.gcc_skew != "ignore":
         usual = Counter(majors.values()).most_common(1)[0][0]
         for name, major in majors.items():
             if major != usual:
                 remedy = f"install gcc {usual}; software is built once per version otherwise"
-                yield Problem(name, f"gcc {major}, the other hosts have {usual}", remedy)
+                yield kind(name, f"gcc {major}, the other hosts have {usual}", remedy)
 
 
 def check_pythons(hosts: Sequence[PreflightHost]) -> Iterator[Problem]:

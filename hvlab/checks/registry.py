@@ -1,6 +1,6 @@
 """Every check, at each of the four stages.
 
-before        role preflight, from facts, before any change: functions ``check_...`` of a subject
+before        role preflight, from facts, before any change: functions ``check_...`` marked ``@preflight``
 after a role  ``hvlab verify``, is a host as the inventory asks for: ``Role.check``
 any time      ``hvlab health`` and the prolog, is it fit for work: ``CHECKS`` of a subject of the node
 across hosts  ``hvlab doctor``, what hosts show together: ``FAULTS``

@@ -11,7 +11,7 @@ from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.errors import Problem
-from hvlab.checks.before import PreflightHost
+from hvlab.checks.before import PreflightHost, PreflightLab, preflight
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, is_logged_in, is_virtual, run, stat
 from hvlab.checks.site import TRIED, HostFault, HostReplies, Site
@@ -272,17 +272,19 @@ def check_owner(hosts: list[PreflightHost], trust: Trust) -> Iterator[Problem]:
         )
 
 
-def check_host_key(hosts: list[PreflightHost]) -> Iterator[Problem]:
+@preflight
+def check_host_key(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts without the key that the lab's trust rests on."""
-    for host in hosts:
+    for host in lab.hosts:
         if not host.alone and not host.own.get("ssh_host_key"):
             yield Problem(host.name, "sshd has no Ed25519 host key", "ssh-keygen -A, then restart sshd")
 
 
-def check_shared_keys(hosts: list[PreflightHost]) -> Iterator[Problem]:
+@preflight
+def check_shared_keys(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts that share a key; `hvlab init` compares the keys it received."""
     holders: dict[str, list[str]] = {}
-    for host in hosts:
+    for host in lab.hosts:
         if key := host.own.get("ssh_host_key"):
             holders.setdefault(key, []).append(host.name)
     for names in holders.values():

@@ -17,8 +17,10 @@ from click.testing import CliRunner
 
 from benchmarks.simulated import hosts as simulated
 from hvlab.checks import registry
+from hvlab.checks.before import BEFORE
 from hvlab.checks.node import limits, subjects
 from hvlab.checks.own_programs import NODE_PROGRAMS, SOURCE
+from hvlab.checks.preflight import SUBJECTS
 from hvlab.checks.provisioned import NotApplicable, RoleHost, UnreachableHostError, WrongNodeError
 from hvlab.cli import cli
 from hvlab.lab.inventory_reader import Inventory
@@ -153,6 +155,15 @@ def test_every_check_is_listed_once_with_its_stage():
     stages = Counter((row["stage"], row["subject"], row["id"]) for row in listed)
     assert set(stages.values()) == {1}
     assert {row["stage"] for row in listed} == {"before", "after a role", "any time", "across hosts"}
+
+
+def test_every_check_before_a_change_is_run():
+    """Those of preflight by its subjects; the rest need more than facts, or are of `hvlab init` alone."""
+    own = [check for check in BEFORE if check.__module__ in {subject.__name__ for subject in SUBJECTS}]
+    listed = {each.id for each in registry.list_all() if each.stage == "before"}
+    run = {check.__name__.removeprefix("check_").replace("_", " ") for check in own}
+    assert own == BEFORE
+    assert listed - run == {"owner", "possession", "pythons"}
 
 
 @pytest.mark.parametrize("subject", registry.SUBJECTS, ids=lambda module: module.__name__)

@@ -16,7 +16,7 @@ from hvlab.ansible.action import hvlab_preflight as action
 from hvlab.base.answers import mismatch
 from hvlab.base.errors import report
 from hvlab.checks import preflight
-from hvlab.checks.before import HostLimits, PreflightHost, lab_hosts
+from hvlab.checks.before import HostLimits, PreflightHost, PreflightLab, lab_hosts
 from hvlab.checks.folders import check_tmp
 from hvlab.checks.machine import check_system
 from hvlab.checks.preflight import check, report_missing
@@ -154,7 +154,7 @@ def test_a_host_with_the_software_needs_less_room():
 )
 def test_supported_systems_are_those_of_the_catalogue(distribution, version, supported):
     node = with_facts(make(1), distribution=distribution, distribution_version=version)
-    problems = [problem.observed for problem in check_system([node], HostLimits())]
+    problems = [problem.observed for problem in check_system(PreflightLab([node]))]
     assert (f"{distribution} {version}: unsupported OS" not in problems) is supported
 
 
@@ -241,7 +241,7 @@ def test_ranks_use_the_address_of_the_labs_network():
 
 def test_one_report_names_what_hosts_share_once():
     wrong = report_missing(["n1", "n2", "n3", "n4"], ["n3", "n4"])
-    wrong += check_tmp([make(3, tmp=None), make(4, tmp=None)])
+    wrong += check_tmp(PreflightLab([make(3, tmp=None), make(4, tmp=None)]))
     lines = report(wrong).splitlines()
     assert [line.split(":")[0] for line in lines] == ["n1, n2", "  what to do", "n3, n4", "  what to do"]
     assert "--limit 'all:!n1:!n2'" in lines[1]
