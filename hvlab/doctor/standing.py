@@ -112,7 +112,7 @@ def judge(
         if not which
         or any(own == which or own.endswith(f"/{which}") for _, rank in ranks for own in rank["names"])
     }
-    now = [_judged(name, ranks, answers, silent, over) for name, ranks in sorted(chosen.items())]
+    now = [_judge_job(name, ranks, answers, silent, over) for name, ranks in sorted(chosen.items())]
     whole = [job for job in now if not job.culprit or job.culprit.id not in ("missing", "memory")]
     last = last_words.read(log) if log and not (which and whole) else None
     return [*whole, _explain_end(which, last, answers)] if last else now
@@ -120,7 +120,7 @@ def judge(
 
 def _explain_end(which: str, last: LastWords, answers: Mapping[str, Mapping[str, Any]]) -> Standing:
     """Return the job with the ranks that ended it; without a host, on the only one whose kernel killed."""
-    killed = [host for host, answer in answers.items() if _killed(answer)]
+    killed = [host for host, answer in answers.items() if _ran_out_of_memory(answer)]
     names = {answer["host"].partition(".")[0]: host for host, answer in answers.items()}
     homes = {rank: names.get(host.partition(".")[0], host) for rank, host in last.homes.items()}
     if last.kind == "killed" and len(killed) == 1:
@@ -151,7 +151,7 @@ def blame(last: LastWords, homes: Mapping[int, str], hosts: Sequence[str]) -> Ho
     return Holdup(last.kind, tuple(last.ranks), own, where, row["why"], row["remedy"])
 
 
-def _judged(
+def _judge_job(
     name: str,
     ranks: Sequence[tuple[str, Mapping[str, Any]]],
     answers: Mapping[str, Mapping[str, Any]],
@@ -168,20 +168,20 @@ def _judged(
         len(places),
         tuple(groups(places)),
         next(filter(None, (find(job) for find in _FINDERS)), None),
-        tuple(dict.fromkeys(_notes(job))),
+        tuple(dict.fromkeys(_list_notes(job))),
     )
 
 
-def _culprit(kind: str, places: Sequence[RankPlace], detail: str = "", *, where: str = "") -> Holdup:
+def _blame_places(kind: str, places: Sequence[RankPlace], detail: str = "", *, where: str = "") -> Holdup:
     words = {
         "detail": detail,
         "host": ", ".join(dict.fromkeys(place.host for place in places)),
         "pid": ", ".join(str(place.seen["pid"]) for place in places),
     }
-    return _named(kind, tuple(place.rank for place in places), places, where or places[0].where, words)
+    return _make_holdup(kind, tuple(place.rank for place in places), places, where or places[0].where, words)
 
 
-def _named(
+def _make_holdup(
     kind: str, ranks: tuple[int, ...], places: Sequence[RankPlace], where: str, words: Mapping[str, str]
 ) -> Holdup:
     row = _FINDINGS[kind]
@@ -189,17 +189,17 @@ def _named(
     return Holdup(kind, ranks, hosts, where, row["why"].format(**words), row["remedy"].format(**words))
 
 
-def _stopped(job: _Job) -> Holdup | None:
+def _find_stopped(job: _Job) -> Holdup | None:
     own = [place for place in job.places if place.seen["states"].endswith(("TT", "tt"))]
-    return _culprit("stopped", own) if own else None
+    return _blame_places("stopped", own) if own else None
 
 
-def _disk(job: _Job) -> Holdup | None:
-    own = [place for place in job.places if place.seen["disk_waits"] and not _reads(job, place)]
-    return _culprit("disk", own, ", ".join(own[0].seen["disk_waits"])) if own and not job.moves else None
+def _find_waiting_for_disk(job: _Job) -> Holdup | None:
+    own = [place for place in job.places if place.seen["disk_waits"] and not _is_reading(job, place)]
+    return _blame_places("disk", own, ", ".join(own[0].seen["disk_waits"])) if own and not job.moves else None
 
 
-def _missing(job: _Job) -> Holdup | None:
+def _find_missing(job: _Job) -> Holdup | None:
     """Return ranks without a process, on the host that has fewer than it should."""
     size = max((place.seen["size"] or 0 for place in job.places), default=0)
     gone = tuple(rank for rank in range(size) if rank not in {place.rank for place in job.places})
@@ -207,8 +207,8 @@ def _missing(job: _Job) -> Holdup | None:
         return None
     if job.silent:
         host = ", ".join(job.silent)
-        return _named("silent", gone, (), "not known", {"host": host, "detail": "", "pid": ""})
-    killed = [host for host, answer in job.answers.items() if _killed(answer)]
+        return _make_holdup("silent", gone, (), "not known", {"host": host, "detail": "", "pid": ""})
+    killed = [host for host, answer in job.answers.items() if _ran_out_of_memory(answer)]
     held = Counter(place.host for place in job.places)
     fewer = [place.host for place in job.places if held[place.host] < (place.seen["local_size"] or 0)]
     empty = [host for host in job.answers if not held[host]]
@@ -219,104 +219,106 @@ def _missing(job: _Job) -> Holdup | None:
     # Where more are gone than ran there, who ended first is not known.
     ranks = gone if not most or len(gone) <= sum(most - held[host] for host in hosts) else ()
     words = {"host": ", ".join(hosts), "detail": "", "pid": ""}
-    return _named("memory" if hosts[0] in killed else "missing", ranks, (), "its process is gone", words)
+    return _make_holdup(
+        "memory" if hosts[0] in killed else "missing", ranks, (), "its process is gone", words
+    )
 
 
-def _killed(answer: Mapping[str, Any]) -> bool:
+def _ran_out_of_memory(answer: Mapping[str, Any]) -> bool:
     return bool(answer["memory_kills"]) or any(
         re.search(r"Killed process|oom-kill:|out of memory", line) for line in answer["kernel"]
     )
 
 
-def _link(job: _Job) -> Holdup | None:
+def _find_unanswering(job: _Job) -> Holdup | None:
     """Return the host that acknowledges nothing of what others send."""
-    if job.moves or any(_stands(job, place) for place in job.apart):
+    if job.moves or any(_is_still(job, place) for place in job.apart):
         return None
     homes = {address: host for host, answer in job.answers.items() for address in answer["addresses"]}
     ends: Counter[str] = Counter()
     for place in job.places:
         for host in {homes.get(address, address) for address in place.seen["unacknowledged"]}:
             ends.update({host, place.host} if host != place.host else ())
-    most = _most(ends, [*ends])
+    most = _select_most(ends, [*ends])
     # Both ends of one connection: which of them answers the others?
     silent: Counter[str] = Counter()
     for host, answer in job.answers.items():
         for address in answer.get("unanswered") or ():
             silent.update((host, homes.get(address, address)))
-    most = _most(silent, most)
+    most = _select_most(silent, most)
     down = [host for host in most if host in job.answers and job.answers[host]["dead_links"]]
     detail = "what is sent between it and other hosts is not acknowledged (TCP repeats it)"
-    return _cut_off(job, down or most, detail) if ends else None
+    return _blame_link(job, down or most, detail) if ends else None
 
 
-def _most(numbers: Counter[str], hosts: Sequence[str]) -> list[str]:
+def _select_most(numbers: Counter[str], hosts: Sequence[str]) -> list[str]:
     return [host for host in hosts if numbers[host] == max(numbers[each] for each in hosts)]
 
 
-def _down(job: _Job) -> Holdup | None:
+def _find_down(job: _Job) -> Holdup | None:
     """Return the host whose own link is down, where nothing else shows why a job stands."""
     own = {place.host for place in job.places}
     down = [host for host, answer in job.answers.items() if host in own and answer["dead_links"]]
-    stands = not job.moves and not any(_stands(job, place) for place in job.apart)
-    return _cut_off(job, down, "") if down and stands else None
+    stands = not job.moves and not any(_is_still(job, place) for place in job.apart)
+    return _blame_link(job, down, "") if down and stands else None
 
 
-def _cut_off(job: _Job, hosts: Sequence[str], detail: str) -> Holdup:
+def _blame_link(job: _Job, hosts: Sequence[str], detail: str) -> Holdup:
     links = job.answers[hosts[0]]["dead_links"] if hosts[0] in job.answers else ()
     places = [place for place in job.places if place.host in hosts[:2]]
     detail = f"{', '.join(links)} is down there" if links else detail
     words = {"host": ", ".join(hosts[:2]), "detail": detail, "pid": ""}
     ranks = tuple(place.rank for place in places)
-    return _named("link", ranks, places, places[0].where if places else "", words)
+    return _make_holdup("link", ranks, places, places[0].where if places else "", words)
 
 
-def _recorded(job: _Job) -> Holdup | None:
+def _find_recorded(job: _Job) -> Holdup | None:
     """Return the ranks that torch's flight recorder, or NCCL itself, misses in a collective."""
     if job.moves:
         return None
     for found in (recorders.flight(job.places), recorders.ras(job.answers, job.places)):
         if found:
             kind, ranks, detail = found
-            own = [place for place in job.places if place.rank in ranks and (job.over or not _busy(place))]
+            own = [place for place in job.places if place.rank in ranks and (job.over or not _is_busy(place))]
             if own:
-                return _culprit(kind, own, detail)
+                return _blame_places(kind, own, detail)
     return None
 
 
-def _stands(job: _Job, place: RankPlace) -> bool:
+def _is_still(job: _Job, place: RankPlace) -> bool:
     """Say whether a rank outside the collectives, workers included, neither computes nor reads."""
     seen = place.seen
     still = not seen["moved"] and max(seen["cpu"], seen["below_cpu"]) < _BUSY
-    return still and not _reads(job, place)
+    return still and not _is_reading(job, place)
 
 
-def _reads(job: _Job, place: RankPlace) -> bool:
+def _is_reading(job: _Job, place: RankPlace) -> bool:
     """Say whether a rank reads or writes more than those that wait: Horovod's Gloo never rests."""
     idle = max((each.seen["io"] for each in job.waiting), default=0)
     return bool(place.seen["io"] > max(_READS, _MORE * idle))
 
 
-def _busy(place: RankPlace) -> bool:
+def _is_busy(place: RankPlace) -> bool:
     return not place.waits and max(place.seen["cpu"], place.seen["below_cpu"]) >= _BUSY
 
 
-def _apart(job: _Job) -> Holdup | None:
+def _find_apart(job: _Job) -> Holdup | None:
     """Return the ranks that are somewhere else while the others wait."""
     if job.moves or not job.waiting:
         return None
     for place in job.apart:
         full = job.answers[place.host]["full_disks"]
-        if full and (place.kind == "save" or not _stands(job, place)):
-            return _culprit("full", [place], ", ".join(full))
-    still = [place for place in job.apart if _stands(job, place) and place.seen["stack"]]
+        if full and (place.kind == "save" or not _is_still(job, place)):
+            return _blame_places("full", [place], ", ".join(full))
+    still = [place for place in job.apart if _is_still(job, place) and place.seen["stack"]]
     if still:
         kind = "loader" if still[0].kind == "loader" else "elsewhere"
-        return _culprit(kind, [place for place in still if place.site == still[0].site])
-    busy = [place for place in job.apart if _busy(place)]
-    return _culprit("computes", busy) if busy and job.over else None
+        return _blame_places(kind, [place for place in still if place.site == still[0].site])
+    busy = [place for place in job.apart if _is_busy(place)]
+    return _blame_places("computes", busy) if busy and job.over else None
 
 
-def _other_collective(job: _Job) -> Holdup | None:
+def _find_in_other_call(job: _Job) -> Holdup | None:
     """Return the fewer ranks, where all wait, but not in the same call."""
     if job.moves or job.apart:
         return None
@@ -335,19 +337,28 @@ def _other_collective(job: _Job) -> Holdup | None:
     elif few[0].callers != others.callers:
         detail = "it came there by {}, the others by {}".format(*few[0].parting(others))
     else:
-        detail = f"it is there with {_counted(few[0])}, the others with {_counted(others)}"
-    return _culprit("behind", few, detail)
+        detail = f"it is there with {_format_counters(few[0])}, the others with {_format_counters(others)}"
+    return _blame_places("behind", few, detail)
 
 
-def _counted(place: RankPlace) -> str:
+def _format_counters(place: RankPlace) -> str:
     counters = place.seen.get("counters") or {}
     return ", ".join(f"{name} = {value}" for name, value in counters.items())
 
 
-_FINDERS = (_stopped, _missing, _disk, _apart, _link, _recorded, _other_collective, _down)
+_FINDERS = (
+    _find_stopped,
+    _find_missing,
+    _find_waiting_for_disk,
+    _find_apart,
+    _find_unanswering,
+    _find_recorded,
+    _find_in_other_call,
+    _find_down,
+)
 
 
-def _unseen(why: str, answer: Mapping[str, Any]) -> str:
+def _explain_unseen(why: str, answer: Mapping[str, Any]) -> str:
     """Return the remedy for a refusal to show stacks."""
     scope = answer["ptrace_scope"]
     refused = re.search(r"ermission|not permitted", why)
@@ -356,16 +367,16 @@ def _unseen(why: str, answer: Mapping[str, Any]) -> str:
     return f"; {_UNSEEN[kind].format(scope=scope)}" if kind else ""
 
 
-def _notes(job: _Job) -> Iterator[str]:
+def _list_notes(job: _Job) -> Iterator[str]:
     """Yield what could not be seen, and what is no fault yet."""
     for place in job.places:
         if not place.seen["stack"]:
             why = str(place.seen["why"])
-            yield f"{place.host}: no stacks: {why}{_unseen(why, job.answers[place.host])}"
+            yield f"{place.host}: no stacks: {why}{_explain_unseen(why, job.answers[place.host])}"
     yield from (f"{host} does not answer: {words}" for host, words in job.silent.items())
     if not job.moves and not job.over:
         for place in job.apart:
-            if _busy(place) and job.waiting:
+            if _is_busy(place) and job.waiting:
                 who = f"rank {place.rank} on {place.host}"
                 yield f"{who} computes in {place.where} while others wait: that alone is no fault"
     for host, answer in job.answers.items():
