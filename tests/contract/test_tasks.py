@@ -59,6 +59,14 @@ def test_commands_are_argv_lists() -> None:
             assert argv, f"{place}: {task['name']}: give argv"
 
 
+def test_the_catalogue_alone_names_packages() -> None:
+    wired = (tree.ROOT / "group_vars/all.yml").read_text("utf-8")
+    names = {text for _, task in TASKS for text in tree.texts(task.get("hvlab_packages", {}).get("name"))}
+    assert len(names) > 20
+    assert not [name for name in names if "{{" not in name]
+    assert not re.search(r"packages: \[\w", wired)
+
+
 def test_downloads_are_checked() -> None:
     for place, task in TASKS:
         download = task.get("ansible.builtin.get_url")

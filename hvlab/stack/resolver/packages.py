@@ -193,7 +193,7 @@ def of_roles(group: HostGroup, python_packages: Iterable[Package]) -> dict[str, 
         for key, value in named.get("slurm", {}).items()
     }
     return {
-        **{role: named[role] for role in ("common", "openmpi", "hwloc", "hwloc_slurm")},
+        **{role: named[role] for role in ("common", "lab_user", "openmpi", "hwloc", "hwloc_slurm")},
         "horovod": horovod,
         "nccl_tests": mpi,
         "slurm": slurm,
