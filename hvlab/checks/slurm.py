@@ -121,7 +121,7 @@ def slurmctld_has_the_node(node: RoleHost, fact: Mapping[str, Any]) -> None:
     node.expect(
         re.fullmatch(r"(?:idle|mixed|allocated|completing|reserved|planned|blocked)[-+]?", state),
         f"Slurm says it is {state}: {reason}",
-        f"fix what the reason says, then `scontrol update NodeName={node.name} State=RESUME`",
+        f"remove the reason, then `scontrol update NodeName={node.name} State=RESUME`",
     )
 
 

@@ -76,7 +76,7 @@ def _read_answers(file: Path, hosts: int) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read_bytes()))
     except (ValueError, TypeError, RecursionError) as error:
-        raise AnswerError("the hosts", f"what they answered is no JSON ({error})") from error
+        raise AnswerError("the hosts", f"their answers are no JSON ({error})") from error
 
 
 def facts(lab: Lab) -> dict[str, dict[str, Any]]:

@@ -36,7 +36,7 @@ def missing(world):
 
 @fault("caches", "provision", code=0, seconds=180, then=("verify", "-l", "f2"))
 def pack_that_is_cut_off(world):
-    """A pack in the cache ends early when a host needs it: it is made anew."""
+    """A pack in the cache ends early when a host needs it: it is made again."""
     with world.own_cache():
         for path in world.cache.glob("packs/oneccl-*.tar.gz"):
             with path.open("r+b") as file:

@@ -4,7 +4,7 @@ from tests.faults.fault import LIST, fault
 from tests.faults.stores import TINY
 
 BASHRC = "/home/hvlab/.bashrc"
-ANEW = "pkill -x -u hvlab sshd"
+RELOGIN = "pkill -x -u hvlab sshd"
 # What root did on the second host, what undoes it, and the words to be said.
 SPOILT = {
     "password_that_has_expired": (
@@ -37,9 +37,9 @@ SPOILT = {
 def spoilt(name, what, break_, mend, says):
     def put_in(world):
         # An open connection keeps what held when it was made.
-        world.on(world.hosts[1], f"{break_}; {ANEW}")
+        world.on(world.hosts[1], f"{break_}; {RELOGIN}")
         yield
-        world.on(world.hosts[1], f"{mend}; {ANEW}")
+        world.on(world.hosts[1], f"{mend}; {RELOGIN}")
 
     put_in.__name__, put_in.__doc__ = name, what
     # Without a connection, the host is not reached.

@@ -48,7 +48,7 @@ def bench_without_authorities(world):
 
 @fault("keys", *TINY, code=0, seconds=60)
 def certificate_that_is_no_certificate(world):
-    """The lab user's certificate is damaged on the controller: it is made anew."""
+    """The lab user's certificate is damaged on the controller: it is made again."""
     with world.saved(world.trust / "id_ed25519-cert.pub") as file:
         file.write_text("nonsense\n")
         yield

@@ -11,7 +11,7 @@ BEGIN = time.monotonic()
 
 
 def too_late(needs: float, budget: str, passed: float) -> str:
-    """Return why a test that needs so many seconds is not begun; empty where it is.
+    """Return why a test that needs that many seconds is not begun; empty where it is.
 
     ``budget`` is the seconds for all tests, as text; empty for no limit. ``passed`` are those already gone.
     """

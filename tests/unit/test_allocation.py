@@ -281,7 +281,7 @@ def test_inside_an_allocation_no_other_is_asked_for(slurm, tmp_path, monkeypatch
 
 
 def ends_after(cases, monkeypatch, state="NODE_FAIL", plays=1):
-    """The allocation ends under the case after so many, in the first plays alone."""
+    """The allocation ends during the case after that many, in the first plays alone."""
     first = FakePlay.wait
 
     def wait(self, seconds):

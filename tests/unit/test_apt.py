@@ -114,7 +114,7 @@ def test_a_cudnn_that_is_not_the_newest_needs_its_headers_named(apt):
 
 
 def test_the_priority_is_that_of_nvidias_packages_alone(tmp_path):
-    """A mirror has both repositories: NVIDIA's, and backports that apt does not take by itself."""
+    """A mirror has both repositories: NVIDIA's, and backports, which apt does not take unasked."""
     apt = Apt(tmp_path, "debian12")
     nothing = spec.Package("", "", {}, {}, [], None, [])
     sites = {

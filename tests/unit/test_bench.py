@@ -290,7 +290,7 @@ def test_a_lost_host_keeps_the_run_for_later(world, store):
 
 
 def lose(monkeypatch, after, **hosts):
-    """These hosts are lost under the case after so many, in the first play."""
+    """These hosts are lost during the case after that many, in the first play."""
     first = FakePlay.wait
 
     def wait(self, seconds):

@@ -343,7 +343,7 @@ def test_a_lock_is_an_end(tmp_path: Path) -> None:
     assert read == {"torch": "2.5.0", **build}
     hosts["n2"] = {"versions": {"torch": "2.6.0"}, "build": {}}
     file.write_text(json.dumps({"hosts": hosts}))
-    # Of the hosts that take part: n2 is left out with -l.
+    # Among the hosts that take part: n2 is left out with -l.
     assert ends.read(str(file), Store(tmp_path), _lab()) == {"torch": "2.5.0", **build}
     other = dataclasses.replace(_lab().hosts[0], name="another")
     with pytest.raises(UsageError, match=r"its hosts differ in horovod_arch_flags: -O1 on n1; none on n2"):

@@ -18,7 +18,7 @@ NOW = time.time()
 
 
 def put(path: Path, days: float, size: int = 8192) -> Path:
-    """Write a file that was last used so many days ago."""
+    """Write a file that was last used that many days ago."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x" * size)
     os.utime(path, (NOW - days * DAY, NOW - days * DAY))

@@ -26,7 +26,7 @@ from hvlab.stack.resolver import catalogue, own
 VERSIONS = """nvidia-nccl-cu13 (2.32.3)
 Available versions: 2.32.3, 2.31.2, 2.30.7, 2.30.4, 2.30.3, 2.29.7, 2.29.3, 2.29.2
 """
-# Of pip's report on torch 2.15.0: what matters here.
+# The parts of pip's report on torch 2.15.0 that matter here.
 TORCH: dict[str, Any] = {
     "name": "torch",
     "version": "2.15.0",

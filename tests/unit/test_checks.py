@@ -403,7 +403,7 @@ def test_the_remedy_of_a_silent_host_is_that_of_its_cause(silence, virtual, reme
 
 
 _SHIM = "horovod-on-ddp-gloo"
-# Of hosts with torch in Horovod's place.
+# Hosts with torch in Horovod's place.
 OF_TORCH = {
     f"horovod: ranks add up {where}[{_SHIM}]": f"torch {_SHIM} {question}"
     for where, question in {

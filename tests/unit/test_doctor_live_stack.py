@@ -83,7 +83,7 @@ IMPORTS = (
 def test_what_an_import_says_is_read_like_a_log(hosts, id_):
     edit(hosts, "p2", "environments", imports(rc=1, out="", err=LOGS[id_]))
     assert shown(hosts) == {(id_, "p2")}
-    # Of an import that succeeds, or was ended for its time or for memory, nothing is said.
+    # Nothing is said about an import that succeeds, or was ended for its time or for memory.
     for status in (0, 124, -9):
         edit(hosts, "p2", "environments", imports(rc=status, err=LOGS[id_]))
         expected = id_ == "horovod-version-mismatch" and status == 0

@@ -66,7 +66,7 @@ def test_a_gcc_that_no_repository_has_is_a_problem():
     [
         (UBUNTUS, {"own": {"gcc": "12.3.0"}, "compiler": "12"}),
         (UBUNTUS, {"own": {}}),
-        # Of another kernel than the one that runs.
+        # A kernel other than the running one.
         (replace(UBUNTUS, kernel="5.5.5"), {"own": {"kernel_gcc": "12"}, "headers": ["5.5.5"]}),
         # Nothing is built.
         (replace(UBUNTUS, method="none"), {"compiler": "12", "loaded": "550.54.14"}),

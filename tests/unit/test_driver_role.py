@@ -179,7 +179,7 @@ def test_headers_follow_the_kernels_that_are_kept_up_to_date(system, kernel, pac
     [
         ("9", "5.14.0-427.el9.x86_64", ["kernel-devel-matched"]),
         ("10", "6.12.0-55.el10.aarch64+64k", ["kernel-64k-devel-matched"]),
-        # Where there is no such package, kernel-devel itself is installed anew with each kernel.
+        # Without such a package, kernel-devel itself is installed again with each kernel.
         ("8", "4.18.0-553.el8_10.x86_64", []),
         ("9", "5.15.0-209.161.7.2.el9uek.x86_64", []),
     ],

@@ -25,7 +25,7 @@ C 03  Display controller
 """
 
 
-# Of eight A100 without persistence mode: https://github.com/Azure/aks-gpu/pull/105
+# Eight A100 without persistence mode: https://github.com/Azure/aks-gpu/pull/105
 INITIALISATION_S = 30
 LINKS = {
     "topo-dgx-a100.txt": "NVLink (NV12)",

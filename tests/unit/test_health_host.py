@@ -270,7 +270,7 @@ def test_the_offset_of_the_clock(seconds, outcome):
     ("now", "outcome"), [("1000.5", "passed"), ("998.5", "soft"), ("1003.0", "soft"), ("1302.0", "hard")]
 )
 def test_a_clock_that_nothing_keeps_is_compared_with_the_controller(now, outcome):
-    """Asked between 1000 and 1001 s; not synchronised is never hard by itself."""
+    """Asked between 1000 and 1001 s; not synchronised alone is never hard."""
     outputs = {"clock now": now, "clock kernel": "NTPSynchronized=no\n"}
     judged = severity(clock, {"controller_clock": [1000.0, 1001.0]}, outputs=outputs)
     assert judged == {"clock synchronised": "soft", "clock offset": outcome}

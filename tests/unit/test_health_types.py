@@ -146,7 +146,7 @@ def test_a_good_host_teaches_a_type_that_fits_it(tmp_path):
     [({}, "n7"), ({"machine_product": "Virtual Machine", "machine_vendor": "QEMU"}, "virtual-machine")],
 )
 def test_a_machine_without_gpus_is_chosen_by_the_inventory(tmp_path, firmware, name):
-    """Of the firmware's name there are other machines, too."""
+    """Other machines have the same name in their firmware."""
     readings = {"cpu_count": 2, **firmware}
     path = machine_types.write(tmp_path, "n7", readings, day="2026-01-02", force=False)
     assert path.name == f"{name}.yml"

@@ -531,7 +531,7 @@ def test_a_result_of_another_version_has_no_figures(tmp_path, log):
 
 
 def test_rank_0_prints_what_it_wrote(tmp_path):
-    """A long result survives being cut into lines; without one, only the exit status is handed on."""
+    """A long result survives being cut into lines; without one, only the exit status is forwarded."""
     big = {"numbers": [number * 0.1234567 for number in range(5000)]}
     (tmp_path / "result.json").write_text(json.dumps(big))
     (tmp_path / "output.txt").write_text("x" * 300_000 + "the end")

@@ -38,5 +38,5 @@ def test_packages_of_drivers(system: OperatingSystem) -> None:
         request = as_request({"method": "repo", "version": branch, "opened": opened}, facts)
         assert request.stream == rule.get("module", "").format(branch=branch)
         named = [name.format(branch=branch) for name in rule["packages"]]
-        # Of a stream before 570 the catalogue names none, and the role takes those of later ones.
+        # The catalogue names none for a stream before 570; the role takes those of later ones.
         assert not named or [package["name"] for package in request.packages] == named

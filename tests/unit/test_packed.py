@@ -121,7 +121,7 @@ def test_damage_is_named(pack: Path, damage: Callable[[Path], object], path: str
             (root / "new").replace(root / "lib/lib.so"),
         ),
     ],
-    ids=["byte code", "touched", "written anew", "another inode"],
+    ids=["byte code", "touched", "rewritten", "another inode"],
 )
 def test_what_is_no_damage(
     pack: Path, change: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
@@ -146,7 +146,7 @@ def test_a_deep_look_reads_what_has_not_moved(pack: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"key": "k", "entries": {"lib": [1]}}', '{"key": "j", "entries": {}}']
 )
-def test_a_manifest_of_no_use_is_written_anew(pack: Path, text: str) -> None:
+def test_a_manifest_of_no_use_is_written_again(pack: Path, text: str) -> None:
     file = pack.with_name(".1.manifest")
     file.write_text(text)
     assert hvlab_packed.state(str(pack))["whole"]

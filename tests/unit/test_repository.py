@@ -295,7 +295,7 @@ def test_every_system_has_a_key_with_a_fingerprint():
     fingerprints = signers("nvidia")["keys"]
     assert set(nvidia_keys().values()) == set(fingerprints)
     known = {name: fingerprint for name, fingerprint in fingerprints.items() if fingerprint}
-    # Of RHEL 10's key the last eight digits alone are published.
+    # Only the last eight digits of RHEL 10's key are published.
     assert set(fingerprints) - set(known) == {"CDF6BA43.pub"}
     for name, fingerprint in known.items():
         assert repository.fingerprint(fingerprint) == fingerprint

@@ -21,7 +21,7 @@ def text(framework="torch", version="", build="cpu", python="3.11", architecture
 
 @pytest.mark.parametrize("path", sorted(FILES.glob("*.txt")), ids=lambda path: path.name)
 def test_every_package_of_a_lock_file_has_a_checksum_or_none_has(path):
-    """pip refuses a file in which one is without. Of torch 2.8.0 for Python 3.9, public sums disagree."""
+    """pip refuses a file in which one is without. Public sums of torch 2.8.0 for Python 3.9 disagree."""
     packages = re.findall(r"(?m)^[^#\s].*(?:\n    --hash.*)*", path.read_text("utf-8"))
     without = [package for package in packages if "--hash=sha256:" not in package]
     assert without == (packages if path.name == "torch-cpu-3.9.txt" else [])

@@ -80,7 +80,7 @@ def test_at_each_step_hosts_trust_who_signs_before_and_after(lab):
     assert trusted(lab) == ({in_use(lab)[0]}, {in_use(lab)[1]})
 
 
-# So many files a replacement puts in place.
+# Number of files that a replacement puts in place.
 FILES = 13
 
 

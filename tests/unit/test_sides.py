@@ -287,7 +287,7 @@ def sided(workload, a, b):
 def test_an_ordinary_run_is_compared_by_its_backends_and_settings(store):
     run_ = put(store, spec("mpi", "gloo", cycle_time=(1, 5), repeats=2), noisy)
     pairs = list(questions(measurements(run_, store.records("r1")).configurations))
-    # Of each size: mpi with gloo at each cycle time, and both cycle times over each backend.
+    # For each size: mpi with gloo at each cycle time, and both cycle times over each backend.
     assert len(pairs) == 2 * 4
     assert all((a.backend != b.backend) != (a.get("cycle_time") != b.get("cycle_time")) for a, b in pairs)
 

@@ -134,7 +134,7 @@ def test_what_is_slow_only_beside_others_is_no_slow_link():
 def test_an_uplink_that_racks_share_hides_nothing(slow):
     result = search(16, Links(16, slow, rack=4), seed=1)
     assert result.together > 8
-    # That of the links alone, of which each is said to take so many times as long.
+    # That of the links alone, each of which is said to take that many times as long.
     assert result.median_rate == pytest.approx(1e6, rel=0.02)
     assert found(result) == set(slow)
     assert "(0, 1, 2, 3 | 4," in advice.explain_shared_links(result, [str(host) for host in range(16)])

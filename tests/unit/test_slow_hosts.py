@@ -445,7 +445,7 @@ def test_what_goes_wrong_is_told_with_the_host(monkeypatch, answer, failures, er
 
 @pytest.fixture
 def command(monkeypatch, tmp_path):
-    """Return a function that runs the command on a lab of so many hosts, with something slow."""
+    """Return a function that runs the command on a lab of that many hosts, with something slow."""
 
     def call(count, slow, *words, shares=(), cores=()):
         def measure(lab, **options):

@@ -327,7 +327,7 @@ def test_what_passes_is_waited_for(reason):
             "n3|drained|bad disk\n",
             CheckError,
         ),
-        # slurmctld was started anew, and has not heard of its nodes yet.
+        # slurmctld was restarted, and has not heard from its nodes yet.
         ("ReqNodeNotAvail, UnavailableNodes:n[3-4]", "n3|unknown|none\nn4|idle*|none\n", None),
         # By the time that somebody looks, the node is back.
         ("ReqNodeNotAvail, UnavailableNodes:n3", "n3|idle|none\n", None),

@@ -112,7 +112,7 @@ def test_one_spike_is_no_warmup(place):
         before = distribution.warmup_length(values)
         values[place] *= 10
         changed += distribution.warmup_length(values) > before
-    # Of the first two, the other may well be unusual, too.
+    # The other of the first two may well be unusual, too.
     assert changed <= (5 if place == 1 else 1)
 
 
@@ -187,7 +187,7 @@ def test_the_interval_is_that_of_a_drawn_bootstrap(size):
     ordered = sorted(values)
     for bound, share in ((found.low, 0.025), (found.high, 0.975)):
         drawn = float(np.quantile(medians, share))
-        # Of an even number, a drawn median may lie between two values: the outer one is taken.
+        # With an even number, a drawn median may lie between two values: the outer one is taken.
         assert abs(ordered.index(bound) - np.searchsorted(ordered, drawn)) <= 1
 
 
@@ -349,7 +349,7 @@ def test_a_difference_has_to_matter(matters, kind):
 
 
 def pairs(a: np.ndarray, b: np.ndarray, sizes: int = 1) -> list[Pair]:
-    """Columns as pairs; so many neighbours are of one launch on each side."""
+    """Columns as pairs; that many neighbours are from one launch on each side."""
     return [
         Pair(
             dict(enumerate(one.tolist())),

@@ -51,7 +51,7 @@ def _cost(space: Space, candidate: Candidate) -> float:
 
 
 class Lab:
-    """Measures with noise, and with drift that all of a round share; ends after so many launches."""
+    """Measures with noise, and with drift that all of a round share; ends after that many launches."""
 
     def __init__(
         self, space: Space, *, seed: int, launches: int, noise: float = 0.03, flat: bool = False
@@ -487,7 +487,7 @@ def test_loss_is_unchanged_within_the_spread_of_repeats() -> None:
 
 
 def test_the_loss_of_every_epoch_counts_against_the_spread_of_that_epoch() -> None:
-    """Of repeats that lie far apart at first and near one another in the end."""
+    """Repeats that lie far apart at first and near one another in the end."""
     today = {1: (2.0, 1.0, 0.30), 2: (2.6, 1.02, 0.31), 3: (2.3, 1.01, 0.30)}
     later = {repeat: (first, middle + 0.5, last) for repeat, (first, middle, last) in today.items()}
     assert confirmation.describe_loss_change(today, today) == ""

@@ -353,7 +353,7 @@ def test_connections_end_where_hosts_take_smaller_packets_than_before(kernels: K
 
 def test_a_template_in_what_a_host_has_is_refused(kernels: Kernels) -> None:
     kernels.files["n2"][WMEM] = "{{ lookup('pipe','id') }}"
-    with pytest.raises(AnswerError, match=r"^n2: what its kernel is set to: .*tcp_wmem"):
+    with pytest.raises(AnswerError, match=r"^n2: its kernel settings: .*tcp_wmem"):
         host_space.survey(labs.lab(2), host_space.load())
 
 

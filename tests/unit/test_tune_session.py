@@ -47,7 +47,7 @@ Cost = Callable[[Case], float | None]
 
 
 class Hosts:
-    """Takes the place of ``measure``; ``dies_after`` so many runs it is killed in the middle of the next."""
+    """Takes the place of ``measure``; after ``dies_after`` runs it is killed in the middle of the next."""
 
     def __init__(self, cost: Cost, *, loss: Callable[[Case], float] | None = None, seed: int = 1) -> None:
         self.cost, self.loss, self.random = cost, loss, random.Random(seed)  # noqa: S311 - noise
@@ -274,7 +274,7 @@ def test_the_report_of_the_proof_has_the_search(tmp_path: Path, monkeypatch: pyt
     low, mid, high = gain.ratio
     assert low <= mid <= high
     assert mid == pytest.approx(1.01 / 1.5, rel=0.1)
-    # Of another run, and of a file that cannot be read, there is none.
+    # Another run, and an unreadable file, have none.
     assert tuning.read(tmp_path, "another") is None
     (place / RESULT).write_text("{")
     assert tuning.read(tmp_path, result.proof.run_id) is None
@@ -477,7 +477,7 @@ def test_what_horovods_autotune_chooses_is_raced_and_proved(
     result, place = _tune(hosts, tmp_path, monkeypatch, today=BAD, workload="mnist", sizes=None)
     assert hosts.runs[:2] == ["tune-length", "tune-autotune"]
     # 5 s are 500 steps, so 3 for each of 5 scores of 28 choices: 420 steps, 21 times the launch's 2 epochs.
-    # Of the launch's second, 0.2 s are steps; 0.8 s are 4 times as many.
+    # Steps take 0.2 s of the launch's second; 0.8 s are 4 times as many.
     assert hosts.epochs == {"tune-length": 2, "tune-autotune": 42, "tune-1": 8} | dict.fromkeys(
         hosts.runs[3:], 8
     )
@@ -506,7 +506,7 @@ def test_an_autotune_that_prefers_todays_settings_adds_no_race_against_themselve
 @pytest.mark.parametrize(
     ("timeout", "runs", "epochs"),
     [
-        # Of a launch's second, 0.2 s are two epochs, and autotune takes 1.4 s at least.
+        # Two epochs take 0.2 s of a launch's second, and autotune takes 1.4 s at least.
         (1, ["tune-length", "tune-1"], 2),
         (3, ["tune-length", "tune-autotune", "tune-1"], 7),
     ],

@@ -21,7 +21,7 @@ def test_a_key_that_stands_twice_is_refused_with_its_place(text, observed, tmp_p
     assert "line" in str(caught.value)
 
 
-def test_a_merged_key_may_be_written_anew(tmp_path):
+def test_a_merged_key_may_be_overridden(tmp_path):
     text = "x: &x {a: 1, b: 1}\ny: &y {<<: *x, a: 2}\nz: {<<: *y, b: 3}\nall: [*x, *y, *y]\n1: 2\n'1': 3\n"
     (tmp_path / "a.yml").write_text(text)
     assert read_yaml(tmp_path / "a.yml") == yaml.safe_load(text)

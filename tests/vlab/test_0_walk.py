@@ -83,7 +83,7 @@ PYTHON = "/opt/hvlab/horovod/cpu/bin/python3"
 # What `hvlab remove` leaves: packages with their files, users and groups, and what they keep up to date.
 OF_PACKAGES = re.compile(
     r"/etc/(alternatives|default|init\.d|libibverbs\.d|libnl-3|logrotate\.d|munge|rc.\.d|slurm|systemd)(/|$)"
-    # Of binutils, which a host that compiles installs.
+    # From binutils, which a host that compiles installs.
     r"|/etc/(gprofng\.rc|ld\.so\.cache|passwd|shadow|group|gshadow|subgid|subuid)-?$"
 )
 LIST = (

@@ -19,7 +19,7 @@ HOSTS = ("t1", "t2", "t3")
 SUMMED = {"float16", "float32", "float64", "int32", "int64"}
 BYTES = {"int8", "uint8"}
 ADASUM = ("float16", "float32", "float64")
-# Of the digits' 500 test images; what chance gives is 10 %.
+# Share of the digits' 500 test images; chance gives 10 %.
 CHANCE = 25
 
 

@@ -12,7 +12,7 @@ from tests.vlab.repository import Repository
 pytestmark = pytest.mark.repositories
 
 GPU = PROJECT / "tests/vlab/gpu"
-# Of each family: its node, its files, and how the package manager shows what it can get.
+# For each family: its node, its files, and how the package manager shows what it can get.
 NODES = {"debian": "d1", "redhat": "e9"}
 FILES = {
     "debian": "/etc/apt/sources.list.d /etc/apt/keyrings /etc/apt/preferences.d /etc/apt/sources.list",

@@ -15,7 +15,7 @@ from tests.faults.world import World
 from tests.vlab.labs import booted
 
 pytestmark = pytest.mark.faults
-# Of a machine, or long.
+# Specific to a machine, or long.
 NOT_KEPT = {"said", "then_code", "then_said"}
 
 

@@ -274,7 +274,7 @@ def test_a_change_waits_for_the_jobs_of_its_node(lab, tmp_path):
     )
     lab.on("c1", "for i in $(seq 30); do squeue -h -w c2 -t R | grep -q . && exit; sleep 1; done; exit 1")
     lab.playbook(str(tmp_path / "change.yml"))
-    assert job.wait(timeout=60) == 0, "the job was to end by itself"
+    assert job.wait(timeout=60) == 0, "the job was to end on its own"
     assert lab.on("c2", "cat /root/state-while-drained").strip() == "drained|hvlab: the GPU stack is changed"
     assert state(lab, "c2") == "idle|none"
 

@@ -221,7 +221,7 @@ def test_a_lost_node_gives_another_allocation_for_what_is_left(lab):
             if line.startswith("[1/6]"):
                 lab.on("c1", "scontrol update nodename=c3 state=down reason=lost")
             if "another allocation for" in line:
-                # It may have come back by itself.
+                # It may have come back on its own.
                 lab.on("c1", "scontrol update nodename=c3 state=resume || true")
         assert bench.wait(timeout=300) == 0, "".join(said)
     assert any("NODE_FAIL" in line for line in said)

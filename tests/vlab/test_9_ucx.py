@@ -12,7 +12,7 @@ from tests.vlab.labs import booted
 pytestmark = pytest.mark.ucx
 UCX_OVER_TCP = {
     "OMPI_MCA_pml": "ucx",
-    # Open MPI by itself takes UCX for Mellanox' cards alone.
+    # Left alone, Open MPI takes UCX for Mellanox cards only.
     "OMPI_MCA_opal_common_ucx_tls": "any",
     "OMPI_MCA_opal_common_ucx_devices": "any",
     "UCX_TLS": "tcp,self",

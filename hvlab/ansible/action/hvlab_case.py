@@ -40,7 +40,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,199}")
 
 
 class ActionModule(HvlabAction):
-    """See the module of the same name for what it takes and gives."""
+    """See the module of the same name for its options and results."""
 
     def act(self) -> dict[str, Any]:
         """Return the task's result."""

@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 class ActionModule(HvlabAction):
-    """See the module of the same name for what it takes and gives."""
+    """See the module of the same name for its options and results."""
 
     def act(self) -> dict[str, Any]:
         """Copy the data sets that are missing on this host."""

@@ -40,7 +40,7 @@ _STATE = ("services", "initramfs", "nouveau", "drained", "modules_loaded", "smi"
 
 
 class ActionModule(HvlabAction):
-    """See the module of the same name for what it takes and gives."""
+    """See the module of the same name for its options and results."""
 
     def act(self) -> dict[str, Any]:
         """Return the plan, or the host's present state."""

@@ -15,7 +15,7 @@ _READ = "exec(__import__('json').loads(input()))"
 
 
 class ActionModule(HvlabAction):
-    """See the module of the same name for what it takes and gives."""
+    """See the module of the same name for its options and results."""
 
     def act(self) -> dict[str, Any]:
         """Return the facts and, if the host was taken, the command that holds it."""

@@ -15,7 +15,7 @@ from hvlab.ansible.plugin import HvlabAction
 
 
 class ActionModule(HvlabAction):
-    """See the module of the same name for what it takes and gives."""
+    """See the module of the same name for its options and results."""
 
     def act(self) -> dict[str, Any]:
         """Return the module's result, unchanged where the facts show that nothing is left to do."""

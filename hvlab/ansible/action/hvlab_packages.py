@@ -33,7 +33,7 @@ _NOT_FETCHED = re.compile(r"^E: (Failed|Unable) to fetch", re.MULTILINE)
 
 
 class ActionModule(HvlabAction):
-    """See the module of the same name for what it takes and gives."""
+    """See the module of the same name for its options and results."""
 
     def act(self) -> dict[str, Any]:
         """Return the packages that were, or in check mode would be, installed, removed or held."""

@@ -14,7 +14,7 @@ Files = dict[str, bytes]
 
 
 class ActionModule(HvlabAction):
-    """See the module of the same name for what it takes and gives."""
+    """See the module of the same name for its options and results."""
 
     def act(self) -> dict[str, Any]:
         """Return the files that were, or in check mode would be, changed."""

@@ -15,7 +15,7 @@ from hvlab.stack.provision.slurm.plan import describe, plan
 
 
 class ActionModule(HvlabAction):
-    """See the module of the same name for what it takes and gives; needs no connection."""
+    """See the module of the same name for its options and results; needs no connection."""
 
     _requires_connection = False
 

@@ -27,7 +27,7 @@ PLACES = (
 
 
 class ActionModule(HvlabAction):
-    """See the module of the same name for what it takes and gives."""
+    """See the module of the same name for its options and results."""
 
     def act(self) -> dict[str, Any]:
         """Return the result of hvlab_files for the host."""

@@ -137,7 +137,7 @@ class HostTuneResult(TuneResult):
 
     @property
     def _beside(self) -> str:
-        return "The hosts have again what they had before."
+        return "The hosts have their former settings again."
 
     @property
     def keeping(self) -> list[str]:

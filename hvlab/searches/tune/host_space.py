@@ -227,7 +227,7 @@ def _reading(host: str, interface: str, patterns: Iterable[str], replies: Mappin
     governors = [frozenset(text.split()) for text in cpus.values()]
     return HostReading(
         interface,
-        answers.check(values, f"{host}: what its kernel is set to", State),
+        answers.check(values, f"{host}: its kernel settings", State),
         frozenset(writable),
         _mtu(host, interface, replies.get(_LINKS, {})),
         frozenset.intersection(*governors) if governors else frozenset(),

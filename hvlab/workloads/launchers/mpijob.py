@@ -96,7 +96,6 @@ def manifest(job: Job, program: Sequence[str], pods: Pods) -> dict[str, Any]:
 
 
 def _replicas(number: int, container: Mapping[str, Any], *, ranks: bool) -> dict[str, Any]:
-    """Return the pods of one kind."""
     return {
         "replicas": number,
         "restartPolicy": "Never",

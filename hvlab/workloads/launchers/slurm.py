@@ -171,7 +171,7 @@ def explain_refusal(host: str, stderr: str, status: int, taken: Mapping[str, Unf
             return UsageError(f"{host}: Slurm grants no hosts: {line}", remedy=remedy)
     if row := remedies.find_remedy("salloc", stderr, **slurm_queue.WORDS):
         return _ERRORS[row["kind"]](f"{host}: Slurm grants no hosts: {lines[-1]}", remedy=row["remedy"])
-    # What a site has rules of its own for stands before the error.
+    # A site's own rules stand before the error.
     return CheckError(f"{host}: Slurm grants no hosts: {'; '.join(lines[-_SHOWN:])}", remedy=SEE)
 
 

@@ -87,7 +87,7 @@ class Repository:
             publish(folder, self.key)
 
     def sign(self, key: Key) -> None:
-        """Sign all lists anew; with ``self.other`` the published key does not fit them any more."""
+        """Sign all lists again; with ``self.other`` the published key no longer fits them."""
         for folder in folders(self.served):
             publish(folder, key)
 
