@@ -160,7 +160,7 @@ class _Run:
                 self.queue = self.losses.on_fit_hosts(self.queue)
                 if not self.queue:
                     ended = "interrupted"
-                    self._out_of_time()
+                    self._stop_for_time()
                     break
                 self._play()
                 self.pending = self.list_due()
@@ -223,8 +223,7 @@ class _Run:
         # Half of them, then another look at the clock: cases may become slower.
         return [case for case in cases if case.repeat in whole[: (len(whole) + 1) // 2]]
 
-    def _out_of_time(self) -> None:
-        here = "--here " if self.schedule.lab.step else ""
+    def _stop_for_time(self) -> None:
         self.progress.note(
             f"no time for another repeat: {len(self.pending)} cases are left before the next look. "
             f"`hvlab bench {here}--resume {self.run_id}` continues for as long again"

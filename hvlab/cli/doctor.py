@@ -59,7 +59,7 @@ def command(
     it and checks again. The exit code is 1 if something is wrong, and 3 if a host is unreachable.
 
     LOG is the output of launchers, NCCL, Gloo, torch, builds, Ansible, package managers, Slurm, pods and
-    kernels, unedited. Root causes are listed first, at most three, with what speaks for and against them;
+    kernels, unedited. Root causes are listed first, at most three, with the evidence for and against them;
     lines that only look like faults are listed as harmless. The exit code is 1 if a cause is recognised.
 
     --prove needs root; its exit code is 0 if the remedy helped.

@@ -37,7 +37,7 @@ def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_
     Remove everything hvlab put on the hosts: the stack, its files, the lab's user and keys, holds on
     packages, package sources, and the services of its Slurm.
 
-    It relies on what hvlab recorded on each host. A file that it replaced gets its former text back if that
+    It relies on hvlab's records on each host. A file that it replaced gets its former text back if that
     was kept. System packages stay, including NVIDIA's driver. Hosts that stay in the lab accept a removed
     one until `hvlab keys revoke` is run for it.
 

@@ -87,15 +87,15 @@ def _draw(plot: Plot, file: Path) -> None:
     axes = figure.subplots()
     for series, places in zip(plot.series, dodge(plot), strict=True):
         if not series.folded:
-            _line(axes, replace(series, x=places), lying=bool(plot.categories))
+            _draw_line(axes, replace(series, x=places), lying=bool(plot.categories))
     if plot.bars:
-        _bars(axes, plot)
+        _draw_bars(axes, plot)
     elif plot.categories:
         axes.set_yticks(range(len(plot.categories)), [_text(category) for category in plot.categories])
         axes.set_ylim(len(plot.categories) - 0.5, -0.5)
     for place in plot.x.lines:
         axes.axvline(place, color=_INK, linewidth=0.8, linestyle=":")
-    _axes(axes, plot)
+    _label_axes(axes, plot)
     if len(plot.series) + len(plot.bars) > 1:
         figure.legend(loc="outside upper left", frameon=False, fontsize="small", ncols=4)
     if plot.predicted:
@@ -105,7 +105,7 @@ def _draw(plot: Plot, file: Path) -> None:
     figure.savefig(file, metadata={"Software": "hvlab"})
 
 
-def _line(axes: Axes, series: Series, *, lying: bool) -> None:
+def _draw_line(axes: Axes, series: Series, *, lying: bool) -> None:
     colour, mark = tone(series.tone)
     shape, hollow = mark.removesuffix("-open"), mark.endswith("-open")
     shown: dict[str, Any] = {
@@ -129,7 +129,7 @@ def _line(axes: Axes, series: Series, *, lying: bool) -> None:
         axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.13, linewidth=0)
 
 
-def _bars(axes: Axes, plot: Plot) -> None:
+def _draw_bars(axes: Axes, plot: Plot) -> None:
     places = list(range(len(plot.categories)))
     begin = [0.0] * len(places)
     for part in plot.bars:
@@ -140,20 +140,20 @@ def _bars(axes: Axes, plot: Plot) -> None:
     axes.grid(visible=False, axis="y")
 
 
-def _axes(axes: Axes, plot: Plot) -> None:
+def _label_axes(axes: Axes, plot: Plot) -> None:
     axes.set_xlabel(_text(plot.x.title))
     axes.set_ylabel(_text(plot.y.title))
     if plot.x.log:
         axes.set_xscale("log")
     if plot.y.log:
         axes.set_yscale("log")
-    _ticks(axes.xaxis, plot.x)
-    _ticks(axes.yaxis, plot.y)
+    _draw_ticks(axes.xaxis, plot.x)
+    _draw_ticks(axes.yaxis, plot.y)
     if plot.y.zero:
         axes.set_ylim(bottom=0)
 
 
-def _ticks(axis: Any, spec: Axis) -> None:
+def _draw_ticks(axis: Any, spec: Axis) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415 - see above
 
     if spec.ticks:

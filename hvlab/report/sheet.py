@@ -371,7 +371,7 @@ class _Filling:
         self.notes: list[tuple[int, str]] = []
         heads = _find_heads(table.rows)
         if heads is None:
-            self._environment()
+            self._fill_environment()
             return
         self.heads, self.name = heads, heads.columns[heads.group]
         own = (column for head, column in heads.columns.items() if head not in (heads.group, *heads.place))
@@ -397,7 +397,7 @@ class _Filling:
             self._note(f"figures of servers x slots {', '.join(layouts)}: the table has no columns for both")
         return [*first.values()]
 
-    def _environment(self) -> None:
+    def _fill_environment(self) -> None:
         for row in self.old:
             name, place = _read_key(row)
             cells = {place + 1: self.content.environment.get(name, "")} if name else {}

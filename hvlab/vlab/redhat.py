@@ -82,7 +82,7 @@ def turn(tree: Path, release: str) -> None:
     if system.yum:
         (tree / "usr/bin/dnf").unlink()
     if release in ("el7", "el8"):
-        _without_include(tree / "etc/ssh/sshd_config")
+        _drop_include(tree / "etc/ssh/sshd_config")
 
 
 def spec(system: System, versions: dict[str, str], libraries: list[str], programs: list[str]) -> str:
@@ -151,7 +151,7 @@ def _move_away(tree: Path) -> None:
             path.rename(place)
 
 
-def _without_include(config: Path) -> None:
+def _drop_include(config: Path) -> None:
     """Let sshd read, beside its one file, only what tells a node its port: theirs knows no ``Include``."""
     text = config.read_text(encoding="utf-8")
     write(config, text.replace("sshd_config.d/*.conf", "sshd_config.d/05-port.conf"), mode=0o600)

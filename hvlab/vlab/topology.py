@@ -112,7 +112,7 @@ class _Reader:
         links, weights = {}, {}
         for host, entry in per_host.items():
             where = f"hosts: {host}"
-            self.known(host, "hosts")
+            self.check_known(host, "hosts")
             own = self.table(entry, where, (*_LINK_KEYS, "cpu_weight"))
             links[host] = self.link(own, where)
             if "cpu_weight" in own:
@@ -132,7 +132,7 @@ class _Reader:
             table = self.table(entry, where, ("hosts", "uplink"))
             members = tuple(str(host) for host in self.sequence(table.get("hosts"), f"{where}: hosts"))
             for host in members:
-                self.known(host, where)
+                self.check_known(host, where)
                 if host in rack_of:
                     self.problems.append(f"{where}: {host} is in rack {rack_of[host]}, too")
                 rack_of[host] = name
@@ -157,7 +157,7 @@ class _Reader:
                 )
                 continue
             for host in ends:
-                self.known(host, where)
+                self.check_known(host, where)
             for source, target in [ends, ends[::-1]] if "between" in table else [ends]:
                 if (source, target) in limited:
                     self.problems.append(f"{where}: {source} to {target} is limited twice")
@@ -190,7 +190,7 @@ class _Reader:
             return FULL_WEIGHT
         return value
 
-    def known(self, host: str, where: str) -> None:
+    def check_known(self, host: str, where: str) -> None:
         if host not in self.hosts:
             self.problems.append(f"{where}: {host} is not a virtual host of the inventory")
 

@@ -8,7 +8,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from hvlab.stack.provision.containers import plan, settings
+from hvlab.stack.provision.containers import plan, plan_settings
 from tests.unit.plays import play, program
 
 pytestmark = pytest.mark.slow
@@ -123,8 +123,8 @@ def test_a_system_without_docker_has_no_packages():
 def test_settings_get_the_runtime_where_there_are_gpus():
     asked = {"runtimes": {"mine": {"path": "p"}}, "debug": True}
     request = {"old": {}, "asked": asked, "docker": "", "roots": {"docker": "/var/lib/docker"}}
-    assert settings(**request, nvidia=False)["new"] == asked
-    both = settings(**request, nvidia=True)["new"]
+    assert plan_settings(**request, nvidia=False)["new"] == asked
+    both = plan_settings(**request, nvidia=True)["new"]
     assert set(both["runtimes"]) == {"mine", "nvidia"}
     assert both["features"] == {"cdi": True}
 
@@ -235,7 +235,7 @@ def test_from_29_on_images_are_below_data_root_only_without_containerds_store(
     """Docker's own pages: a new installation keeps them in /var/lib/containerd, and ignores data-root."""
     asked = {"data-root": "/data"} | ({"features": features} if features else {})
     roots = {"docker": "/var/lib/docker", "containerd": "/var/lib/containerd"}
-    decided = settings(old=before, asked=asked, nvidia=False, docker=version, roots=roots)
+    decided = plan_settings(old=before, asked=asked, nvidia=False, docker=version, roots=roots)
     assert decided["new"].get("features") == kept
 
 

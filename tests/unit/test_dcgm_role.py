@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.stack.provision.roles import dcgm
+from hvlab.stack.provision.roles import plan_dcgm
 from tests.unit.plays import play, program
 from tests.vlab.repository import spec
 
@@ -13,7 +13,7 @@ CORE, OPEN, CLOSED = (f"datacenter-gpu-manager-4-{name}" for name in ("core", "c
 
 def packages(driver, version="4.5.2-1"):
     """Return the packages for a driver."""
-    return dcgm(version=version, driver=driver)["packages"]
+    return plan_dcgm(version=version, driver=driver)["packages"]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_the_variant_and_another_compiler_have_the_last_word() -> None:
     ],
 )
 def test_patches_follow_torch_and_the_compiler(torch: str, gcc: str, only: set[str], flags: str) -> None:
-    found = horovod.patches(torch=torch, gcc=gcc)
+    found = horovod.choose_patches(torch=torch, gcc=gcc)
     rules, texts = horovod._patches()
     assert {rule["file"] for rule in rules} == set(texts)
     limited = {"cxx17.patch", "cxx20.patch", "gcc13-headers.patch", "torch-headers.patch"}

@@ -13,7 +13,7 @@ from hvlab.ansible.modules.hvlab_repository import apply, proxy
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.stack.provision import repository
 from hvlab.stack.provision.names import nvidia_keys, signers
-from hvlab.stack.provision.roles import nvidia_repository
+from hvlab.stack.provision.roles import plan_nvidia_repository
 
 FILE = Path(__file__).parents[1] / "data/two-keys.asc"
 TWO_KEYS = FILE.read_bytes()
@@ -326,7 +326,7 @@ MIRROR = "https://mirror.example/repos"
 )
 def test_nvidias_repository_of_a_host_and_its_key(facts, changes, place, key, ending):
     options = {"url": f"{MIRROR}/", "folder": "", "key_url": "", "fingerprint": "", **changes}
-    found = nvidia_repository(**options, facts=facts)
+    found = plan_nvidia_repository(**options, facts=facts)
     assert found["place"] == f"{MIRROR}/{place}"
     assert found["key"] == (f"{MIRROR}/{key}" if key else "")
     assert found["fingerprint"][-4:] == ending

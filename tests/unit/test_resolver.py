@@ -282,8 +282,8 @@ def test_a_release_of_the_catalogue_in_numbers_is_refused():
 def small():
     """a and b in 1..3, b not below a; b may be 2 at most."""
     problem = ConstraintProblem()
-    problem.domain(("a", None), [("3", None), ("2", None), ("1", None)])
-    problem.domain(("b", None), [("1", None), ("2", None), ("3", None)])
+    problem.add_domain(("a", None), [("3", None), ("2", None), ("1", None)])
+    problem.add_domain(("b", None), [("1", None), ("2", None), ("3", None)])
     assumed = problem.assume("pin", "b", "2", "b=2", [0])
     problem.limits.append(Limit(("b", None), lambda c: int(c.version) <= 2, assumptions=(assumed,)))
     problem.relations.append(

@@ -13,7 +13,7 @@ from ansible.template import Templar
 
 from hvlab.checks import slurm as checks
 from hvlab.checks.provisioned import RoleHost, WrongNodeError
-from hvlab.stack.provision.roles import gpu_type
+from hvlab.stack.provision.roles import name_gpu_type
 from hvlab.stack.provision.slurm.checks import check_absent, find_lost_hardware
 from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem, registrations
 from hvlab.stack.provision.slurm.plan import REST_APIS, describe, plan
@@ -343,7 +343,7 @@ def test_a_partition_whose_hosts_are_all_lost_has_no_nodes():
     ],
 )
 def test_the_model_is_part_of_the_name_that_nvidias_library_gives(names, model):
-    assert gpu_type(gpus=[{"name": name} for name in names]) == model
+    assert name_gpu_type(gpus=[{"name": name} for name in names]) == model
 
 
 def test_partitions_are_data():

@@ -145,7 +145,7 @@ class ActionModule(HvlabAction):
         if self.args["shared"]:
             brought = {} if self._task.check_mode else self._share(state["free"], unpacked)
         else:
-            self._room(state["free"], unpacked)
+            self._check_room(state["free"], unpacked)
             brought = {} if self._task.check_mode else self._bring(trusted=state["trusted"])
         return self._bring_if_missing(state, brought)
 
@@ -192,7 +192,7 @@ class ActionModule(HvlabAction):
             f"correct the error of {builder} above, and run again",
         )
 
-    def _room(self, free: int, unpacked: int) -> None:
+    def _check_room(self, free: int, unpacked: int) -> None:
         need = unpacked + self.archive.path.stat().st_size
         if free < need:
             raise self._failure(
@@ -208,7 +208,7 @@ class ActionModule(HvlabAction):
         shared, brought = self.args["shared"], {"source": "shared folder"}
         with first_of_the_run(_run_folder(self.archive.path.name)) as first:
             if first:
-                self._room(free, unpacked)
+                self._check_room(free, unpacked)
                 brought = self._bring(trusted=False)
         if not self._is_linked():
             raise self._failure(

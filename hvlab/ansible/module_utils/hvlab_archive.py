@@ -54,10 +54,10 @@ def receive(
 def time_limit(seconds: int) -> Iterator[None]:
     """Raise ValueError in the block when it takes longer."""
 
-    def late(*_: Any) -> None:
+    def raise_late(*_: Any) -> None:
         raise ValueError("it did not arrive within {} s".format(seconds))
 
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, raise_late)
     signal.alarm(seconds)
     try:
         yield

@@ -127,7 +127,7 @@ class Change:
         if self.state == "absent" or (self.kind == "directory" and self.state != "directory"):
             self._remove()
         if self.state == "directory":
-            self._directory()
+            self._make_directory()
         elif self.state == "link":
             self._link()
         elif self.state == "file":
@@ -156,7 +156,7 @@ class Change:
         else:
             os.unlink(self.path)
 
-    def _directory(self) -> None:
+    def _make_directory(self) -> None:
         if self.kind not in (None, "directory"):
             os.unlink(self.path)
         if self.kind != "directory":
@@ -164,18 +164,18 @@ class Change:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.path, 0o700)
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        self._rights(handle)
+        self._set_rights(handle)
         os.close(handle)
 
     def _write(self, path: str) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(to_bytes(self.new, errors="surrogateescape"))
-            self._rights(file.fileno())
+            self._set_rights(file.fileno())
             file.flush()
             os.fsync(file.fileno())
 
-    def _rights(self, handle: int) -> None:
+    def _set_rights(self, handle: int) -> None:
         os.fchown(handle, self.uid, self.gid)
         os.fchmod(handle, self.mode)
 

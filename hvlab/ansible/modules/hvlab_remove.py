@@ -162,7 +162,7 @@ class Removal:
             self._run(program, *words, *self.holds)
         for path in self.files:
             try:
-                self._file(path)
+                self._restore_file(path)
             except OSError as error:
                 self.stays.append("{}: {}".format(path, error.strerror or error))
         for folder in self.folders:
@@ -200,12 +200,12 @@ class Removal:
     def _run(self, *argv: str) -> None:
         self.module.run_command(list(argv), check_rc=True)
 
-    def _file(self, path: str) -> None:
+    def _restore_file(self, path: str) -> None:
         own = self.home and path.startswith(self.home + "/") and self.uid
         uid = writer(path, own or 0)
         with acting_as(uid, os.stat(path).st_gid if uid else 0):
             if os.path.isdir(path) and not os.path.islink(path):
-                self._folder(path)
+                self._remove_folder(path)
             elif alternative(path):
                 self._lead_back(path, self.before[path]["text"])
             else:
@@ -223,7 +223,7 @@ class Removal:
         if target(path) != former and os.path.exists(former):
             self._run("update-alternatives", "--set", name, former)
 
-    def _folder(self, path: str) -> None:
+    def _remove_folder(self, path: str) -> None:
         if os.listdir(path):
             self.stays.append("{}: others have files in it".format(path))
         else:

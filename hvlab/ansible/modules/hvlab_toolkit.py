@@ -80,7 +80,7 @@ class Toolkit:
             if not os.path.lexists(beside):
                 os.symlink(os.path.basename(where), beside)
 
-    def stubs(self) -> None:
+    def build_stubs(self) -> None:
         """Compile the stand-in for the driver's library."""
         folder = os.path.join(self.work, "lib64/stubs")
         os.makedirs(folder)
@@ -111,7 +111,7 @@ class Toolkit:
         with open(os.path.join(self.work, "version.json"), "w") as file:
             json.dump(about, file, indent=4)
         if self.module.params["stubs"]:
-            self.stubs()
+            self.build_stubs()
         shutil.rmtree(self.path, ignore_errors=True)
         os.rename(self.work, self.path)
         return len(written)

@@ -120,7 +120,7 @@ class _Output:
         if result := nccl_rows.parse(line.text, self.table, f"line {line.number}"):
             self.results.append(result)
         elif line.text.lstrip().startswith("#") or _BARE.match(line.text):
-            self._comment(f"# {line.text.lstrip('# ')}")
+            self._read_comment(f"# {line.text.lstrip('# ')}")
         elif match := _PROGRAM.search(line.text):
             command = command[0].strip() if (command := _COMMAND.search(line.text)) else None
             self.next_program, self.next_command = match[1], command
@@ -134,7 +134,7 @@ class _Output:
             self.environment |= {match[1]: match[2]} if match[1] not in _QUIET else {}
         self.above = line.text or self.above
 
-    def _comment(self, line: str) -> None:
+    def _read_comment(self, line: str) -> None:
         self.begun = self.begun or bool(_HEAD.match(line))
         self.first = self.first or bool(_FIRST.match(line))
         if _LAST.match(line):

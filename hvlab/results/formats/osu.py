@@ -92,17 +92,17 @@ class _Benchmark:
         text = line.text.strip()
         tokens = text.split()
         if text.startswith("#") or _HEAD.match(text):
-            self._comment(text)
+            self._read_comment(text)
         elif broken := failure(text):
             self.error = self.error or broken
         elif len(tokens) > self.sized and all(map(_CELL.fullmatch, tokens)):
-            self._row(tokens, f"line {line.number}")
+            self._read_row(tokens, f"line {line.number}")
         elif len(tokens) > 1 and self.sized and self.rows and all(map(number, tokens[:2])):
             self.rows.append(self._refuse(tokens, f"line {line.number}", "it contains other words"))
         elif self.sized and self.heads and (size := parse_whole(text)) is not None and size > self.last:
             self.rows.append(self._refuse(tokens, f"line {line.number}", "cut after its size"))
 
-    def _comment(self, text: str) -> None:
+    def _read_comment(self, text: str) -> None:
         if match := _HEAD.match(text):
             self.heads = _COLUMN.findall(match["heads"])
             self.sized, self.last = bool(match["size"]), -1
@@ -118,7 +118,7 @@ class _Benchmark:
             self.settings[match[1].lower().replace(" ", "_")] = match[2]
         self.settings |= {name.replace(" ", "_"): value for name, value in _BRACKETS.findall(text)}
 
-    def _row(self, tokens: list[str], place: str) -> None:
+    def _read_row(self, tokens: list[str], place: str) -> None:
         cells = tokens[1:] if self.sized else tokens
         if len(cells) != len(self.heads) or (_CUT.fullmatch(cells[-1]) and self.heads[-1] != "Iterations"):
             heads = ", ".join(self.heads) or "none"

@@ -66,9 +66,9 @@ class _Training:
         if match := _TOTAL.match(text):
             self.totals.append(match["value"] or match["each"])
             if match["ranks"]:
-                self._ranks(match["device"], int(match["ranks"]))
+                self._note_ranks(match["device"], int(match["ranks"]))
         elif match := _RANKS.match(text):
-            self._ranks(match[1], int(match[2]))
+            self._note_ranks(match[1], int(match[2]))
         elif match := _MODEL.match(text):
             self.settings["model"] = match[1]
         elif match := _FRAMEWORK.match(text):
@@ -79,11 +79,11 @@ class _Training:
             self.variables = match[1]
         elif match := _DEVICES.match(text):
             names = match[1].split(",")
-            self._ranks("GPU" if "gpu" in names[0] else "CPU", len(names))
+            self._note_ranks("GPU" if "gpu" in names[0] else "CPU", len(names))
         elif not self.totals:
             self.error = self.error or failure(text)
 
-    def _ranks(self, device: str, ranks: int) -> None:
+    def _note_ranks(self, device: str, ranks: int) -> None:
         self.ranks, self.device = ranks, {"GPU": "cuda", "CPU": "cpu"}[device]
 
     def launch(self) -> Launch:

@@ -57,7 +57,7 @@ def plan(
     }
 
 
-def settings(
+def plan_settings(
     *, old: Mapping[str, Any], asked: Mapping[str, Any], nvidia: bool, docker: str, roots: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return docker's settings, its image folder, and the folders whose images would become invisible.

@@ -171,7 +171,7 @@ def _oneccl(request: HorovodRequest) -> dict[str, Any]:
     }
 
 
-def patches(*, torch: str, gcc: str) -> dict[str, str]:
+def choose_patches(*, torch: str, gcc: str) -> dict[str, str]:
     """Return the ``patch`` for Horovod's source and the ``flags`` for C++ with a torch and a gcc.
 
     Without torch its version is 0.

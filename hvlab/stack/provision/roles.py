@@ -12,7 +12,7 @@ from hvlab.base.yaml_files import read_shipped, read_yaml
 from hvlab.stack.provision.names import dcgm_names, family_packages, numbers, nvidia_keys, signers
 
 
-def dcgm(*, version: str, driver: str) -> dict[str, Any]:
+def plan_dcgm(*, version: str, driver: str) -> dict[str, Any]:
     """Return DCGM's packages, and the ``cuda`` of its diagnostics; empty if the driver is too old.
 
     ``branches`` are those that have diagnostics, newest first.
@@ -32,7 +32,7 @@ def dcgm(*, version: str, driver: str) -> dict[str, Any]:
     }
 
 
-def gpudirect(*, enabled: bool, rdma: Mapping[str, Any] | None) -> dict[str, Any]:
+def plan_gpudirect(*, enabled: bool, rdma: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the ``way`` of GPUDirect RDMA, and whether to load its module, now and at boot."""
     state = rdma or {"gdr_reason": "its RDMA devices could not be looked at"}
     way, reason = state.get("way"), state.get("gdr_reason")
@@ -46,7 +46,7 @@ def gpudirect(*, enabled: bool, rdma: Mapping[str, Any] | None) -> dict[str, Any
     }
 
 
-def nccl_tests(
+def plan_nccl_tests(
     *, capabilities: Sequence[str], mpi_home: str, cuda_home: str, nccl_home: str, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the build settings of NCCL's tests, so that they find libraries without LD_LIBRARY_PATH."""
@@ -67,7 +67,7 @@ def nccl_tests(
     }
 
 
-def nvidia_repository(
+def plan_nvidia_repository(
     *, url: str, folder: str, key_url: str, fingerprint: str, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the address of NVIDIA's repository for a host, and its signer.
@@ -98,7 +98,7 @@ def nvidia_repository(
 _MODEL = re.compile(r"(?:RTX|GTX) \w+|\b[A-Z]{1,2}[0-9]+\w*")
 
 
-def gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
+def name_gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
     """Return the model of a host's GPUs in Slurm's spelling, such as rtx_4090; empty for several."""
     names = (re.sub(r"^.*\[(.*)\]", r"\1", gpu["name"]) for gpu in gpus if gpu.get("name"))
     models = {found[0].lower().replace(" ", "_") for name in names if (found := _MODEL.search(name))}
@@ -129,7 +129,7 @@ def map_by_host(*, hosts: Sequence[str], values: Sequence[Any]) -> dict[str, Any
     return dict(zip(hosts, values, strict=True))
 
 
-def programs(*, folder: str, target: str, alias: str = "") -> dict[str, Any]:
+def list_programs(*, folder: str, target: str, alias: str = "") -> dict[str, Any]:
     """Return the ``files`` of a folder of programs for hvlab_files, and ``hashes``: name -> sha256.
 
     ``alias`` is the folder of hvlab_horovod's modules, if they are needed; theirs is ``hvlab_horovod``.
@@ -144,11 +144,11 @@ def programs(*, folder: str, target: str, alias: str = "") -> dict[str, Any]:
     }
 
 
-def node_health(
+def plan_node_health(
     *, folder: str, target: str, machine_type: str, interfaces: Sequence[str], types: Sequence[str]
 ) -> Mapping[str, Any]:
     """Return the programs of the node's health check, and the machine ``types`` it chooses from."""
-    own = programs(folder=f"{folder}/node", target=f"{target}/hvlab/checks/node")
+    own = list_programs(folder=f"{folder}/node", target=f"{target}/hvlab/checks/node")
     main = Path(folder, "node/__main__.py").read_text("utf-8")
     return {
         "files": [*own["files"], {"path": f"{target}/__main__.py", "content": main}],

@@ -22,26 +22,26 @@ def add(lab: LabProblem) -> None:
     _add_cuda_domains(lab)
     for number, group in enumerate(lab.groups):
         if group.gpus:
-            lab.domain(("driver", number), drivers(group, lab.catalogue))
-        lab.domain(("gcc", number), gccs(group, lab.catalogue))
+            lab.add_domain(("driver", number), drivers(group, lab.catalogue))
+        lab.add_domain(("gcc", number), gccs(group, lab.catalogue))
         if group.gpus:
-            lab.domain(("cudnn", number), [*lab.catalogue.cudnn.items(), ("none", None)])
-            lab.domain(("nccl", number), nccls(lab.catalogue))
+            lab.add_domain(("cudnn", number), [*lab.catalogue.cudnn.items(), ("none", None)])
+            lab.add_domain(("nccl", number), nccls(lab.catalogue))
 
 
 def _add_lab_domains(lab: LabProblem) -> None:
     catalogue, groups = lab.catalogue, lab.groups
-    lab.domain(("python", None), pythons(groups, catalogue))
+    lab.add_domain(("python", None), pythons(groups, catalogue))
     if "torch" in lab.frameworks:
         gpus = any(group.gpus for group in groups) and not lab.torch_on_cpu
         proven = next((v for build, v in catalogue.proven.items() if (build != "cpu") == gpus), None)
-        lab.domain(("torch", None), releases(catalogue.torch, proven))
+        lab.add_domain(("torch", None), releases(catalogue.torch, proven))
     if "tensorflow" in lab.frameworks:
-        lab.domain(("tensorflow", None), releases(catalogue.tensorflow))
+        lab.add_domain(("tensorflow", None), releases(catalogue.tensorflow))
     if not lab.without_horovod:
-        lab.domain(("horovod", None), releases(catalogue.horovod, catalogue.defaults.get("horovod")))
-        lab.domain(("openmpi", None), openmpis(groups, catalogue))
-    lab.domain(("backend", None), backends(groups))
+        lab.add_domain(("horovod", None), releases(catalogue.horovod, catalogue.defaults.get("horovod")))
+        lab.add_domain(("openmpi", None), openmpis(groups, catalogue))
+    lab.add_domain(("backend", None), backends(groups))
 
 
 def _add_cuda_domains(lab: LabProblem) -> None:
@@ -56,13 +56,13 @@ def _add_cuda_domains(lab: LabProblem) -> None:
     if len(toolkits) > 1:
         orders = [[versions.minor(version) for version, _ in domain] for domain in toolkits.values()]
         shared = sorted(catalogue.cuda, key=lambda release: sum(order.index(release) for order in orders))
-        lab.domain((ONE_CUDA, None), [(release, None) for release in shared])
+        lab.add_domain((ONE_CUDA, None), [(release, None) for release in shared])
     for number, domain in toolkits.items():
-        lab.domain(("cuda", number), domain)
+        lab.add_domain(("cuda", number), domain)
     if len(toolkits) > 1:
         majors = sorted({versions.major(release) for release in catalogue.nccl}, reverse=True)
-        lab.domain(("nccl major", None), [(str(major), None) for major in majors])
-        lab.domain((ONE_NCCL, None), list(catalogue.nccl.items()))
+        lab.add_domain(("nccl major", None), [(str(major), None) for major in majors])
+        lab.add_domain((ONE_NCCL, None), list(catalogue.nccl.items()))
 
 
 def _is_usable(version: str, branch: DriverBranch | None, lab: LabProblem, group: HostGroup) -> bool:

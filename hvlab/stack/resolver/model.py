@@ -103,7 +103,7 @@ class ConstraintProblem:
     relations: list[Relation] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
 
-    def domain(self, key: Key, releases: Iterable[tuple[str, Any]]) -> None:
+    def add_domain(self, key: Key, releases: Iterable[tuple[str, Any]]) -> None:
         """Add a component with its (version, data), the preferred first."""
         self.domains[key] = tuple(
             Candidate(key, version, data, place) for place, (version, data) in enumerate(releases)

@@ -322,7 +322,7 @@ def _add_torch_nccl(lab: LabProblem) -> None:
         for candidate in lab.domains["torch", None]
         for nccl in sorted(set(candidate.data.nccl.values()) or {""}, key=versions.numbers, reverse=True)
     ]
-    lab.domain((ONE_TORCH_NCCL, None), [(f"{pair.torch.version} {pair.nccl}", pair) for pair in pairs])
+    lab.add_domain((ONE_TORCH_NCCL, None), [(f"{pair.torch.version} {pair.nccl}", pair) for pair in pairs])
     lab.relations += _torch_nccl_relations(lab, numbers)
 
 

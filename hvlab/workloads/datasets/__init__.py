@@ -180,7 +180,7 @@ def prepare(
                 if name_or_dir == "digits":
                     idx.write_digits(new)
                 else:
-                    _mnist(shelf, new, _mirrors(mirrors), patience or Patience())
+                    _fetch_mnist(shelf, new, _mirrors(mirrors), patience or Patience())
                 return Dataset(name_or_dir, *shelf.take(new))
 
 
@@ -217,7 +217,7 @@ def _mirrors(requested: Sequence[str] | None) -> Sequence[str]:
     return chosen
 
 
-def _mnist(shelf: Shelf, new: Path, mirrors: Sequence[str], patience: Patience) -> None:
+def _fetch_mnist(shelf: Shelf, new: Path, mirrors: Sequence[str], patience: Patience) -> None:
     """Fetch MNIST and unpack it; complete files are kept for the next try."""
     incoming = shelf.folder / ".incoming-mnist"
     incoming.mkdir(exist_ok=True)

@@ -45,7 +45,7 @@ class Watcher(MetaPathFinder):
         return spec
 
 
-def horovod(module: Any) -> None:
+def watch_horovod(module: Any) -> None:
     plain, end = module.HorovodBasics.init, module.HorovodBasics.shutdown
     # The processes that write one: a forked child has no thread that would.
     writing: list[int] = []
@@ -91,7 +91,7 @@ def until_enough(basics: Any, timeline: str) -> None:
                 return
 
 
-def distributed(module: Any) -> None:
+def watch_distributed(module: Any) -> None:
     plain = module.init_process_group
 
     @functools.wraps(plain)
@@ -108,12 +108,12 @@ def distributed(module: Any) -> None:
 
 
 WATCHED: dict[str, Callable[[Any], None]] = {
-    "horovod.common.basics": horovod,
-    "torch.distributed.distributed_c10d": distributed,
+    "horovod.common.basics": watch_horovod,
+    "torch.distributed.distributed_c10d": watch_distributed,
 }
 
 
-def optimizer(module: Any) -> None:
+def watch_optimizer(module: Any) -> None:
     """Record the steps of this process."""
     import step_parts  # noqa: PLC0415 - beside this file
 
@@ -125,7 +125,7 @@ def optimizer(module: Any) -> None:
     step_parts.watch(module, report)
 
 
-def waiting(module: Any) -> None:
+def watch_waiting(module: Any) -> None:
     """Record how long Horovod's collectives are waited for."""
     import step_parts  # noqa: PLC0415 - beside this file
 
@@ -133,7 +133,7 @@ def waiting(module: Any) -> None:
 
 
 if os.environ.get("HVLAB_EXPLAIN"):
-    WATCHED.update({"torch.optim.optimizer": optimizer, "horovod.torch.mpi_ops": waiting})
+    WATCHED.update({"torch.optim.optimizer": watch_optimizer, "horovod.torch.mpi_ops": watch_waiting})
 
 
 def versions() -> dict[str, str]:

@@ -421,7 +421,7 @@ def memory_kills(ranks: list[dict[str, Any]]) -> int:
     return sum(int(number) for path in paths for number in re.findall(r"oom_kill (\d+)", text(path)))
 
 
-def full_disks(full: list[str]) -> None:
+def find_full_disks(full: list[str]) -> None:
     """Add the mounts that can be written to and have no space or no inodes left; one that hangs ends it."""
     for line in text("/proc/self/mounts").splitlines():
         fields = line.split()
@@ -468,7 +468,7 @@ def main() -> int:
     ranks = find()
     looks: list[list[dict[str, Any]]] = []
     full: list[str] = []
-    threading.Thread(target=full_disks, args=(full,), daemon=True).start()
+    threading.Thread(target=find_full_disks, args=(full,), daemon=True).start()
     began = time.monotonic()
     heard = [ras(ranks)]
     with ThreadPoolExecutor(max_workers=max(1, min(16, len(ranks)))) as pool:
