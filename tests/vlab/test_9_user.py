@@ -108,10 +108,10 @@ def cache(request, user, tmp_path):
     """What the user built before, or nothing."""
     cache = user.home / ".cache/hvlab"
     shutil.rmtree(cache, ignore_errors=True)
-    cache.mkdir(parents=True)
     if request.param == "cold":
         user.environment["HVLAB_IMAGES"] = str(tmp_path)
         return
+    cache.mkdir(parents=True)
     for part in BUILT:
         if (cache_dir() / part).is_dir():
             shutil.copytree(cache_dir() / part, cache / part)
