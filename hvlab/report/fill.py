@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jinja2
@@ -13,6 +13,7 @@ from hvlab.base.errors import HvlabError
 from hvlab.base.paths import project_dir
 from hvlab.lab.backends import BACKENDS, SERIAL
 from hvlab.report import comparison, compression, conditions, trainings, verdicts
+from hvlab.report.labels import Lines
 from hvlab.report.page import in_markdown, picture, strip_markup
 from hvlab.report.report import Report
 from hvlab.report.sheet import Content, Figure, Filled, SheetTraining, Values, fill_in, unit_of, vocabulary
@@ -23,6 +24,8 @@ from hvlab.results.configurations import Configuration
 # The training of lab sheets; if it was not measured, another one is taken.
 _TRAINING = "mnist"
 _TITLES = {name: backend.title for name, backend in BACKENDS.items() if name != SERIAL}
+# Maximum number of rows that an error explains.
+_REASONS = 3
 # Columns with the median of a metric, and its unit.
 _MORE = (("accuracy", "accuracy", "%"), ("tokens", "token_rate", "tokens/s"), ("memory", "memory", "B"))
 # Factors from a figure's unit to the units of column headers.
@@ -42,9 +45,10 @@ def fill(text: str, report: Report, lang: str, *, pictures: str = "") -> Filled:
     if not filled.figures and filled.tables != ("environment",):
         kinds = dict.fromkeys(kind for one in content.trainings for kind, rows in one.rows.items() if rows)
         has = f"tables for {', '.join(filled.tables)}" if filled.tables else "no table that can be filled"
+        why = "".join(f"; {reason}" for line, reason in filled.notes[:_REASONS] if line)
         raise HvlabError(
             f"run {report.data.head.run_id} has figures for {', '.join(kinds) or 'no table'}; "
-            f"the sheet has {has}",
+            f"the sheet has {has}{why}",
             remedy="measure what it asks for with `hvlab bench --suite lab7` or `--suite lab4`; a table is "
             "recognised by its header, such as 通信后端 | 服务器数量 | 平均每步耗时",
         )
@@ -57,20 +61,17 @@ def _content(report: Report, words: Words, pictures: str) -> Content:
     compared = {_name(study.workload, study.params): study for study in reversed(report.compressed)}
     each = dict.fromkeys([*reversed(by_name), *reversed(compared)])
     names = sorted(each, key=lambda name: name[0] != _TRAINING)
-    epochs = {
-        str(one.get("epochs", ""))
-        for one in report.data.training if names and _name(one.workload, one.params) == names[0]
-    }  # fmt: skip
-    counted = epochs.pop() if len(epochs) == 1 else ""
+    settings = _settings(
+        [one for one in report.data.training if _name(one.workload, one.params) in names[:1]]
+    )
     first = next((compared[name] for name in names if name in compared), None)
     answers: dict[str, Callable[[], str]] = {
-        "epochs": lambda: words.say("sheet.epochs", count=counted),
         "backends": lambda: _analysis(report, ordered[0], words, pictures) if ordered else "",
         "models": lambda: str(_template(words.lang).models(*_models(report))),
         "compression": lambda: "\n\n".join(
             strip_markup(text) for _, text in (compression.remarks(first, words) if first else ())
         ),
-    }
+    } | {name: partial(words.say, f"sheet.{name}", value=value) for name, value in settings.items()}
     environment = _environment(report, words) if report.data.records else {}
     return Content(
         environment={name: in_markdown(value, words) for name, value in environment.items()},
@@ -83,11 +84,17 @@ def _content(report: Report, words: Words, pictures: str) -> Content:
         ],
         names={name: words.say(f"compression.{name}") for name in (SERIAL, *compression.ORDER)} | _TITLES,
         answer=lambda kind: _paragraphs(answers[kind](), words.lang),
-        epochs=counted,
+        settings=settings,
         signature={name: strip_markup(value) for name, value in report.signature.items()},
         signed=lambda name, value: words.say("sheet.signed", name=words.say(f"head.{name}"), value=value),
         why=lambda kind, group, place: _why(report, kind, group, place),
     )  # fmt: skip
+
+
+def _settings(trained: Sequence[Configuration]) -> dict[str, str]:
+    """Return the settings that a sheet may state, where all that was trained has the same."""
+    values = {name: {str(one.get(name, "")) for one in trained} for name in vocabulary()["settings"]}
+    return {name: own.pop() for name, own in values.items() if len(own) == 1 and "" not in own}
 
 
 def _environment(report: Report, words: Words) -> dict[str, Any]:
@@ -95,7 +102,9 @@ def _environment(report: Report, words: Words) -> dict[str, Any]:
     software = {str(name).casefold(): value for name, value in others}
     sheet = {name: value for _, name, value in conditions.sheet(report.data, words)}
     known = vocabulary()["environment"].keys() & software.keys()
-    return sheet | {"machine": machine, **{name: software[name] for name in known}}
+    each = software["horovod"] if isinstance(software["horovod"], Lines) else (software["horovod"],)
+    packages = Lines((sheet["framework"], *(f"Horovod {one}" for one in each)))
+    return sheet | {"machine": machine, "packages": packages, **{name: software[name] for name in known}}
 
 
 def _name(workload: str, params: Sequence[tuple[str, Any]]) -> tuple[str, ...]:

@@ -66,16 +66,16 @@ class Content:
     """The content for a sheet, as Markdown that fits a cell.
 
     ``names`` are the written names of backends and algorithms, ``answer`` returns the paragraphs for a task,
-    ``epochs`` is the number trained, ``why`` the reason why a row stays empty. ``signature`` goes into the
-    sheet's blanks, the rest below its title as ``signed`` writes it. If the text names no training, a table
-    gets the rows of the first with some.
+    ``settings`` are the training's by name, ``why`` the reason why a row stays empty. ``signature`` goes into
+    the sheet's blanks, the rest below its title as ``signed`` writes it. If the text names no training, a
+    table gets the rows of the first with some.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
     trainings: Sequence[SheetTraining] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     answer: Callable[[str], Sequence[str]] = lambda _: ()
-    epochs: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
     signature: Mapping[str, str] = field(default_factory=dict)
     signed: Callable[[str, str], str] = "{}: {}".format
     why: Callable[[str, str | None, Mapping[str, str]], str] = lambda *_: "not measured"
@@ -85,7 +85,7 @@ class Content:
 class Filled:
     """The filled text, the kinds of its tables, the tasks answered, and messages with their lines.
 
-    ``figures`` counts the rows with figures.
+    ``figures`` counts the rows that the sheet asks for and that got figures.
     """
 
     text: str
@@ -172,11 +172,13 @@ def fill_in(text: str, content: Content) -> Filled:
     end = "\r\n" if "\r\n" in text else "\n"
     page = _lines(_sign(_drop_answers(text), content, end))
     owned = {table.start: (table, kind, training) for table, kind, training in _owners(page, content)}
-    tasks = _tasks(page, content.epochs)
+    settings = content.settings
+    tasks = _tasks(page, settings)
     out: list[str] = []
     notes: list[tuple[int, str]] = []
     answered: list[str] = []
     figures = number = 0
+    mixed = False
     while number < len(page):
         if number in owned:
             table, kind, training = owned[number]
@@ -186,26 +188,27 @@ def fill_in(text: str, content: Content) -> Filled:
             if table.end == len(page) and not page[-1].endswith("\n"):
                 out[-1] = out[-1].rstrip("\r\n")
             notes += filling.notes
-            figures, number = figures + filling.count, table.end
+            figures, number, mixed = figures + filling.count, table.end, mixed or filling.mixed
             continue
         out.append(page[number])
-        if number in tasks:
-            first, kind = tasks[number]
-            line = len(out) - (number - first)
-            if kind not in answered and (answer := content.answer(kind)):
+        moved = len(out) - number
+        for line, kind in tasks.get(number, ()):
+            answer = () if kind in answered else content.answer(kind)
+            if kind in settings:
+                notes.append((line + moved, f"{page[line].strip()!r}, but this run's is {settings[kind]}"))
+            elif not answer:
+                told = "is answered above" if kind in answered else f"has no answer: {_NO_ANSWER[kind]}"
+                notes.append((line + moved, f"a task about {kind} {told}"))
+            if answer:
                 out[-1] += "" if out[-1].endswith("\n") else end
-                out += _block(f"analysis of {kind}", answer, page[first], end)
+                out += _block(f"analysis of {kind}", answer, page[line], end)
                 answered.append(kind)
-                if kind == "epochs":
-                    notes.append((line, f"{page[first].strip()!r}, but this run trained {content.epochs}"))
-            elif kind not in answered:
-                notes.append((line, f"a task about {kind} has no answer: {_NO_ANSWER[kind]}"))
         number += 1
     tables = tuple(dict.fromkeys(kind for _, kind, _ in owned.values()))
     rows_of = [item for one in content.trainings for item in one.rows.items()]
     known_kinds = (kind for kind, rows in rows_of if any(_belongs(kind, values) for values in rows))
     kinds = dict.fromkeys([*(["environment"] if content.environment else ()), *known_kinds])
-    tables += ("inside", "across") if "any" in tables else ()
+    tables += ("inside", "across") if "any" in tables or mixed else ()
     notes += [(0, f"the sheet has no table for {kind}") for kind in kinds if kind not in tables]
     return Filled("".join(out), figures, tables, tuple(answered), tuple(notes))
 
@@ -367,7 +370,7 @@ class _Filling:
         self, table: _Table, kind: str, training: SheetTraining | None, content: Content, line: int
     ) -> None:
         self.old, self.kind, self.content, self.line = table.rows, kind, content, line
-        self.count, self.rows = 0, list[_Row]()
+        self.count, self.mixed, self.rows = 0, False, list[_Row]()
         self.notes: list[tuple[int, str]] = []
         heads = _find_heads(table.rows)
         if heads is None:
@@ -401,6 +404,9 @@ class _Filling:
         for row in self.old:
             name, place = _read_key(row)
             cells = {place + 1: self.content.environment.get(name, "")} if name else {}
+            words = [text for text in row.put(cells).cells if text.strip()]
+            if self.content.environment and self.rows and len(row.cells) > 1 == len(words):
+                self._note(f"{words[0].strip()}: hvlab has nothing to write here")
             self._add(row, row.put(cells), {place + 1: row.cell_text(place)} if name else {})
 
     def _fill(self, measured: Sequence[Values], others: Sequence[Values]) -> None:
@@ -409,6 +415,7 @@ class _Filling:
         ``others`` belong to the other table of speed-up; only a row with their exact place gets them.
         """
         groups = self._groups()
+        self.is_open = not groups or any(self.old[number].dots for number in groups)
         given = {number: self._read_given(self.old[number]) for number in groups}
         left: dict[str, list[Values]] = {}
         for values in measured:
@@ -423,6 +430,7 @@ class _Filling:
             fitting = (each for each in every if _agrees(given[number], each) and not self.old[number].dots)
             if (found := next(fitting, None)) is not None:
                 left[group] = [each for each in own if each is not found]
+                self.mixed |= all(each is not found for each in own)
                 taken[number] = found
         last = {name: number for number, name in groups.items()}
         end = max((number for name, number in last.items() if name), default=last.get(None, self.heads.row))
@@ -476,7 +484,7 @@ class _Filling:
         cells = dict.fromkeys(self.figures, "") if below and not row.dots else {}
         label = self.labels.get(name or "") or self.content.names.get(name or "", name or "")
         if values is not None:
-            self.count += 1
+            self.count += self.is_open or not new
             for head, value in values.items():
                 # Words such as Device# == 2, by which a row gives its place, stay.
                 stays = head in given and not str(value).isdigit()
@@ -540,26 +548,32 @@ def _drop_answers(text: str) -> str:
     return _ANSWER.sub("", text)
 
 
-def _tasks(page: Sequence[str], epochs: str) -> dict[int, tuple[int, str]]:
-    """Return the tasks by the number of their last line: that of the first one, and their kind.
+def _tasks(page: Sequence[str], settings: Mapping[str, str]) -> dict[int, list[tuple[int, str]]]:
+    """Return the tasks by the number of their paragraph's last line: their own lines, and their kinds.
 
-    A task is below the first table of figures. Another number of epochs than the run's counts as one.
+    A task is below the first table of figures. A setting that is not the run's counts as one.
     """
     tables, words = [*_tables(page)], vocabulary()
     below = next((table.end for table in tables if _find_heads(table.rows)), len(page))
     inside = {number for table in tables for number in range(table.start, table.end)} | _code(page)
     start = rf"[\W_]*(?:\([^)]*\)\s*)?(?:[^:]{{1,16}}:\s*)?(?:please\s+|请)?(?:{words['asks']})"
-    tasks: dict[int, tuple[int, str]] = {}
+    tasks: dict[int, list[tuple[int, str]]] = {}
     for first, last in _paragraphs(page, [number for number in range(len(page)) if number not in inside]):
         text = _fold(" ".join(line.strip() for line in page[first : last + 1]))
-        counted = re.search(words["epochs"], text)
-        if epochs and counted and counted[1] != epochs:
-            tasks[last] = first, "epochs"
+        others = [
+            (line, name)
+            for line in range(first, last + 1)
+            for name, value in settings.items()
+            for said in re.findall(words["settings"][name], _fold(page[line]))
+            if float(said) != float(value)
+        ]
+        if others:
+            tasks[last] = others
         elif first >= below and (_OWN.match(page[first]) or re.match(start, text)):
             # The first line counts first: the rest may be somebody's answer.
             parts = (part for part in (_fold(page[first]), text) if re.search(words["asks"], part))
             if kind := next(filter(None, (_match_first(words["tasks"], part) for part in parts)), None):
-                tasks[last] = first, kind
+                tasks[last] = [(first, kind)]
     return tasks
 
 
@@ -586,7 +600,9 @@ def _sign(text: str, content: Content, end: str) -> str:
         blank = rf"(?:[ \t\u3000_\uff3f]|&nbsp;)*|[ \t]*{re.escape(value)}[ \t]*"
         place = re.search(rf"({label})(?:{blank})(?={following})", text, re.I)
         if place:
-            text = f"{text[: place.end(1)]} {value} {text[place.end() :].lstrip(' ')}"
+            rest = text[place.end() :].lstrip(" ")
+            between = "" if rest.startswith(("\r", "\n")) or not rest else " "
+            text = f"{text[: place.end(1)]} {value}{between}{rest}"
         else:
             left.append(content.signed(name, value))
     title = re.match(r"\s*#[^\n]*\n(?:[ \t]*\r?\n)*", text)

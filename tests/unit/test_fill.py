@@ -548,10 +548,38 @@ def test_a_run_fills_the_table_of_compressions(store, lang):
 def test_another_number_of_epochs_is_told_and_stands_in_the_sheet(store):
     text = COMPRESSION.replace("size: 10", "size: 20")
     filled = run(store, runs.LAB4, text, "zh")
-    assert (1, "'Epoch size: 20', but this run trained 10") in filled.notes
+    assert (1, "'Epoch size: 20', but this run's is 10") in filled.notes
     assert "实测训练了 10 个 epoch" in filled.text.splitlines()[3]
     assert run(store, runs.LAB4, filled.text, "zh").text == filled.text
     assert "epoch" not in run(store, runs.LAB4, COMPRESSION, "zh").text.casefold().replace("epoch size", "")
+
+
+def test_every_setting_that_the_sheet_has_otherwise_is_told(serial):
+    said = "- Epoch size: 2\n- 批大小：128\nLearning rate = 0.050\n\nbatch size: 64; learning rate: 0.1\n\n"
+    filled = fill.fill(said + UNITS, serial, "en")
+    told = [
+        "'- 批大小：128', but this run's is 64",
+        "'batch size: 64; learning rate: 0.1', but this run's is 0.05",
+    ]
+    assert [note for _, note in filled.notes if note.endswith(("is 64", "is 0.05"))] == told
+    assert "The batch size was 64;" in filled.text
+    assert fill.fill(filled.text, serial, "en").text == filled.text
+
+
+def test_figures_beside_rows_that_ask_for_others_fit_no_sheet(store):
+    text = f"{UNITS.partition('| Serial')[0]}| NCCL | 8 | 8 | | | | |\n"
+    with pytest.raises(HvlabError, match="NCCL servers 8 slots 8: this backend was not measured"):
+        run(store, runs.LAB7, text)
+    assert run(store, runs.LAB7, text + "| ... | | | | | | |\n").figures
+
+
+def test_a_row_of_the_environment_that_stays_empty_is_told(store):
+    rows = ("Operating system", "Horovod version", "Network interface", "PSU")
+    table = "".join(f"| {name} | |\n" for name in rows)
+    filled = run(store, runs.LAB7, f"| Item | Value |\n|---|---|\n{table}\n{UNITS}")
+    assert "X\\|Y" in next(line for line in filled.text.splitlines() if "Network" in line)
+    assert (6, "PSU: hvlab has nothing to write here") in filled.notes
+    assert len([note for _, note in filled.notes if note.endswith("nothing to write here")]) == 1
 
 
 def test_a_sheet_that_no_figure_fits_is_an_error(store):
@@ -720,11 +748,11 @@ def test_a_sheet_has_the_verdict_of_the_report(tmp_path, repeats, wanted):
 
 
 def test_a_task_without_an_answer_is_listed(store):
-    text = f"{COMPRESSION}\n1. Compare the models\n2. 分析压缩对正确率的影响\n"
+    text = f"{COMPRESSION}\n1. Compare the models\n2. 分析压缩对正确率的影响\n3. 为什么压缩更慢\n"
     filled = run(store, runs.LAB4, text)
     told = [note for _, note in filled.notes if note.startswith("a task")]
     assert told == ["a task about models has no answer: it takes two models, each trained on several ranks, "
-                    "with `--suite lab7`"]  # fmt: skip
+                    "with `--suite lab7`", "a task about compression is answered above"]  # fmt: skip
     assert re.search(r"float8 .*; .8[89] points and \d\.\d+. the training time on 2", filled.text)
 
 
@@ -861,7 +889,7 @@ def signed(text, signature):
 
 def test_a_signature_goes_into_the_blanks_of_the_sheet_else_below_its_title():
     once = signed(BLANKS, SIGNATURE)
-    assert "姓名： 张三 学号： 2021*1 \n" in once
+    assert "姓名： 张三 学号： 2021*1\n" in once
     assert "| 班 级 | 3 |" in once
     assert once.startswith(f"# 实验报告\n\n{SIGNED}date: 11-28\n\n")
     assert "```\nname:\n```" in once

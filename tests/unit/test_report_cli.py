@@ -123,7 +123,7 @@ def test_a_signature_is_on_the_report_and_the_sheet(small, tmp_path):
     sheet = tmp_path / "sheet.md"
     sheet.write_text("# Lab\n\nName: ____\n\n| Backend | Servers | Step time |\n|-|-|-|\n| MPI | 1 | |\n")
     assert report("--fill", sheet, "--sign", "author=Li *Hua*") == 0
-    assert "Name: Li \\*Hua\\* \n" in (tmp_path / "sheet.filled.md").read_text("utf-8")
+    assert "Name: Li \\*Hua\\*\n" in (tmp_path / "sheet.filled.md").read_text("utf-8")
     assert report("--output", tmp_path / "x.md", "--sign", "author=Li", "--sign", "class=3") == 0
     assert "- Author: Li\n- Class: 3\n" in (tmp_path / "x.md").read_text("utf-8")
 
