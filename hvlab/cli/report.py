@@ -19,7 +19,7 @@ from hvlab.report.write import FILES, FORMATS, Written, save, write
 from hvlab.results.store import Store
 from hvlab.workloads.metrics import METRICS
 
-_SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".pdf": "pdf"}
+_SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".pdf": "pdf"}
 
 
 @click.command("report")
@@ -59,8 +59,13 @@ def command(
     signature = _signature(signed)
     run_data = reading.read(store, run)
     if template is not None:
-        if output_format:
-            raise UsageError("--fill writes the sheet's own format, Markdown", remedy="leave out --format")
+        if output_format or (
+            output and output.suffix.lower() not in ("", ".md", ".markdown", template.suffix)
+        ):
+            raise UsageError(
+                "--fill writes the sheet's own format, Markdown",
+                remedy="leave out --format, and let the name of --output end in .md",
+            )
         beside = output or template.with_name(f"{template.stem}.filled.md")
         _fill(template, template if in_place else beside, analyse(run_data, signature=signature), lang)
         return 0
@@ -76,7 +81,10 @@ def command(
 
 
 def _signature(signed: Sequence[str]) -> dict[str, str]:
-    given = dict(one.partition("=")[::2] for one in signed)
+    from hvlab.report import sheet  # noqa: PLC0415 - most reports are not signed
+
+    written = (one.partition("=")[::2] for one in signed)
+    given = {sheet.signature_name(name) or name: value for name, value in written}
     for name, value in given.items():
         if name not in SIGNATURE:
             raise explain_unknown("name in --sign", name, SIGNATURE)
@@ -87,7 +95,13 @@ def _signature(signed: Sequence[str]) -> dict[str, str]:
 
 def _format(output_format: str | None, output: Path | None) -> str:
     """Return the format. Raises UsageError if option and file name disagree."""
-    by_name = _SUFFIXES.get(output.suffix.lower()) if output else None
+    suffix = output.suffix.lower() if output else ""
+    by_name = _SUFFIXES.get(suffix)
+    if suffix and not by_name and not output_format:
+        raise UsageError(
+            f"--output {output}: no report is written as {suffix}",
+            remedy="let the name end in .html, .md or .pdf, or give --format",
+        )
     if output_format and by_name and by_name != output_format:
         raise UsageError(
             f"--output {output} is a name of {by_name}, and --format says {output_format}",
@@ -124,7 +138,7 @@ def _fill(template: Path, output: Path, report: Report, lang: str | None) -> Non
 
     folder = output.with_name(f"{output.stem}{FILES}")
     try:
-        text = template.read_bytes().decode("utf-8")
+        text = template.read_bytes().decode("utf-8-sig")
         lang = lang or sheet.language(text)
         filled = fill.fill(text, report, lang, pictures=folder.name)
         if "backends" in filled.answered:
@@ -137,10 +151,15 @@ def _fill(template: Path, output: Path, report: Report, lang: str | None) -> Non
             click.echo(f"{output} was kept as {kept.name}", err=True)
         write_file(target, filled.text.encode("utf-8"), mode=template.stat().st_mode & 0o7777)
     except (OSError, UnicodeDecodeError) as error:
-        problem = f"{template} cannot be filled: {getattr(error, 'strerror', None) or error}"
-        raise UsageError(
-            problem, remedy="name a Markdown file in UTF-8, and a file that can be written"
-        ) from error
+        if isinstance(error, UnicodeDecodeError):
+            problem = "it is no text in UTF-8"
+            remedy = (
+                "save it as Markdown in UTF-8: `pandoc x.docx -t gfm -o x.md`, `iconv -f GB18030 -t UTF-8`"
+            )
+        else:
+            problem = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            remedy = "name a Markdown file, and a file that can be written"
+        raise UsageError(f"{template} cannot be filled: {problem}", remedy=remedy) from error
     for line, note in filled.notes:
         click.echo(f"{output}, line {line}: {note}" if line else note, err=True)
     click.echo(output.absolute())

@@ -159,6 +159,11 @@ def vocabulary() -> dict[str, Any]:
     return dict(read_shipped(project_dir() / "templates/sheet/headings.yml"))
 
 
+def signature_name(word: str) -> str | None:
+    """Return the part of a signature that a word names in any language."""
+    return _match_first(vocabulary()["signature"], _fold(word.strip()), re.fullmatch)
+
+
 def language(text: str) -> str:
     """Return the language of a sheet: zh or en."""
     return "zh" if len(re.findall(r"[\u4e00-\u9fff]", text)) * _CHINESE > len(text) else "en"

@@ -102,8 +102,11 @@ def test_wrong_options_are_usage(small, capsys):
     assert report("--format", "docx") == 2
     assert report("--output", "x.pdf", "--format", "md") == 2
     assert "a name of pdf, and --format says md" in capsys.readouterr().err
-    assert report("--fill", "x.md", "--format", "pdf") == 2
-    assert "leave out --format" in capsys.readouterr().err
+    for more in (["--format", "pdf"], ["--output", "x.pdf"], ["--output", "x.docx"]):
+        assert report("--fill", "x.md", *more) == 2
+        assert "leave out --format" in capsys.readouterr().err
+    assert report("--output", "x.docx") == 2
+    assert "let the name end in .html, .md or .pdf" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_a_signature_is_on_the_report_and_the_sheet(small, tmp_path):
     sheet.write_text("# Lab\n\nName: ____\n\n| Backend | Servers | Step time |\n|-|-|-|\n| MPI | 1 | |\n")
     assert report("--fill", sheet, "--sign", "author=Li *Hua*") == 0
     assert "Name: Li \\*Hua\\*\n" in (tmp_path / "sheet.filled.md").read_text("utf-8")
-    assert report("--output", tmp_path / "x.md", "--sign", "author=Li", "--sign", "class=3") == 0
+    assert report("--output", tmp_path / "x.md", "--sign", "姓名=Li", "--sign", "Class=3") == 0
     assert "- Author: Li\n- Class: 3\n" in (tmp_path / "x.md").read_text("utf-8")
 
 
@@ -287,7 +290,10 @@ def test_where_no_figure_fits_nothing_is_written(small, tmp_path, capsys):
 
 def test_a_lab_sheet_that_is_not_there_is_told(small, tmp_path, capsys):
     assert report("--fill", tmp_path / "none.md") == 2
-    assert "cannot be filled: No such file or directory" in capsys.readouterr().err
+    assert "none.md: No such file or directory" in capsys.readouterr().err
+    (tmp_path / "gbk.md").write_text(SHEET, "gbk")
+    assert report("--fill", tmp_path / "gbk.md") == 2
+    assert "iconv -f GB18030" in capsys.readouterr().err
 
 
 def test_pictures_show_where_the_name_of_the_file_has_blanks(results, tmp_path):
