@@ -169,6 +169,8 @@ def run(arguments: list[str]) -> int:
         with handled_signals():
             if arguments and arguments[0].lower() == "help":
                 arguments = [*arguments[1:], "--help"]
+            if arguments and arguments[0].lower() == "version":
+                arguments = ["--version"]
             # Hosts name this command to anyone else who asks for them meanwhile.
             os.environ["HVLAB_COMMAND"] = " ".join(["hvlab", *arguments[:1]])
             result = cli.main(args=arguments, prog_name="hvlab", standalone_mode=False)

@@ -20,7 +20,7 @@ from hvlab.statistics.between import FEWEST
 _NAME = {"default": baseline.DEFAULT}
 
 
-@click.group("baseline")
+@click.group("baseline", cls=options.SubVerbs)
 def command() -> None:
     """\b
     hvlab baseline set last~1

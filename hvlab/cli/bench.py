@@ -171,12 +171,15 @@ def _job(
 
 
 def _assume_lab(request: BenchRequest, python: str | None) -> Lab:
-    counts = [re.findall(r"\d+", text or "") for text in (request.hosts, request.slots)]
-    if not all(counts):
+    asked = {"--hosts 64": request.hosts, "--slots 8": request.slots}
+    counts = {
+        example: max(map(int, re.findall(r"\d+", text or "0")), default=0) for example, text in asked.items()
+    }
+    if missing := [example for example, count in counts.items() if not count]:
         raise UsageError(
-            "this is not a Slurm job, so --dry-run cannot know its hosts", remedy="add --hosts 64 --slots 8"
+            "this is not a Slurm job, so --dry-run cannot know its hosts", remedy=f"add {' '.join(missing)}"
         )
-    hosts, slots = (max(map(int, numbers)) for numbers in counts)
+    hosts, slots = counts.values()
     kind = "without GPUs" if request.no_cuda else f"with {slots} GPUs each (--no-cuda: without)"
     click.echo(f"planned for a Slurm job of {hosts} hosts {kind}", err=True)
     return slurm_job.plan_lab(hosts, slots, gpu=not request.no_cuda, python=python)

@@ -21,7 +21,7 @@ from hvlab.stack.resolver import own
 from hvlab.stack.resolver.catalogue import FOLDER, build, files
 
 
-@click.group("catalogue")
+@click.group("catalogue", cls=options.SubVerbs)
 def command() -> None:
     """\b
     hvlab catalogue check

@@ -40,7 +40,7 @@ _STEPS = {
 }
 
 
-@click.group("keys")
+@click.group("keys", cls=options.SubVerbs)
 def command() -> None:
     """\b
     hvlab keys status

@@ -26,7 +26,7 @@ from hvlab.vlab.plan import check_machine, make_plan, plan_without_limits
 from hvlab.vlab.topology import FULL_WEIGHT
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=options.SubVerbs, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """\b
     hvlab lab up -i inventory/lab

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hvlab.base.errors import UsageError
+from hvlab.base.errors import UsageError, explain_unknown
 from hvlab.base.paths import default_inventory, results_dir
 from hvlab.base.yaml_files import read_shipped
 from hvlab.bench import suite
@@ -134,8 +134,31 @@ def load_requested_lab(inventory: Path, limit: str | None, *, here: bool, named:
     return inventories.load(inventory, limit=limit)
 
 
+class SubVerbs(click.Group):
+    """The commands of a verb; another word is answered as an unknown verb is."""
+
+    def resolve_command(  # noqa: D102 - as in the base class
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0].lower()
+        if name not in self.commands and "show" in self.commands and re.match(r"last|\d", name):
+            raise UsageError(f"{name} names a run", remedy=f"write `hvlab {ctx.info_name} show {name}`")
+        if name not in self.commands and not name.startswith("-"):
+            raise explain_unknown(f"command of hvlab {ctx.info_name}", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
+def _is_script(word: str) -> bool:
+    """Whether a word is a script of Python that is not started by its own name."""
+    return word.endswith(".py") and not shutil.which(word) and (Path(word).is_file() or "/" not in word)
+
+
 def _refuse_names(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> Any:
     """Refuse a first word that names a workload or the like, or no program; after ``--`` any is accepted."""
+    if words and _is_script(words[0]):
+        raise UsageError(
+            f"{words[0]} is no program", remedy=f"write `hvlab {context.info_name} -- python {words[0]}`"
+        )
     if not words or context.meta.get(AFTER_DASHES):
         return words
     own = {option for item in context.command.params for option in item.opts}

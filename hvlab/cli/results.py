@@ -25,7 +25,7 @@ from hvlab.workloads.outcome import ending
 RUN_COLUMNS = ("run_id", "started_at", "cases", "ok", "failed", "state", "lab")
 
 
-@click.group("results")
+@click.group("results", cls=options.SubVerbs)
 def command() -> None:
     """\b
     hvlab results list

@@ -198,6 +198,8 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["NCCL"], ["NCCL is the name of a backend", "write --backend nccl"]),
         (["mnist", "--hosts", "1"], ["write --workload mnist"]),
         (["ddp"], ["write --library ddp"]),
+        (["minst.py"], ["minst.py is no program", "`hvlab bench -- python minst.py`"]),
+        (["--", "train.py"], ["train.py is no program", "`hvlab bench -- python train.py`"]),
         (["nosuch", "x"], ["nosuch is no file and no program", "`hvlab bench -- nosuch ...`"]),
         (["--workload", "command"], ["has no command", "-- python train.py"]),
         (["--pattern", "x"], ["--workload command"]),
@@ -271,6 +273,8 @@ def test_a_dry_run_needs_no_slurm_job(capsys, monkeypatch):
     words = ["bench", "--here", "--suite", "lab7", "--repeats", "1", "--dry-run"]
     assert run(words) == 2
     assert "add --hosts 64 --slots 8" in capsys.readouterr().err
+    assert run([*words, "--hosts", "0", "--slots", "8"]) == 2
+    assert "add --hosts 64\n" in capsys.readouterr().err
     assert run([*words, "--hosts", "8,64", "--slots", "8", "--format", "json"]) == 0
     printed = capsys.readouterr()
     found = {row["case_id"]: row["argv"] for row in json.loads(printed.out)}
@@ -288,6 +292,24 @@ def test_times_are_read_in_one_way(text, seconds):
     assert options.TimeType().convert(text, None, None) == seconds
     assert options.TimeType(86400, unit="d").convert("2", None, None) == 2 * 86400
     assert options.TimeType(0.05, 30).convert("200ms", None, None) == 0.2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("results shwo", "what to do: did you mean show? there are list, show"),
+        ("lab upp", "unknown command of hvlab lab 'upp'"),
+        ("results last~1", "write `hvlab results show last~1`"),
+    ],
+)
+def test_an_unknown_word_below_a_verb_is_answered_as_a_verb_is(words, told, capsys):
+    assert run(words.split()) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_version_is_a_word_too(capsys):
+    assert run(["version"]) == 0
+    assert "version" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["help", "bench"], ["HELP", "Bench"], ["bench", "--help"]])

@@ -55,11 +55,13 @@ def table(comparison: Comparison) -> list[dict[str, Any]]:
 def notes(comparison: Comparison) -> list[str]:
     """Return the notes that belong to the rows, a sentence each."""
     counts = [f"{text} {comparison.count(kind)}" for kind, text in _KINDS.items() if comparison.count(kind)]
-    total = f"{len(comparison.rows)} configurations: {', '.join(counts)}."
+    several = "s" if len(comparison.rows) > 1 else ""
+    total = f"{len(comparison.rows)} configuration{several}: {', '.join(counts)}."
     sentences = [total if counts else "No configuration is in both."]
     for side, configurations in (("A", comparison.only_a), ("B", comparison.only_b)):
         if configurations:
-            sentences.append(f"{len(configurations)} configurations are only in {side}.")
+            several = "s are" if len(configurations) > 1 else " is"
+            sentences.append(f"{len(configurations)} configuration{several} only in {side}.")
     if comparison.without:
         sentences.append(f"{len(comparison.without)} configurations of both lack that metric.")
     return [*sentences, *(f"Differs: {difference}." for difference in comparison.differences), NOTE]
