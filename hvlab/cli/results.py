@@ -30,8 +30,8 @@ def command() -> None:
     """\b
     hvlab results list
     hvlab results show last
-    hvlab results export last~1 --to csv --output run.csv
-    hvlab results import nccl.log --on-hosts 2 --slots 8
+    hvlab results export last~1 --format csv --output run.csv
+    hvlab results import nccl.log --ran-on 2 --slots 8
 
     List, show, export and import results.
     """
@@ -191,7 +191,7 @@ def import_files(
     ):
         click.echo(
             f"{file} does not say on which hosts its ranks ran, or how many ran on each. Many tables cannot"
-            " show its figures without that: give --on-hosts and --slots",
+            " show its figures without that: give --ran-on and --slots",
             err=True,
         )
     left_out: dict[str, dict[str, None]] = {}
@@ -247,7 +247,7 @@ def _hosts(text: str | None) -> tuple[str, ...] | None:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names or text.isdigit():
         raise UsageError(
-            f"--on-hosts {text}: it names no host", remedy="write --on-hosts 2 or --on-hosts n1,n2"
+            f"--ran-on {text}: it names no host", remedy="write --ran-on 2 or --ran-on n1,n2"
         )
     return names
 

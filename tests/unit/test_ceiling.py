@@ -206,7 +206,7 @@ _LOG = str(Path(__file__).parents[1] / "data/nccl-tests/allreduce-16x-a100-no-he
 
 
 def test_anybodys_log_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--on-hosts", "2", "--slots", "8", "--gpus", "a100:8", "--nic", "8x200"]
+    words = ["--ran-on", "2", "--slots", "8", "--gpus", "a100:8", "--nic", "8x200"]
     assert run(["results", "import", _LOG, *words, "--results", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "allreduce over nccl on 2x8: 188 GB/s, 94% of the 200 GB/s that a ring can do" in text
@@ -245,7 +245,7 @@ def test_a_log_names_its_gpus(
 
 
 def test_a_figure_above_the_wire_is_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--on-hosts", "2", "--slots", "8", "--nic", "1x100", "--results", str(tmp_path)]
+    words = ["--ran-on", "2", "--slots", "8", "--nic", "1x100", "--results", str(tmp_path)]
     assert run(["results", "import", _LOG, *words, "--gpus", str(_TOPOLOGIES / "nccl-tests-256.xml")]) == 1
     assert "not ok: allreduce over nccl on 2x8: 188 GB/s" in capsys.readouterr().err
 

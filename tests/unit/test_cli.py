@@ -18,7 +18,7 @@ import pytest
 from docs.generate import commands
 from hvlab.bench import suite
 from hvlab.bench.schedule import Schedule
-from hvlab.cli import cli, options, run
+from hvlab.cli import VERBS, cli, options, run
 from hvlab.lab.inventory import load
 from hvlab.results.store import FIELDS, Store
 from hvlab.workloads import WORKLOADS, parameters
@@ -654,3 +654,19 @@ def test_others_write_into_nothing_whatever_the_umask(tmp_path, monkeypatch, uma
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+
+
+def test_an_option_takes_a_value_everywhere_or_nowhere():
+    flags: dict[str, set[bool]] = {}
+
+    def walk(command):
+        for below in getattr(command, "commands", {}).values():
+            walk(below)
+        for item in command.params:
+            for option in item.opts if isinstance(item, click.Option) else ():
+                flags.setdefault(option, set()).add(item.is_flag)
+
+    for name in VERBS:
+        walk(cli.get_command(click.Context(cli), name))
+    # Doctor's name one cause, or a word.
+    assert {option for option, kinds in flags.items() if len(kinds) > 1} == {"--explain", "--list"}

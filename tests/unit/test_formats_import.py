@@ -124,7 +124,7 @@ def test_a_file_may_have_a_name_that_is_no_utf8(store, tmp_path):
     assert {record.stack["file"] for record in store.records(run.run_id)} == {"caf\\xe9.txt"}
     assert (store.run_folder(run.run_id) / "caf\\xe9.txt").is_file()
     output = ["--output", str(tmp_path / "out.csv"), "--results", str(store.folder)]
-    assert hvlab(["results", "export", "--to", "csv", *output]) == 0
+    assert hvlab(["results", "export", "--format", "csv", *output]) == 0
 
 
 def test_alike_launches_are_repeats():
@@ -237,7 +237,7 @@ def test_what_a_file_does_not_say_is_told_by_options():
     gathers = DATA / "osu/alltoall-7.5-validated.txt"
     with pytest.raises(UsageError, match="the size of one message") as caught:
         taken(gathers, reader="osu")
-    assert "--on-hosts and --slots" in str(caught.value.remedy)
+    assert "--ran-on and --slots" in str(caught.value.remedy)
     assert {r.params["size_bytes"] for r in taken(gathers, reader="osu", hosts=("a",), slots=4)} == {
         4,
         8,
@@ -400,10 +400,10 @@ def test_on_the_command_line(tmp_path, capsys):
     assert "rack" in capsys.readouterr().out
     assert hvlab(["results", "show", *results]) == 0
     assert "failed: allreduce-nccl-2x1-in-r1: 32 wrong values" in capsys.readouterr().out
-    assert hvlab(["results", "export", "--to", "csv", "--case", "allreduce-nccl-2x1-in-r1", *results]) == 0
+    assert hvlab(["results", "export", "--format", "csv", "--case", "allreduce-nccl-2x1-in-r1", *results]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1 + 6 * 3 + 1
     target = tmp_path / "out.xml"
-    assert hvlab(["results", "export", "--to", "junit", "--output", str(target), *results]) == 0
+    assert hvlab(["results", "export", "--format", "junit", "--output", str(target), *results]) == 0
     assert target.read_text().count("<testcase") == 2
     assert capsys.readouterr().out == ""
 
@@ -414,7 +414,7 @@ def test_a_file_that_does_not_tell_the_layout_gets_advice(tmp_path, capsys):
     network, told = capsys.readouterr().err.splitlines()
     assert "--nic 8x400" in network
     assert told.startswith(f"{OSU.name} does not say on which hosts")
-    assert "--on-hosts and --slots" in told
+    assert "--ran-on and --slots" in told
 
 
 @pytest.mark.parametrize(
@@ -448,17 +448,17 @@ def test_unequal_ranks_a_host_get_advice(tmp_path, capsys):
 
 def test_a_layout_that_was_told_needs_no_advice(tmp_path, capsys):
     results = ["--results", str(tmp_path / "results")]
-    assert hvlab(["results", "import", str(OSU), "--on-hosts", "2", "--slots", "2", *results]) == 0
+    assert hvlab(["results", "import", str(OSU), "--ran-on", "2", "--slots", "2", *results]) == 0
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["export", "--to", "csv"], 2, "there are no results"),
+        (["export", "--format", "csv"], 2, "there are no results"),
         (["import", "no.txt"], 2, "no.txt cannot be read"),
         (["import", str(DATA / "two-keys.asc")], 2, "is not the output of nccl-tests or osu"),
-        (["import", str(OSU), "--on-hosts", "0"], 2, "it names no host"),
+        (["import", str(OSU), "--ran-on", "0"], 2, "it names no host"),
         (["import", str(OSU), "--from", "nccl-tests"], 1, "no figures of nccl-tests"),
     ],
 )
@@ -469,9 +469,9 @@ def test_errors_on_the_command_line(tmp_path, capsys, arguments, code, told):
 
 def test_a_case_that_is_not_there_and_a_file_that_cannot_be_written(tmp_path, capsys):
     results = ["--results", str(tmp_path / "results")]
-    assert hvlab(["results", "import", str(OSU), "--on-hosts", "2", "--slots", "2", *results]) == 0
-    assert hvlab(["results", "export", "--to", "csv", "--case", "c9", *results]) == 2
-    assert hvlab(["results", "export", "--to", "csv", "--output", str(tmp_path / "no/x"), *results]) == 2
+    assert hvlab(["results", "import", str(OSU), "--ran-on", "2", "--slots", "2", *results]) == 0
+    assert hvlab(["results", "export", "--format", "csv", "--case", "c9", *results]) == 2
+    assert hvlab(["results", "export", "--format", "csv", "--output", str(tmp_path / "no/x"), *results]) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 

@@ -50,7 +50,7 @@ def everything(store: Store) -> dict:
 READS = [
     ("results", "list"),
     ("results", "show", "r1"),
-    ("results", "export", "r1", "--to", "csv"),
+    ("results", "export", "r1", "--format", "csv"),
 ]
 
 

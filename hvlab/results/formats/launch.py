@@ -187,7 +187,7 @@ def shares(launch: Launch, shared: Collection[str | None]) -> int:
     if not launch.ranks:
         raise UsageError(
             f"a {launch.workload} is written by each rank's share, and the number of ranks is unknown",
-            remedy="import its log again with --on-hosts and --slots",
+            remedy="import its log again with --ran-on and --slots",
         )
     return launch.ranks
 

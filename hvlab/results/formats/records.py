@@ -225,7 +225,7 @@ def _scale(launch: Launch, common: Record) -> Launch:
         raise UsageError(
             f"{common.stack['file']}: OSU gives {launch.workload} the size of one message, hvlab that of the"
             " whole buffer, and the file does not tell the number of ranks",
-            remedy="give it with --on-hosts and --slots",
+            remedy="give it with --ran-on and --slots",
         )
     return replace(launch, rows=tuple(replace(row, size=row.size * ranks) for row in launch.rows))
 
