@@ -114,7 +114,10 @@ def _live(inventory: Path, limit: str | None) -> tuple[list[HostRequest], list[P
         with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
             gathered = gather.facts(lab)
     except UnreachableError as error:
-        error.remedy = "correct that, leave hosts out with -l, or plan from recorded facts: --facts FILE"
+        error.remedy = (
+            "correct that, leave hosts out with -l, or plan from recorded facts: --facts FILE, "
+            "as --write-facts or a run wrote it (results/runs/*/facts.json)"
+        )
         raise
     hosts = [
         PreflightHost(name, facts, None, lab.network, "", alone=lab.local) for name, facts in gathered.items()
@@ -185,6 +188,10 @@ def _read(file: Path) -> dict[str, HostFacts]:
         raise UsageError(
             f"{file} is not JSON: {error}", remedy='write {"n1": {"distribution": ...}, ...}'
         ) from error
+    if isinstance(data, dict):
+        # A run's facts.json has all that Ansible says.
+        runs = {name: facts for name, facts in data.items() if isinstance(facts, dict) and "hvlab" in facts}
+        data |= {name: resolver_facts.as_recorded(facts) for name, facts in runs.items()}
     return resolver_facts.from_file(data)
 
 

@@ -246,9 +246,7 @@ def _hosts(text: str | None) -> tuple[str, ...] | None:
         return tuple(f"host{number}" for number in range(1, int(text) + 1))
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names or text.isdigit():
-        raise UsageError(
-            f"--ran-on {text}: it names no host", remedy="write --ran-on 2 or --ran-on n1,n2"
-        )
+        raise UsageError(f"--ran-on {text}: it names no host", remedy="write --ran-on 2 or --ran-on n1,n2")
     return names
 
 

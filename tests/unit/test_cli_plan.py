@@ -251,6 +251,17 @@ def test_a_conflict_is_of_pins_and_facts(recorded, capsys):
     assert {item["name"] for item in conflict if item["kind"] == "pin"} == {"cuda", "torch"}
 
 
+def test_the_facts_of_a_run_are_recorded_facts(tmp_path, capsys):
+    said = {
+        "distribution": "Debian", "distribution_version": "12.15", "os_family": "Debian", "kernel": "6.1",
+        "architecture": "x86_64", "python": {"type": "cpython"}, "python_version": "3.11.2",
+        "hvlab": {"gcc": "12.2", "gpus": [], "nics": []},
+    }  # fmt: skip
+    (tmp_path / "facts.json").write_text(json.dumps({"n1": said}))
+    assert run(["plan", "--facts", str(tmp_path / "facts.json"), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hosts"]["n1"]["versions"]["python"] == "3.11"
+
+
 def test_facts_may_begin_with_a_byte_order_mark(recorded, tmp_path):
     marked = tmp_path / "marked.json"
     marked.write_bytes(b"\xef\xbb\xbf" + Path(recorded).read_bytes())

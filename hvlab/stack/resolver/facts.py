@@ -177,14 +177,19 @@ def from_file(data: object) -> dict[str, HostFacts]:
 
 
 def from_ansible(name: str, facts: Mapping[str, Any]) -> HostFacts:
-    """Return a host from Ansible's facts and hvlab_facts.
+    """Return a host from Ansible's facts and hvlab_facts."""
+    return from_file({name: as_recorded(facts)})[name]
+
+
+def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Ansible's facts and hvlab_facts of a host as a facts file has them.
 
     A GPU without a driver is recognised by its PCI device id.
     """
     own, known = facts.get("hvlab") or {}, load()
     gpus = [on_bus(item, known) for item in own.get("gpus") or () if isinstance(item, Mapping)]
     gpus = [{field: gpu.get(field) for field in _GPU_FIELDS} for gpu in gpus]
-    own_facts = {
+    return {
         "distribution": facts.get("distribution") or "unknown",
         "distribution_version": facts.get("distribution_version") or "unknown",
         "kernel": facts.get("kernel"),
@@ -195,7 +200,6 @@ def from_ansible(name: str, facts: Mapping[str, Any]) -> HostFacts:
         "driver": own.get("driver") or own.get("driver_installed"),
         "gpus": gpus,
     }
-    return from_file({name: own_facts})[name]
 
 
 def on_bus(gpu: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
