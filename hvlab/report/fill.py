@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -52,6 +53,11 @@ def fill(text: str, report: Report, lang: str, *, pictures: str = "") -> Filled:
             remedy="measure what it asks for with `hvlab bench --suite lab7` or `--suite lab4`; a table is "
             "recognised by its header, such as 通信后端 | 服务器数量 | 平均每步耗时",
         )
+    if "backends" in filled.answered and not report.fits:
+        note = (
+            "latency and bandwidth are not told apart: that takes --suite lab7 without --workload (allreduce)"
+        )
+        filled = replace(filled, notes=(*filled.notes, (0, note)))
     return filled
 
 
