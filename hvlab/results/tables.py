@@ -18,9 +18,8 @@ from rich.text import Text
 _LIMITS = {"hosts": 30, "params": 60, "error": 60}
 _UNLIMITED = 10_000
 _EMPTY = ("-", "")
-# Cells longer than this go below their row if the table is too wide; blanks between columns if there is
-# room; lines of a header.
-_LONG, _GAP, _HEAD = 10, 3, 2
+# Blanks between columns if there is room; lines of a header.
+_GAP, _HEAD = 3, 2
 
 
 def render(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_format: str) -> str:
@@ -45,7 +44,7 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     widths = {name: max(map(len, (name, *cells[name]))) for name in own}
     gap = _GAP if _fits(widths, _GAP) else 1
     under = []
-    while not _fits(widths, gap) and max(widths.values()) > _LONG:
+    while not _fits(widths, gap) and len(widths) > 1:
         under.append(max(widths, key=lambda name: widths[name]))
         del widths[under[-1]]
     rendered = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap // 2))
@@ -88,7 +87,8 @@ def _with_notes(lines: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
 
 
 def _fits(widths: Mapping[str, int], gap: int) -> bool:
-    return sum(widths.values()) + gap * len(widths) <= _width()
+    # A blank at each edge.
+    return sum(widths.values()) + gap * (len(widths) - 1) + 2 <= _width()
 
 
 def _width() -> int:

@@ -62,8 +62,17 @@ def test_a_table_fits_the_terminal(monkeypatch):
     assert lines[1].split() == ["case", "n"]
     assert lines[3].split() == ["c1", "1"]
     assert lines[4].startswith("    why: much slower than before")
-    # Where nothing can be moved, cells go on in the next line, and none is cut.
+    # None is cut.
     rows = [{f"column{n}": f"value{n}{row}" for n in range(12)} for row in "ab"]
     narrow = render(rows, tuple(rows[0]), "table")
     assert max(map(len, narrow.splitlines())) <= 60
     assert "…" not in narrow
+
+
+@pytest.mark.parametrize("width", [20, 35, 36, 37, 38, 60])
+def test_no_word_is_cut(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = [{"workload": f"allreduce{n}", "iterations": n, "stolen": n, "proved": "mpi"} for n in (1, 2)]
+    text = render([{**row, "proved": f"mpi{row['stolen']}"} for row in rows], list(rows[0]), "table")
+    assert all(len(line) <= width for line in text.splitlines())
+    assert all(word in text for word in (*rows[0], "allreduce1", "allreduce2", "mpi1"))
