@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from hvlab import __version__
-from hvlab.base.errors import HvlabError, NoInventoryError, explain_unknown
+from hvlab.base.errors import HvlabError, NoInventoryError, UsageError, explain_unknown
 from hvlab.base.paths import default_inventory
 from hvlab.lab import inventory
 
@@ -73,10 +73,25 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0].lower()
         if name not in VERBS and not name.startswith("-"):
-            raise explain_unknown("command", args[0], VERBS)
+            raise self._explain(ctx, name)
         if name == "bench" and not ctx.resilient_parsing:
             _begin_inventory(ctx, args[1:])
         return super().resolve_command(ctx, [name, *args[1:]])
+
+    def _explain(self, ctx: click.Context, name: str) -> HvlabError:
+        """Return the error for a word that may be a command of a verb, or a name that bench takes."""
+        from hvlab.cli.options import NAMES  # noqa: PLC0415 - it loads slowly
+
+        ways = []
+        for verb in VERBS:
+            # A verb may need an extra that is not installed.
+            with suppress(ModuleNotFoundError):
+                if name in getattr(self.get_command(ctx, verb), "commands", ()):
+                    ways.append(f"`hvlab {verb} {name}`")
+        ways += [f"`hvlab bench {option} {name}`" for option, names in NAMES.items() if name in names]
+        if ways:
+            return UsageError(f"{name} is no command of its own", remedy=f"write {' or '.join(ways)}")
+        return explain_unknown("command", name, VERBS)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

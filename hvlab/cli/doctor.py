@@ -128,6 +128,10 @@ def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:
         parts.append("\n".join(["harmless:", *rows]))
     if not diagnosis.causes:
         parts.append(_nothing(lines, diagnosis))
+    elif all(each.certainty == "failure" for each in diagnosis.causes):
+        named = {number for each in diagnosis.causes for number, _ in each.lines}
+        left = [(at, words) for at, words in reading.suspects(lines, diagnosis) if at not in named]
+        parts += ["\n".join(["the last other lines that look like errors:", *_rows(left)])] if left else []
     if diagnosis.stopped:
         parts.append(
             f"stopped: this log takes too long to search; {diagnosis.stopped} known entries were not "
@@ -137,8 +141,7 @@ def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:
 
 
 def _nothing(lines: Sequence[str], diagnosis: Diagnosis) -> str:
-    suspects = reading.suspects(lines, diagnosis)
-    rows = [f"  line {at}: {words}" for at, words in suspects]
+    rows = _rows(reading.suspects(lines, diagnosis))
     number = _number(lines)
     errors = ["the last lines that look like errors:", *rows] if rows else ["no line looks like an error"]
     look = (
@@ -152,6 +155,10 @@ def _nothing(lines: Sequence[str], diagnosis: Diagnosis) -> str:
             "`hvlab doctor` alone asks the hosts",
         ]
     )
+
+
+def _rows(numbered: Sequence[tuple[int, str]]) -> list[str]:
+    return [f"  line {at}: {words}" for at, words in numbered]
 
 
 def _number(lines: Sequence[str]) -> int:

@@ -106,7 +106,7 @@ class GroupedCommand(click.Command):
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # Values that people write without the option.
-_NAMES = {"--suite": suite.NAMES, "--workload": WORKLOADS, "--backend": BACKENDS, "--library": LIBRARIES}
+NAMES = {"--suite": suite.NAMES, "--workload": WORKLOADS, "--backend": BACKENDS, "--library": LIBRARIES}
 
 
 def load_requested_lab(inventory: Path, limit: str | None, *, here: bool, named: str | None) -> Lab:
@@ -162,7 +162,7 @@ def _refuse_names(context: click.Context, _parameter: click.Parameter, words: tu
     if not words or context.meta.get(AFTER_DASHES):
         return words
     own = {option for item in context.command.params for option in item.opts}
-    options = {name: option for option, names in _NAMES.items() if option in own for name in names}
+    options = {name: option for option, names in NAMES.items() if option in own for name in names}
     word = words[0].lower()
     near = [word] if word in options else difflib.get_close_matches(word, options, n=1)
     if word not in options and (Path(words[0]).is_file() or shutil.which(words[0])):

@@ -20,7 +20,8 @@ _WIDTH = 300
 # Words by which a line looks like an error to people, and how much of it is searched for them.
 _SUSPICIOUS = re.compile(
     r"\b(?:error|fatal|fail(?:ed|ure|s)?|exception|abort(?:ed|ing)?|killed|denied|refused|unable|cannot|can't"
-    r"|could not|no such|not found|time[ds]? ?out|segmentation|panic|corrupt(?:ed)?|invalid)\b|error:",
+    r"|could not|no such|not found|time[ds]? ?out|segmentation|panic|corrupt(?:ed)?|invalid)\b|error:"
+    "|错误|失败|异常|无法",
     re.IGNORECASE,
 )
 _SEARCHED = 4096

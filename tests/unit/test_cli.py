@@ -1,6 +1,7 @@
 """The command line of bench and results: what is printed where, and the exit codes."""
 
 import csv
+import importlib
 import inspect
 import io
 import json
@@ -298,13 +299,25 @@ def test_times_are_read_in_one_way(text, seconds):
     ("words", "told"),
     [
         ("results shwo", "what to do: did you mean show? there are list, show"),
+        ("LAB7", "write `hvlab bench --suite lab7`"),
+        ("status", "write `hvlab lab status` or `hvlab keys status`"),
+        ("lab8", "unknown command 'lab8'"),
         ("lab upp", "unknown command of hvlab lab 'upp'"),
         ("results last~1", "write `hvlab results show last~1`"),
     ],
 )
-def test_an_unknown_word_below_a_verb_is_answered_as_a_verb_is(words, told, capsys):
+def test_an_unknown_word_is_answered_with_the_right_one(words, told, capsys):
     assert run(words.split()) == 2
     assert told in capsys.readouterr().err
+
+
+def test_an_unknown_word_is_answered_without_any_extra(capsys, monkeypatch):
+    def absent(name):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    assert run(["bnech"]) == 2
+    assert "did you mean bench?" in capsys.readouterr().err
 
 
 def test_version_is_a_word_too(capsys):

@@ -42,6 +42,10 @@ def test_chinese_phrases_are_chinese():
     assert {key for key in spoken if not re.search(r"[\u4e00-\u9fff]", chinese[key])} <= same
 
 
+def test_no_blank_follows_a_chinese_mark():
+    assert [name for name, text in load("zh").phrases.items() if re.search("[。，；：、] ", text)] == []
+
+
 def test_every_phrase_that_is_said_is_there():
     said = {key for path in SOURCES for key in SAYS.findall(path.read_text("utf-8"))}
     assert len(said) > 200
