@@ -7,6 +7,7 @@ phrases in both languages in `phrases`. A function that returns None leaves its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -254,24 +255,28 @@ def _explain_steps(report: Report, words: Words) -> Shown:
     return {"steps": [*zip(called, steps, strict=True)], "drawn": [plot]}
 
 
-def _failures(report: Report, _: Words) -> Shown:
+def _failures(report: Report, words: Words) -> Shown:
     data = report.data
     found = {
         "pending": data.head.pending,
         "statuses": [
-            (status, rows) for status in ("failed", "skipped") if (rows := _reasons(data.records, status))
+            (status, rows)
+            for status in ("failed", "skipped")
+            if (rows := _reasons(data.records, status, words))
         ],
-        "infeasible": data.infeasible,
+        "infeasible": [replace(one, reason=words.reason(one.reason)) for one in data.infeasible],
         "unreadable": data.unreadable,
     }
     return {**found, "planned": data.head.planned} if any(found.values()) else None
 
 
-def _reasons(records: Iterable[Record], status: str) -> list[tuple[str, str, str, list[labels.Code]]]:
+def _reasons(
+    records: Iterable[Record], status: str, words: Words
+) -> list[tuple[str, str, str, list[labels.Code]]]:
     cases: dict[tuple[str, str, str], dict[str, None]] = {}
     for record in records:
         if record.status == status:
-            key = (record.workload, record.backend, record.error or "")
+            key = (record.workload, record.backend, words.reason(record.error or ""))
             cases.setdefault(key, {})[record.case_id] = None
     return [(*key, [labels.Code(case) for case in names]) for key, names in cases.items()]
 
@@ -318,7 +323,12 @@ def _opening(report: Report, words: Words) -> Opening:
         signature=[(words.say(f"head.{name}"), value) for name, value in report.signature.items()],
         cards=_cards(report, words),
         alerts=[
-            words.say("finding.backend_failed", backend=words.backend(name), count=count, reason=reason)
+            words.say(
+                "finding.backend_failed",
+                backend=words.backend(name),
+                count=count,
+                reason=words.reason(reason),
+            )
             for name, count, reason in comparison.list_failed(report.data)
         ],
         findings=_findings(report, words),

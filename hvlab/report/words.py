@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -52,6 +53,7 @@ class Words:
     phrases: Mapping[str, str]
     units: Mapping[str, str]
     replaced: Mapping[str, str]
+    reasons: Mapping[str, str]
 
     @property
     def tag(self) -> str:
@@ -78,6 +80,12 @@ class Words:
         """Return a fact of a host, its English words translated."""
         for old, new in self.replaced.items():
             text = text.replace(old, new)
+        return text
+
+    def reason(self, text: str) -> str:
+        """Return why a case has no figures: hvlab's own sentences translated, those of programs verbatim."""
+        for pattern, new in self.reasons.items():
+            text = re.sub(pattern, new, text)
         return text
 
     def number(self, value: float | None, unit: str = "", digits: int = 3) -> str:
@@ -248,7 +256,9 @@ def clock(seconds: float) -> str:
 def load(lang: str) -> Words:
     """Return the words of a language, one of LANGUAGES."""
     content = read_shipped(Path(__file__).parent / f"phrases/{lang}.yml")
-    return Words(lang, dict(_flat(content["phrases"])), content["units"], content["facts"])
+    return Words(
+        lang, dict(_flat(content["phrases"])), content["units"], content["facts"], content["reasons"]
+    )
 
 
 def _flat(tree: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
