@@ -597,12 +597,12 @@ def _paragraphs(page: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[i
 
 def _sign(text: str, content: Content, end: str) -> str:
     labels = vocabulary()["signature"]
-    following = rf"[ \t]*(?:\||\r?\n|\Z|(?:{'|'.join(labels.values())})\s*[:\uff1a|])"
+    following = rf"[ \t]*(?:\||\r?\n|\Z|[*_]*(?:{'|'.join(labels.values())})[*_]*\s*[:\uff1a|])"
     left: list[str] = []
     text, *code = re.split(r"(?=^[ \t]*(?:```|~~~))", text, maxsplit=1, flags=re.M)
     for name, value in content.signature.items():
         label = rf"(?<!\w)(?:{labels[name]})[*_]*[ \t]*[:\uff1a|][*]*"
-        blank = rf"(?:[ \t\u3000_\uff3f]|&nbsp;)*|[ \t]*{re.escape(value)}[ \t]*"
+        blank = rf"(?:[ \t\u3000_\uff3f]|&nbsp;|&emsp;|</?u>)*|[ \t]*{re.escape(value)}[ \t]*"
         place = re.search(rf"({label})(?:{blank})(?={following})", text, re.I)
         if place:
             rest = text[place.end() :].lstrip(" ")

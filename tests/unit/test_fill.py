@@ -909,6 +909,21 @@ def test_a_signature_goes_into_the_blanks_of_the_sheet_else_below_its_title():
     assert "11-28" not in signed(once, {})
 
 
+@pytest.mark.parametrize(
+    "blanks",
+    [
+        "**姓名**：____    **学号**：____\n",
+        "姓名：<u>&emsp;  </u> 学号：<u>  </u>\n",
+        "- **Name:** ____\n- Student ID:\n",
+    ],
+)
+def test_blanks_in_markup_are_signed(blanks):
+    once = signed(f"# Lab\n\n{blanks}", {"author": "Li", "number": "7"})
+    assert "signature" not in once
+    assert re.search(r"(?s)(姓名|Name)\W+Li\b.*(学号|ID)\W+7\n", once)
+    assert signed(once, {"author": "Li", "number": "7"}) == once
+
+
 def test_what_is_written_into_a_blank_stays():
     wanted = f"{SIGNED}author: Wang\n\n<!-- hvlab: end -->\n\nname: Li\n"
     assert signed("name: Li\n", {"author": "Wang"}) == wanted
