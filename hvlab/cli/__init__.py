@@ -56,6 +56,7 @@ _GROUPS = {
 VERBS = {name: text for verbs in _GROUPS.values() for name, text in verbs.items()}
 
 
+_DRY = "hvlab.dry-run"
 # The disk accepts no more data: file system full, quota, file size limit, or read-only.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 # The user or the machine is out of files, processes or memory.
@@ -76,6 +77,7 @@ class _Verbs(click.Group):
             raise self._explain(ctx, name)
         if name == "bench" and not ctx.resilient_parsing:
             _begin_inventory(ctx, args[1:])
+        ctx.meta[_DRY] = "--dry-run" in args
         return super().resolve_command(ctx, [name, *args[1:]])
 
     def _explain(self, ctx: click.Context, name: str) -> HvlabError:
@@ -127,6 +129,8 @@ def _other_ways(verb: str, verbs: click.Group, context: click.Context) -> str:
         ways.append(
             f"use the hosts of this Slurm job: `hvlab {verb if 'here' in options else 'bench'} --here`"
         )
+    elif "here" in options and context.meta.get(_DRY):
+        ways.append("add --here --hosts 64 --slots 8 to plan for a Slurm job")
     elif "here" in options:
         ways.append(f"in a Slurm job, run `hvlab {verb} --here`")
     if "named" in options:

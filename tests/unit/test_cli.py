@@ -254,6 +254,7 @@ def test_a_dry_run_is_a_table_with_the_time(inventory, capsys):
         ),
         ("tune", "in a Slurm job, run `hvlab tune --here`; or give", "`hvlab tune --here`; or give"),
         ("bench", "in a Slurm job, run `hvlab bench --here`; or give", "`hvlab bench --here`; or give"),
+        ("bench --dry-run", "add --here --hosts 64 --slots 8 to plan for", "`hvlab bench --here`; or give"),
         ("lab up", "what to do: give yours", "`hvlab bench --here`; or give"),
     ],
 )
