@@ -228,11 +228,11 @@ def _check_known(given: Mapping[str, object], workloads: Sequence[str], where: s
             if others:
                 trains = len(others) > 1 and WORKLOADS[others[0]].primary == "step_time"
                 whose = f"trainings ({', '.join(others)})" if trains else ", ".join(others)
+                # Some parameters are options of their own.
+                place, way = ("", "add --workload") if where == "--set" else (f"{where} ", "write workload:")
                 raise UsageError(
-                    f"{where} {name}: a parameter of {whose}, not of {', '.join(workloads)}",
-                    remedy=f"add --workload {others[0]}"
-                    if where == "--set"
-                    else f"write workload: {others[0]}",
+                    f"{place}{name}: a parameter of {whose}, not of {', '.join(workloads)}",
+                    remedy=f"{way} {others[0]}",
                 )
             raise explain_unknown(f"parameter of {', '.join(workloads)} ({where})", name, known)
 

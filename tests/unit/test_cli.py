@@ -188,7 +188,10 @@ def test_infeasible_cases_are_named(inventory, capsys):
         (["--set", "dtype"], ["--set dtype: no value", "--set dtype=VALUE"]),
         (["--set", "dtype=int9"], ["unknown value of dtype 'int9'", "did you mean"]),
         (["--iterations", "0"], ["iterations=0: not a whole number of 1 or more"]),
-        (["--compression", "fp16"], ["a parameter of trainings", "not of allreduce", "add --workload mnist"]),
+        (
+            ["--compression", "fp16"],
+            ["hvlab: compression: a parameter of trainings", "not of allreduce", "add --workload mnist"],
+        ),
         (["--op", "sum", "--workload", "mnist"], ["a parameter of allreduce", "add --workload allreduce"]),
         (["--suite", "lab6"], ["unknown suite 'lab6'", "full, horovod-ddp-fsdp, horovod-or-ddp"]),
         (["--library", "tensorflow"], ["unknown library 'tensorflow'", "horovod, horovod-on-ddp, ddp"]),
