@@ -400,7 +400,9 @@ def test_on_the_command_line(tmp_path, capsys):
     assert "rack" in capsys.readouterr().out
     assert hvlab(["results", "show", *results]) == 0
     assert "failed: allreduce-nccl-2x1-in-r1: 32 wrong values" in capsys.readouterr().out
-    assert hvlab(["results", "export", "--format", "csv", "--case", "allreduce-nccl-2x1-in-r1", *results]) == 0
+    assert (
+        hvlab(["results", "export", "--format", "csv", "--case", "allreduce-nccl-2x1-in-r1", *results]) == 0
+    )
     assert len(capsys.readouterr().out.splitlines()) == 1 + 6 * 3 + 1
     target = tmp_path / "out.xml"
     assert hvlab(["results", "export", "--format", "junit", "--output", str(target), *results]) == 0
