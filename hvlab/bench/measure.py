@@ -224,6 +224,7 @@ class _Run:
         return [case for case in cases if case.repeat in whole[: (len(whole) + 1) // 2]]
 
     def _stop_for_time(self) -> None:
+        here = "--here " if self.schedule.lab.step else ""
         self.progress.note(
             f"no time for another repeat: {len(self.pending)} cases are left before the next look. "
             f"`hvlab bench {here}--resume {self.run_id}` continues for as long again"
