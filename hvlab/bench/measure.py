@@ -160,7 +160,7 @@ class _Run:
                 self.queue = self.losses.on_fit_hosts(self.queue)
                 if not self.queue:
                     ended = "interrupted"
-                    self._stop_for_time()
+                    self._note_end_of_time()
                     break
                 self._play()
                 self.pending = self.list_due()
@@ -223,7 +223,7 @@ class _Run:
         # Half of them, then another look at the clock: cases may become slower.
         return [case for case in cases if case.repeat in whole[: (len(whole) + 1) // 2]]
 
-    def _stop_for_time(self) -> None:
+    def _note_end_of_time(self) -> None:
         here = "--here " if self.schedule.lab.step else ""
         self.progress.note(
             f"no time for another repeat: {len(self.pending)} cases are left before the next look. "

@@ -7,12 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hvlab.base.errors import Problem
-from hvlab.checks import folders, machine, names, network, python, ssh
+from hvlab.checks import folders, machine, names, network, python, ssh  # noqa: F401 - for their checks
 from hvlab.checks.before import BEFORE, HostLimits, PreflightHost, PreflightLab, SoftProblem
 from hvlab.remote.ssh_client import OLDEST_PYTHON, FirstLogin
-
-# Those of the registry with checks before a change; the others load slowly.
-SUBJECTS = (machine, names, folders, network, ssh, python)
 
 
 def check(
@@ -28,10 +25,8 @@ def check(
     lab = PreflightLab(hosts, limits, inventory, reached, time.time())
     errors: list[Problem] = []
     warnings: list[Problem] = []
-    for subject in SUBJECTS:
-        for one in BEFORE:
-            for problem in one(lab) if one.__module__ == subject.__name__ else ():
-                (warnings if isinstance(problem, SoftProblem) else errors).append(problem)
+    for problem in (problem for one in BEFORE for problem in one(lab)):
+        (warnings if isinstance(problem, SoftProblem) else errors).append(problem)
     return errors, warnings
 
 

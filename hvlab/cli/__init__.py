@@ -92,7 +92,7 @@ class _Verbs(click.Group):
                     ways.append(f"`hvlab {verb} {name}`")
         ways += [f"`hvlab bench {option} {name}`" for option, names in NAMES.items() if name in names]
         if ways:
-            return UsageError(f"{name} is no command of its own", remedy=f"write {' or '.join(ways)}")
+            return UsageError(f"{name} is not a command", remedy=f"write {' or '.join(ways)}")
         return explain_unknown("command", name, VERBS)
 
     def invoke(self, ctx: click.Context) -> Any:

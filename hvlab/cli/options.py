@@ -157,7 +157,7 @@ def _refuse_names(context: click.Context, _parameter: click.Parameter, words: tu
     """Refuse a first word that names a workload or the like, or no program; after ``--`` any is accepted."""
     if words and _is_script(words[0]):
         raise UsageError(
-            f"{words[0]} is no program", remedy=f"write `hvlab {context.info_name} -- python {words[0]}`"
+            f"{words[0]} is not a program", remedy=f"write `hvlab {context.info_name} -- python {words[0]}`"
         )
     if not words or context.meta.get(AFTER_DASHES):
         return words

@@ -152,7 +152,7 @@ def _fill(template: Path, output: Path, report: Report, lang: str | None) -> Non
         write_file(target, filled.text.encode("utf-8"), mode=template.stat().st_mode & 0o7777)
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, UnicodeDecodeError):
-            problem = "it is no text in UTF-8"
+            problem = "it is not UTF-8 text"
             remedy = (
                 "save it as Markdown in UTF-8: `pandoc x.docx -t gfm -o x.md`, `iconv -f GB18030 -t UTF-8`"
             )

@@ -202,8 +202,8 @@ def fill_in(text: str, content: Content) -> Filled:
             if kind in settings:
                 notes.append((line + moved, f"{page[line].strip()!r}, but this run's is {settings[kind]}"))
             elif not answer:
-                told = "is answered above" if kind in answered else f"has no answer: {_NO_ANSWER[kind]}"
-                notes.append((line + moved, f"a task about {kind} {told}"))
+                outcome = "is answered above" if kind in answered else f"has no answer: {_NO_ANSWER[kind]}"
+                notes.append((line + moved, f"a task about {kind} {outcome}"))
             if answer:
                 out[-1] += "" if out[-1].endswith("\n") else end
                 out += _block(f"analysis of {kind}", answer, page[line], end)

@@ -133,7 +133,7 @@ def test_configurations_of_one_run_are_listed():
     assert [row["case"] for row in table[:4]] == [
         "1K dtype=float32", "1M dtype=float32", "1K dtype=float16", "1M dtype=float16",
     ]  # fmt: skip
-    assert {"2 configurations are only in A.", "2 configurations are only in B."} <= set(rows.notes(found))
+    assert {"Only in A: 2 configurations.", "Only in B: 2 configurations."} <= set(rows.notes(found))
 
 
 @pytest.mark.parametrize("failing", ["a", "b"])
@@ -177,7 +177,7 @@ def test_a_metric_that_only_some_configurations_have():
     found = compare(measured(records), measured(records), metric="accuracy")
     assert [row.configuration.workload for row in found.rows] == ["mnist"]
     assert [configuration.workload for configuration in found.without] == ["allreduce", "allreduce"]
-    assert "2 configurations of both lack that metric." in rows.notes(found)
+    assert "Without that metric in both: 2 configurations." in rows.notes(found)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_of_own_trainings_the_files_used_last_are_kept(ready, root):
 
 
 def test_an_archive_of_something_else_is_refused(ready, root):
-    with pytest.raises(ValueError, match="is another than its key 0123456789abcdef names"):
+    with pytest.raises(ValueError, match="does not match its key 0123456789abcdef"):
         put(ready, root, key="0123456789abcdef")
     assert names(root) == [".lock"]
 

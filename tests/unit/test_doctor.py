@@ -323,11 +323,11 @@ def test_a_log_of_which_nothing_is_known_shows_what_looks_like_errors(log, capsy
 def test_beside_a_bare_failure_stand_the_other_errors(log, capsys):
     text = "my_solver: assertion `x > 0' failed at solver.c:33\n错误：磁盘已满\nAborted (core dumped)\n"
     assert run(["doctor", log(text.encode())]) == 1
-    told = capsys.readouterr().out
-    assert told.startswith("1. no cause found; the failure is: ")
+    printed = capsys.readouterr().out
+    assert printed.startswith("1. no cause found; the failure is: ")
     assert (
         "errors:\n  line 1: my_solver: assertion `x > 0' failed at solver.c:33\n  line 2: 错误：磁盘已满\n"
-        in told
+        in printed
     )
 
 

@@ -558,11 +558,11 @@ def test_another_number_of_epochs_is_told_and_stands_in_the_sheet(store):
 def test_every_setting_that_the_sheet_has_otherwise_is_told(serial):
     said = "- Epoch size: 2\n- 批大小：128\nLearning rate = 0.050\n\nbatch size: 64; learning rate: 0.1\n\n"
     filled = fill.fill(said + UNITS, serial, "en")
-    told = [
+    conflicts = [
         "'- 批大小：128', but this run's is 64",
         "'batch size: 64; learning rate: 0.1', but this run's is 0.05",
     ]
-    assert [note for _, note in filled.notes if note.endswith(("is 64", "is 0.05"))] == told
+    assert [note for _, note in filled.notes if note.endswith(("is 64", "is 0.05"))] == conflicts
     assert "The batch size was 64;" in filled.text
     assert fill.fill(filled.text, serial, "en").text == filled.text
 

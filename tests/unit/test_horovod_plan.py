@@ -105,13 +105,13 @@ def test_the_variant_and_another_compiler_have_the_last_word() -> None:
     ],
 )
 def test_patches_follow_torch_and_the_compiler(torch: str, gcc: str, only: set[str], flags: str) -> None:
-    found = horovod.choose_patches(torch=torch, gcc=gcc)
+    chosen = horovod.choose_patches(torch=torch, gcc=gcc)
     rules, texts = horovod._patches()
     assert {rule["file"] for rule in rules} == set(texts)
     limited = {"cxx17.patch", "cxx20.patch", "gcc13-headers.patch", "torch-headers.patch"}
-    assert {name for name in limited if texts[name] in found["patch"]} == only
-    assert all(text in found["patch"] for name, text in texts.items() if name not in limited)
-    assert found["flags"] == flags
+    assert {name for name in limited if texts[name] in chosen["patch"]} == only
+    assert all(text in chosen["patch"] for name, text in texts.items() if name not in limited)
+    assert chosen["flags"] == flags
 
 
 def test_what_horovod_was_built_without_is_named_once() -> None:

@@ -326,7 +326,7 @@ MIRROR = "https://mirror.example/repos"
 )
 def test_nvidias_repository_of_a_host_and_its_key(facts, changes, place, key, ending):
     options = {"url": f"{MIRROR}/", "folder": "", "key_url": "", "fingerprint": "", **changes}
-    found = plan_nvidia_repository(**options, facts=facts)
-    assert found["place"] == f"{MIRROR}/{place}"
-    assert found["key"] == (f"{MIRROR}/{key}" if key else "")
-    assert found["fingerprint"][-4:] == ending
+    repository = plan_nvidia_repository(**options, facts=facts)
+    assert repository["place"] == f"{MIRROR}/{place}"
+    assert repository["key"] == (f"{MIRROR}/{key}" if key else "")
+    assert repository["fingerprint"][-4:] == ending

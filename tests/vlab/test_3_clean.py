@@ -16,7 +16,7 @@ head -c 1000000 /dev/zero > {OLD}/lib/libmpi.so
 echo '{{"key": "old"}}' > {OLD}/.hvlab-pack.json
 find {OLD} {BUILD} {RUNS}/r-* /opt/hvlab/openmpi/current -exec touch -h -d '40 days ago' {{}} +
 """
-# What is in use: packs, links, and the programs.
+# In use: packs, links, and the programs.
 HELD = f"find /opt/hvlab -maxdepth 2 ! -path {OLD} ! -name '.*' -printf '%p %l\\n' | sort"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict
 from typing import Any
 
@@ -55,16 +55,18 @@ def table(comparison: Comparison) -> list[dict[str, Any]]:
 def notes(comparison: Comparison) -> list[str]:
     """Return the notes that belong to the rows, a sentence each."""
     counts = [f"{text} {comparison.count(kind)}" for kind, text in _KINDS.items() if comparison.count(kind)]
-    several = "s" if len(comparison.rows) > 1 else ""
-    total = f"{len(comparison.rows)} configuration{several}: {', '.join(counts)}."
+    total = f"{_count(comparison.rows)}: {', '.join(counts)}."
     sentences = [total if counts else "No configuration is in both."]
     for side, configurations in (("A", comparison.only_a), ("B", comparison.only_b)):
         if configurations:
-            several = "s are" if len(configurations) > 1 else " is"
-            sentences.append(f"{len(configurations)} configuration{several} only in {side}.")
+            sentences.append(f"Only in {side}: {_count(configurations)}.")
     if comparison.without:
-        sentences.append(f"{len(comparison.without)} configurations of both lack that metric.")
+        sentences.append(f"Without that metric in both: {_count(comparison.without)}.")
     return [*sentences, *(f"Differs: {difference}." for difference in comparison.differences), NOTE]
+
+
+def _count(configurations: Sized) -> str:
+    return f"{len(configurations)} configuration{'s' if len(configurations) > 1 else ''}"
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def install(archive: str, root: str, key: str) -> bool:
     """Unpack beside the set's place and rename; return whether that was needed.
 
     Files that another process of this user put there meanwhile, on a host with the same home, stay.
-    Raises ValueError if the archive is another than its key names.
+    Raises ValueError if the archive does not match its key.
     """
     place, new, old = (os.path.join(root, name) for name in (key, "." + key + ".new", "." + key + ".old"))
     os.makedirs(root, exist_ok=True)
@@ -73,7 +73,7 @@ def install(archive: str, root: str, key: str) -> bool:
             os.mkdir(new)
             unpack(archive, new)
             if key_in(new) != key:
-                raise ValueError("the archive is another than its key {} names".format(key))
+                raise ValueError("the archive does not match its key {}".format(key))
             remove(old)
             if os.path.lexists(place):
                 os.rename(place, old)

@@ -78,7 +78,7 @@ def check(root: str, key: str) -> None:
     """Raise ValueError unless the folder holds this key and all that its marker says."""
     marker = read_marker(root)
     if marker.get("key") != key or (marker.get("files"), marker.get("bytes")) != measure(root):
-        raise ValueError("the pack is another than its marker names")
+        raise ValueError("the pack does not match its marker")
 
 
 def as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -72,8 +72,8 @@ def plan(
         f"--with-ucx={ucx_home}" if with_ucx else "--with-ucx=no",
         *flags,
     ]
-    # Without it ob1 does not load where libmpi was not loaded for all, as by mpi4py. Open MPI 4's own
-    # makefile has it for CUDA alone, 5's always.
+    # A program that loads libmpi for itself alone, as mpi4py does, can load ob1 only if it is linked with it.
+    # Open MPI 4's own makefile does so for CUDA alone, 5's always.
     make = [] if five or with_cuda else ["mca_pml_ob1_la_LIBADD=$(top_builddir)/ompi/libmpi.la"]
     return {
         "release": release,

@@ -115,7 +115,7 @@ def changes_stack(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | 
 
 
 def record_stack(*, stack: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a host's fact keeps of its stack."""
+    """Return the part of a host's stack that its fact records."""
     return {name: value for name, value in stack.items() if name not in ("reasons", "notes", "role_packages")}
 
 

@@ -59,8 +59,8 @@ def transport(job: Job) -> dict[str, str]:
     """Return Open MPI's transport parameters, for any launcher."""
     parameters = {"btl_tcp_if_include": job.network}
     if not job.foreign:
-        # Not cm, which nothing here is built for; nor its libfabric, which takes a second to close. Open MPI
-        # itself prefers UCX on hosts with an RDMA card.
+        # Not cm, which nothing here is built for, nor ofi: libfabric takes a second to close. Open MPI itself
+        # prefers UCX on hosts with an RDMA card.
         parameters = {"pml": "^cm", "btl": "^openib,ofi", **parameters}
     if not job.gpu:
         parameters["opal_warn_on_missing_libcuda"] = "0"
