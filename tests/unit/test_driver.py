@@ -8,7 +8,7 @@ from hvlab.ansible.action.hvlab_driver import as_request
 from hvlab.stack.provision.driver.host import DriverHost, DriverRequest, find_installed_version
 from hvlab.stack.provision.driver.in_use import loading
 from hvlab.stack.provision.driver.packages import packages_to_hold, with_signed_modules
-from hvlab.stack.provision.driver.plan import guard, pin, plan, sources
+from hvlab.stack.provision.driver.plan import pin, plan, sources
 from hvlab.stack.provision.driver.system import bare_kernels, kernels_to_build
 
 KERNEL = "6.1.0-9-amd64"
@@ -321,11 +321,6 @@ def test_every_package_of_the_driver_is_held():
     }
     names = packages_to_hold(make(packages=there), REQUEST)
     assert names == ["libcuda1", *OPENED]
-    assert guard(names) == (
-        "Unattended-Upgrade::Package-Blacklist {\n"
-        '  "^libcuda1$";\n  "^nvidia-kernel-open-dkms$";\n  "^nvidia-kernel-support$";\n};\n'
-    )
-    assert guard([]) == ""
 
 
 def test_a_driver_that_follows_the_distributions_kernels_is_not_held():
@@ -382,6 +377,15 @@ def test_dkms_is_missed_before_anything_is_changed(stream):
         "g1: the driver's modules are built by dkms, which is not installed, and no repository has it "
         "-> enable EPEL there, which has it: dnf install epel-release"
     )
+
+
+@pytest.mark.parametrize(
+    ("distribution", "package"),
+    [("RedHat", "epel-release of EPEL's own site"), ("OracleLinux", "oracle-epel-release-el9")],
+)
+def test_epel_is_named_as_its_system_calls_it(distribution, package):
+    refusal = problems(rhel({"distribution": distribution}), STREAM)
+    assert refusal.endswith(f"dnf install {package}")
 
 
 @pytest.mark.parametrize(

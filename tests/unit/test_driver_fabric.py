@@ -117,11 +117,18 @@ def test_imex_is_called_by_its_branch_before_580(system, branch, package):
         ("modules-load.d/hvlab-nvidia-fabric.conf", "ib_umad\nmlx5_ib\n"),
         ("modprobe.d/hvlab-nvidia-imex.conf", "options nvidia NVreg_CreateImexChannel0=1\n"),
         ("nvidia-imex/nodes_config.cfg", "10.0.0.1\n10.0.0.2\n"),
+        (
+            "apt/apt.conf.d/52hvlab-nvidia-driver",
+            'Unattended-Upgrade::Package-Blacklist {\n  "^libcuda1$";\n  "^nvidia-open$";\n};\n',
+        ),
     ],
 )
-def test_the_modules_are_loaded_at_boot_and_imex_is_told_of_its_nodes(file, text):
+def test_files_of_settings(file, text):
     template = (ROOT / f"roles/nvidia_driver/templates/etc/{file}.j2").read_text("utf-8")
-    variables = {"nvidia_driver_imex_nodes": ["10.0.0.1", "10.0.0.2"]}
+    variables = {
+        "nvidia_driver_imex_nodes": ["10.0.0.1", "10.0.0.2"],
+        "__nvidia_driver_listed": {"packages": ["libcuda1", "nvidia-open"]},
+    }
     rendered = Templar(DataLoader(), variables=variables).template(trusted(template))
     assert rendered == text
 

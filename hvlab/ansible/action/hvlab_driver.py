@@ -19,7 +19,7 @@ from hvlab.stack.provision.driver.packages import (
     packages_to_hold,
     with_signed_modules,
 )
-from hvlab.stack.provision.driver.plan import DriverPlan, guard, plan
+from hvlab.stack.provision.driver.plan import DriverPlan, plan
 from hvlab.stack.provision.driver.system import (
     DriverNames,
     bare_kernels,
@@ -67,11 +67,7 @@ class ActionModule(HvlabAction):
     def _list_versions(self) -> dict[str, Any]:
         facts = self.vars["ansible_facts"]
         names = packages_to_hold(DriverHost(self.host, facts, {}), self.request)
-        return {
-            "changed": False,
-            "packages": names,
-            "guard": guard(names) if facts["pkg_mgr"] == "apt" else "",
-        }
+        return {"changed": False, "packages": names}
 
     def _do(self, state: str) -> dict[str, Any]:
         kernels = kernels_to_build(self._ask_host(), self.request)[1:] if state == "built" else []
@@ -155,7 +151,6 @@ class ActionModule(HvlabAction):
             if step.problem
             else "",
             "pinned": state["pin"],
-            "guarded": state["guard"],
             "running": state["loaded"],
             **{name: state[name] for name in _STATE},
         }

@@ -262,7 +262,6 @@ def inspect(module: AnsibleModule) -> dict[str, Any]:
         "unsure": module.check_mode,
         "own_sources": read("/etc/apt/sources.list.d/hvlab-nvidia-driver.sources"),
         "pin": read("/etc/apt/preferences.d/hvlab-nvidia-driver"),
-        "guard": read("/etc/apt/apt.conf.d/52hvlab-nvidia-driver"),
         "sources": sources(),
     }
 

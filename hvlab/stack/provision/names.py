@@ -75,6 +75,13 @@ def toolkit_names() -> list[str]:
     return list(_data("packages")["container_toolkit"])
 
 
+def epel_package(facts: Mapping[str, Any]) -> str:
+    """Return the package that enables EPEL on a host of the RHEL family."""
+    names = _data("packages")["epel"]
+    name: str = names.get(str(facts.get("distribution")), names["default"])
+    return name.format(release=facts.get("distribution_major_version"))
+
+
 def hwloc_packages(family: str) -> list[str]:
     """Return the packages of hwloc on the systems of a family."""
     return list(_data("systems")["packages"][family]["hwloc"])

@@ -24,6 +24,7 @@ from hvlab.stack.provision.driver.packages import (
     needs_dkms,
     stays,
 )
+from hvlab.stack.provision.names import epel_package
 
 Finding = tuple[str, str]
 
@@ -180,10 +181,8 @@ def without_dkms(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
 
 
 def _epel(host: DriverHost) -> str:
-    manager, release = host.facts.get("pkg_mgr"), host.facts.get("distribution_major_version")
-    names = {"RedHat": "epel-release of EPEL's own site", "OracleLinux": f"oracle-epel-release-el{release}"}
-    name = names.get(str(host.facts.get("distribution")), "epel-release")
-    return f"enable EPEL there, which has it: {manager} install {name}"
+    command = f"{host.facts.get('pkg_mgr')} install {epel_package(host.facts)}"
+    return f"enable EPEL there, which has it: {command}"
 
 
 def unavailable(

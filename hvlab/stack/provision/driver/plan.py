@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -196,15 +196,6 @@ def sources(host: DriverHost, request: DriverRequest) -> str:
             ]
             paragraphs.append("\n".join(lines) + "\n")
     return "\n".join(paragraphs)
-
-
-def guard(names: Iterable[str]) -> str:
-    """Return apt's configuration that keeps unattended upgrades from these packages, empty for none.
-
-    A hold alone was seen to be overridden, and a library newer than the loaded module stops CUDA.
-    """
-    lines = [f'  "^{name}$";' for name in names]
-    return "\n".join(["Unattended-Upgrade::Package-Blacklist {", *lines, "};", ""]) if lines else ""
 
 
 def pin(request: DriverRequest, found: str = "") -> str:
