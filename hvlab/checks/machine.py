@@ -13,7 +13,7 @@ from hvlab.checks.node import limits
 from hvlab.checks.programs import source
 from hvlab.checks.site import HostFault, HostReplies, Site
 from hvlab.stack.resolver import catalogue
-from hvlab.stack.resolver.facts import HostFacts, list_supported_systems, system_of
+from hvlab.stack.resolver.facts import HostFacts, advise_python, list_supported_systems, system_of
 
 _NOW = "now"
 _RDMA = "rdma"
@@ -127,18 +127,19 @@ def check_system(lab: PreflightLab) -> Iterator[Problem]:
     for host in lab.hosts:
         name, version = host.facts.get("distribution", "?"), host.facts.get("distribution_version", "?")
         major = host.facts.get("distribution_major_version", "?")
+        system = system_of(HostFacts(host.name, str(name), str(version)), catalogue.load())
         if limits.supported:
             supported = bool({version, major} & set(limits.supported.get(name, [])))
             known = "; ".join(f"{name} {', '.join(versions)}" for name, versions in limits.supported.items())
         else:
-            supported = system_of(HostFacts(host.name, name, str(version)), catalogue.load()) is not None
+            supported = system is not None
             known = list_supported_systems(catalogue.load())
         if not supported:
             yield Problem(host.name, f"{name} {version}: unsupported OS", f"use one of: {known}")
         python = str(host.facts.get("python_version", "0"))
         if _version(python) < _version(limits.python_min):
-            remedy = f"install {limits.python_min} or later and set ansible_python_interpreter for the host"
-            yield Problem(host.name, f"its Python is {python}", remedy)
+            observed = f"its Python is {python}; Ansible needs {limits.python_min} there, or later"
+            yield Problem(host.name, observed, advise_python(system))
 
 
 @preflight

@@ -10,6 +10,8 @@ from hvlab.base.errors import Problem
 from hvlab.checks import folders, machine, names, network, python, ssh  # noqa: F401 - for their checks
 from hvlab.checks.before import BEFORE, HostLimits, PreflightHost, PreflightLab, SoftProblem
 from hvlab.remote.ssh_client import OLDEST_PYTHON, FirstLogin
+from hvlab.stack.resolver.catalogue import load
+from hvlab.stack.resolver.facts import HostFacts, advise_python, system_of
 
 
 def check(
@@ -53,12 +55,11 @@ def without_python(login: FirstLogin) -> Problem | None:
     oldest = ".".join(map(str, OLDEST_PYTHON))
     if not login.pythons:
         observed = "it has no python3, which Ansible needs"
-        return Problem(
-            login.host.name, observed, "install it: `apt-get install python3`, or `dnf install python3`"
-        )
-    versions = ", ".join(f"{path} ({version or 'does not run'})" for path, version in login.pythons)
-    observed = f"its Python is too old for Ansible, which needs {oldest} or later: {versions}"
-    return Problem(login.host.name, observed, "install a later one beside it, such as python3.11")
+    else:
+        versions = ", ".join(f"{path} ({version or 'does not run'})" for path, version in login.pythons)
+        observed = f"its Python is too old for Ansible, which needs {oldest} or later: {versions}"
+    system = system_of(HostFacts(login.host.name, *login.system), load())
+    return Problem(login.host.name, observed, advise_python(system))
 
 
 def problems(logins: Sequence[FirstLogin], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:

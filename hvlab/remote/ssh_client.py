@@ -37,6 +37,7 @@ _PATH = re.compile(r"/[\w./+-]+")
 _SCRIPT = f"""\
 LC_ALL=C; export LC_ALL
 echo {_MARK} clock $(date +%s.%N)
+echo {_MARK} system $(. /etc/os-release 2>/dev/null; echo "$ID $VERSION_ID")
 for name in {{pythons}}; do
   path=$(command -v "$name" 2>/dev/null) || continue
   version=$("$path" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null </dev/null)
@@ -54,7 +55,8 @@ class FirstLogin:
     """The findings of a login: the host's clock, between two readings of ours, its Pythons and its sudo.
 
     ``pythons`` are (path, version) in the order in which Ansible looks for them; the version is empty for one
-    that does not run. ``sudo`` is empty if it works, else its answer.
+    that does not run. ``sudo`` is empty if it works, else its answer. ``system`` is the name and version of
+    the operating system, such as ubuntu 18.04; empty if unknown.
     """
 
     host: Host
@@ -63,6 +65,7 @@ class FirstLogin:
     received: float
     pythons: tuple[tuple[str, str], ...]
     sudo: str | None
+    system: tuple[str, str] = ("", "")
 
     @property
     def offset(self) -> float:
@@ -214,6 +217,7 @@ def _log_in(host: Host) -> FirstLogin | Problem:
         return _explain_refusal(host, done.stderr if failed else done.stdout or done.stderr, key)
     pythons = [[*" ".join(rest).split(), "", ""] for _, kind, *rest in lines if kind == "python"]
     answer = values["sudo"].partition(" ")
+    name, _, version = values.get("system", "").partition(" ")
     return FirstLogin(
         host=host,
         sent=sent,
@@ -221,6 +225,7 @@ def _log_in(host: Host) -> FirstLogin | Problem:
         received=received,
         pythons=tuple((path, version) for path, version, *_ in pythons if _PATH.fullmatch(path)),
         sudo=None if answer[0] == "yes" else answer[2].strip() or "there is no sudo",
+        system=(name, version),
     )
 
 

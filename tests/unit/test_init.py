@@ -246,6 +246,13 @@ def test_a_host_behind_a_jump_host_needs_a_known_key(hosts, capsys, way):
             "hvlab clock NOW\nhvlab python /usr/bin/python3 3.6.8\nhvlab sudo yes\n",
             "too old for Ansible, which needs 3.8 or later: /usr/bin/python3 (3.6.8)",
         ),
+        (
+            "10.0.0.2.login",
+            LOGIN.replace("/usr/bin/python3.11 3.11.2", "/x").replace(
+                "python3 3.11.2", "python3 3.6.9\nhvlab system ubuntu 18.04"
+            ),
+            "install python3.8 there, and set ansible_python_interpreter: /usr/bin/python3.8",
+        ),
         ("10.0.0.2.login", LOGIN.replace("3.11.2", ""), "/usr/bin/python3 (does not run)"),
     ],
 )  # fmt: skip

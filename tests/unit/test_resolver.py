@@ -460,6 +460,21 @@ def test_a_python_that_ansible_does_not_run_on_is_refused_with_the_package_of_an
     assert not plan([new]).refused
 
 
+@pytest.mark.parametrize(
+    ("distribution", "version", "advice"),
+    [
+        ("ubuntu", "18.04", "install python3.8 there, and set ansible_python_interpreter"),
+        ("rhel", "8.10", "install python3.12 there, and set ansible_python_interpreter"),
+        ("debian", "12", "install python3 there"),
+        ("amzn", "2", "use a newer system, or a container"),
+        ("arch", "", "install Python 3.8 or later there"),
+    ],
+)
+def test_the_way_to_another_python_exists_on_that_system(distribution, version, advice):
+    system = facts.system_of(facts.HostFacts("n1", distribution, version), load())
+    assert advice in facts.advise_python(system)
+
+
 def test_pythons_without_packages():
     """What an inventory installs is held to the Pythons the roles have; of bare facts it is told."""
     [bare] = lab("n1", distribution="CentOS", distribution_version="7", python="3.6.8", gcc="4.8.5", gpus=[])

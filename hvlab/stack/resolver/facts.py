@@ -75,6 +75,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 _GPU_FIELDS = ("name", "compute_capability", "memory_mib")
 _VERSIONS = ("python", "gcc", "kernel_gcc", "driver")
 _FIRST_TWO_DIGITS = 20
+# Pythons supported by the modules of ansible-core 2.19.
+LEAST_PYTHON, LAST_PYTHON = "3.8", "3.13"
 # Maximum characters of a version or name.
 _LONGEST = 200
 REQUIRED = ("distribution", "distribution_version")
@@ -236,6 +238,24 @@ def system_of(host: HostFacts, catalogue: Catalogue) -> OperatingSystem | None:
         if distribution in map(_to_plain, system.distributions) and own[: len(release)] == release:
             return system
     return None
+
+
+def advise_python(system: OperatingSystem | None) -> str:
+    """Return how a host with this system gets a Python that Ansible's modules run on."""
+    if system is None:
+        return f"install Python {LEAST_PYTHON} or later there, or use a newer system"
+    usable = [minor for minor in system.python if versions.numbers(minor) >= versions.numbers(LEAST_PYTHON)]
+    if not usable:
+        return "it has none that is newer: use a newer system, or a container"
+    if usable[0] == system.python[0]:
+        return "install python3 there"
+    newest = max(
+        (minor for minor in usable if versions.numbers(minor) <= versions.numbers(LAST_PYTHON)),
+        key=versions.numbers,
+    )
+    packages = system.python_packages
+    package = packages.get(newest, packages["default"])[0].format(minor=newest)
+    return f"install {package} there, and set ansible_python_interpreter: /usr/bin/python{newest}"
 
 
 def list_supported_systems(catalogue: Catalogue) -> str:

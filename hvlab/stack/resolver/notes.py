@@ -9,14 +9,11 @@ from datetime import date
 from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import AUTO, TITLES
 from hvlab.stack.resolver import facts, packages, rules, versions
-from hvlab.stack.resolver.catalogue import OperatingSystem
 from hvlab.stack.resolver.facts import Gpu, model_of
 from hvlab.stack.resolver.lab import HostGroup, HostRequest
 from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT, Scope
 from hvlab.stack.resolver.solve import GroupChoice, Solution, is_infeasible
 
-# Pythons supported by the modules of ansible-core 2.19.
-_LEAST_PYTHON, _LAST_PYTHON = "3.8", "3.13"
 # Source: https://github.com/horovod/horovod/issues/1123
 _OWN_HWLOC = ("1.14", "1.15")
 # Preferences that outrank one CUDA for all hosts.
@@ -42,10 +39,10 @@ def _explain_refused(one: HostRequest, group: HostGroup, solution: Solution) -> 
     python, usable, own = solution.version("python"), solution.lab.catalogue.pythons, one.host.python
     if python not in usable:
         has = versions.spans(usable, usable)
-        yield f"it gets Python {python}, and hvlab has packages for {has}", _note_newer_python(group.system)
-    elif own and versions.numbers(own) < versions.numbers(_LEAST_PYTHON):
-        observed = f"its Python is {own}; Ansible needs {_LEAST_PYTHON} there, or later"
-        yield observed, _note_newer_python(group.system)
+        yield f"it gets Python {python}, and hvlab has packages for {has}", facts.advise_python(group.system)
+    elif own and versions.numbers(own) < versions.numbers(facts.LEAST_PYTHON):
+        observed = f"its Python is {own}; Ansible needs {facts.LEAST_PYTHON} there, or later"
+        yield observed, facts.advise_python(group.system)
     fetched = bool(group.gpus) and "repo" in packages.methods(group).values()
     if group.system.key_unknown and fetched and not one.own_key:
         yield (
@@ -55,15 +52,6 @@ def _explain_refused(one: HostRequest, group: HostGroup, solution: Solution) -> 
         )
     if one.slurm and not group.system.packages.get("slurm"):
         yield f"{group.title} has no Slurm", "leave it out of the group slurm, or lab_slurm out"
-
-
-def _note_newer_python(system: OperatingSystem) -> str:
-    newer = [each for each in system.python if versions.numbers(each) >= versions.numbers(_LEAST_PYTHON)]
-    if not newer:
-        return "it has none that is newer: use a newer system, or a container"
-    packages = system.python_packages
-    package = packages.get(newer[0], packages["default"])[0].format(minor=newer[0])
-    return f"install {package} there, and set ansible_python_interpreter: /usr/bin/python{newer[0]}"
 
 
 def of_lab(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[str]:
@@ -152,8 +140,8 @@ def _system(choice: GroupChoice) -> Iterable[str]:
     if system.end and system.end < f"{date.today():%Y-%m}":
         yield f"{title}: its maker's standard support ended in {system.end}, and mirrors of it may be gone"
     yield from (f"{title}: {remark}" for remark in system.remarks)
-    if own and versions.numbers(versions.minor(own)) > versions.numbers(_LAST_PYTHON):
-        made = f"{_LEAST_PYTHON} to {_LAST_PYTHON}"
+    if own and versions.numbers(versions.minor(own)) > versions.numbers(facts.LAST_PYTHON):
+        made = f"{facts.LEAST_PYTHON} to {facts.LAST_PYTHON}"
         yield f"its Python is {own}: ansible-core 2.19 is made for hosts with {made}"
     if choice.group.host.others:
         yield f"{', '.join(choice.group.host.others)}: not NVIDIA's, and left alone"
