@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_network
 from typing import Any
 
 from hvlab.base.errors import Problem
+from hvlab.base.paths import project_dir, trust_dir
+from hvlab.base.yaml_files import read_shipped
 from hvlab.checks import folders, machine, names, network, python, ssh  # noqa: F401 - for their checks
-from hvlab.checks.before import BEFORE, HostLimits, PreflightHost, PreflightLab, SoftProblem
+from hvlab.checks.before import (
+    BEFORE,
+    HostLimits,
+    PreflightHost,
+    PreflightLab,
+    SoftProblem,
+    address_of,
+    lab_hosts,
+)
+from hvlab.lab.inventory import Lab
 from hvlab.remote.ssh_client import OLDEST_PYTHON, FirstLogin
+from hvlab.remote.trust import Trust
 from hvlab.stack.resolver.catalogue import load
 from hvlab.stack.resolver.facts import HostFacts, advise_python, system_of
+
+_DEFAULTS = project_dir() / "roles/preflight/defaults/main.yml"
 
 
 def check(
@@ -30,6 +45,32 @@ def check(
     for problem in (problem for one in BEFORE for problem in one(lab)):
         (warnings if isinstance(problem, SoftProblem) else errors).append(problem)
     return errors, warnings
+
+
+def foresee(lab: Lab, facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    """Return the objections of the role to hosts whose facts were gathered without it."""
+    limits: dict[str, Any] = {"names_managed": lab.vars.get("common_hosts_managed", True) is not False}
+    for name, usual in read_shipped(_DEFAULTS).items():
+        given = lab.vars.get(name)
+        # A template is not filled in here.
+        limits.setdefault(name.removeprefix("preflight_"), given if isinstance(given, type(usual)) else usual)
+    del limits["lock_write"]
+    hosts = [
+        PreflightHost(
+            name=one.name,
+            facts=facts[one.name],
+            address=address_of(one.address),
+            network=str(ip_network(str(one.vars["lab_network"]), strict=False)),
+            interface=str(one.vars["lab_interface"]),
+            port=one.port,
+            alone=lab.local and len(lab.hosts) == 1,
+        )
+        for one in lab.hosts
+        if one.name in facts
+    ]
+    reached = {one.name: one.address for one in lab.hosts}
+    objections, _ = check(hosts, lab_hosts(hosts, reached), HostLimits(**limits), reached)
+    return [*ssh.check_owner(hosts, Trust(lab.name, trust_dir(lab.name))), *objections]
 
 
 def report_missing(hosts: list[str], present: list[str]) -> list[Problem]:

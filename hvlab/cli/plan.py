@@ -14,7 +14,6 @@ from click.core import ParameterSource
 
 from hvlab.base.errors import InventoryError, Problem, UnreachableError, UsageError, report, some
 from hvlab.base.files import writing
-from hvlab.base.paths import trust_dir
 from hvlab.cli import options
 from hvlab.lab import inventory as inventories
 from hvlab.lab.inventory import Host, Lab
@@ -100,14 +99,12 @@ def _against(kept: Lock, result: Resolution | Infeasible, *, used: bool) -> Reso
 
 
 def _live(inventory: Path, limit: str | None) -> tuple[list[HostRequest], list[Problem]]:
-    """Return the lab, and the hosts that provisioning will refuse because they belong to another owner."""
+    """Return the lab, and why provisioning will refuse hosts before their versions matter."""
     # These load slowly, and a plan from recorded facts needs none of them.
     from rich.console import Console  # noqa: PLC0415
 
-    from hvlab.checks.before import PreflightHost  # noqa: PLC0415
-    from hvlab.checks.ssh import check_owner  # noqa: PLC0415
+    from hvlab.checks.preflight import foresee  # noqa: PLC0415
     from hvlab.remote import gather  # noqa: PLC0415
-    from hvlab.remote.trust import Trust  # noqa: PLC0415
 
     lab = inventories.load(inventory, limit=limit)
     try:
@@ -119,15 +116,12 @@ def _live(inventory: Path, limit: str | None) -> tuple[list[HostRequest], list[P
             "as --write-facts or a run wrote it (results/runs/*/facts.json)"
         )
         raise
-    hosts = [
-        PreflightHost(name, facts, None, lab.network, "", alone=lab.local) for name, facts in gathered.items()
-    ]
     requests = [
         _request(lab, host, resolver_facts.from_ansible(host.name, gathered[host.name]))
         for host in lab.hosts
         if host.name in gathered
     ]
-    return requests, list(check_owner(hosts, Trust(lab.name, trust_dir(lab.name))))
+    return requests, foresee(lab, gathered)
 
 
 def _read_recorded(file: Path, named: Path | None, default: Path, limit: str | None) -> list[HostRequest]:

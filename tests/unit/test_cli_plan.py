@@ -203,9 +203,19 @@ def test_the_usual_inventory_counts_by_name_only(recorded, inventory, capsys, mo
     assert run(["plan", "--facts", recorded]) == 0
 
 
-def ansible(name):
+def ansible(name, **changes):
     observed = host(distribution="Debian", distribution_version="12.5", python_version="3.11.2")
-    return {**observed, "hvlab": {"gcc": "12.2.0", "driver": None, "gpus": [A100] if name == "n1" else []}}
+    link = {"cidrs": [f"192.0.2.{name[1:]}/24"], "up": True}
+    own = {
+        "gcc": "12.2.0",
+        "driver": None,
+        "gpus": [A100] if name == "n1" else [],
+        "interfaces": {"eth0": link},
+        "tmp": {"writable": True, "noexec": False, "mode": "1777"},
+        "ssh_host_key": f"ssh-ed25519 {name}",
+        **changes,
+    }
+    return {**observed, "hostname": name, "nodename": name, "hvlab": own}
 
 
 def test_facts_are_gathered_and_kept(inventory, tmp_path, capsys, monkeypatch):
@@ -228,6 +238,24 @@ def test_hosts_of_another_owner_are_named(inventory, capsys, monkeypatch, tmp_pa
     told = capsys.readouterr().err
     assert "`hvlab provision` will refuse:\n  n2: it was provisioned with other keys" in told
     assert "hvlab keys init --take-over SHA256:xxx" in told
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ({"unfinished": ["nvidia-dkms-550"]}, {}, "packages are half configured: nvidia-dkms-550"),
+        ({"disk_free_mb": {"/": 900}}, {}, "/opt has 900 MiB free, 3000 are needed"),
+        ({"disk_free_mb": {"/": 900}}, {"preflight_disk_free_mb": {"/opt": 800}}, ""),
+        ({}, {"lab_interface": "ib0"}, "it has no interface ib0, it has eth0"),
+        ({"ssh_host_key": "ssh-ed25519 n1"}, {}, "they have the same ssh host key"),
+    ],
+)
+def test_what_preflight_refuses_plan_refuses(inventory, capsys, monkeypatch, case):
+    changes, variables, told = case
+    facts = {"n1": ansible("n1"), "n2": ansible("n2", **changes)}
+    monkeypatch.setattr(gather, "facts", lambda lab: facts)
+    assert run(["plan", "-i", inventory(["n1", "n2"], **variables)]) == (1 if told else 0)
+    assert told in capsys.readouterr().err
 
 
 def test_a_host_that_does_not_answer(inventory, capsys, monkeypatch):
