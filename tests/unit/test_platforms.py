@@ -59,6 +59,26 @@ def test_mig_mode_is_known_from_the_hosts_facts() -> None:
     assert "NVIDIA A100-PCIE-40GB MIG: a process sees one MIG slice" in noted(asked(found))
 
 
+@pytest.mark.parametrize(
+    ("changes", "variables", "told"),
+    [
+        ({"secure_boot": True}, {}, "Secure Boot is on"),
+        ({"secure_boot": True, "driver": "595.10"}, {}, ""),
+        ({"secure_boot": True}, {"nvidia_driver_secure_boot": "allow"}, ""),
+        ({"secure_boot": True}, {"lab_driver_method": "distro"}, ""),
+        ({"secure_boot": True, "gpu": None}, {}, ""),
+        ({"container": True}, {}, "it is a container"),
+        ({"container": True}, {"nvidia_driver_load": "never"}, ""),
+        ({"container": True, "driver": "580.95.05"}, {"lab_driver_method": "none"}, ""),
+    ],
+)
+def test_plan_refuses_modules_that_would_not_load(changes, variables, told) -> None:
+    given = {"gpu": "NVIDIA H100 PCIe", **changes}
+    answer = plan([request(host(**given), variables, gpu=bool(given["gpu"]))])
+    assert isinstance(answer, Resolution)
+    assert [told in problem.observed for problem in answer.refused] == ([True] if told else [])
+
+
 def test_an_hgx_board_is_noted_with_its_fabric_manager() -> None:
     answer = asked(host(gpu="NVIDIA H100 80GB HBM3"))
     text = noted(answer)

@@ -71,6 +71,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "kernel_gcc": (str, int),
     "driver": (str, int, float),
     "gpus": (list,),
+    "secure_boot": (bool,),
+    "container": (bool,),
 }
 _GPU_FIELDS = ("name", "compute_capability", "memory_mib")
 _VERSIONS = ("python", "gcc", "kernel_gcc", "driver")
@@ -112,6 +114,7 @@ class HostFacts:
     ``kernel_gcc``: the major of the gcc that built its kernel; None if unknown.
     ``declared``: the inventory names its GPUs (``lab_gpus``).
     ``others``: the names of its GPUs from other makers.
+    ``secure_boot``: its firmware lets only signed modules in; ``container``: it shares its machine's kernel.
     """
 
     name: str
@@ -126,6 +129,8 @@ class HostFacts:
     gpus: tuple[Gpu, ...] = ()
     declared: bool = False
     others: tuple[str, ...] = ()
+    secure_boot: bool = False
+    container: bool = False
 
     @property
     def guest(self) -> str | None:
@@ -146,6 +151,8 @@ class HostFacts:
             "kernel_gcc": self.kernel_gcc,
             "driver": self.driver,
             "gpus": [gpu.as_json() for gpu in (*self.gpus, *map(Gpu, self.others))],
+            "secure_boot": self.secure_boot,
+            "container": self.container,
         }
 
 
@@ -201,6 +208,8 @@ def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
         "kernel_gcc": own.get("kernel_gcc"),
         "driver": own.get("driver") or own.get("driver_installed"),
         "gpus": gpus,
+        "secure_boot": own.get("secure_boot"),
+        "container": own.get("container"),
     }
 
 
@@ -305,7 +314,9 @@ def _problems(facts: Mapping[str, Any]) -> list[str]:
     wrong += _explain_unknown(facts, _TYPES)
     for field, types in _TYPES.items():
         value = facts.get(field)
-        if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
+        if value is not None and (
+            not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
+        ):
             wrong.append(f"{field} is {value!r}")
         elif not isinstance(value, list) and (odd := _unprintable(value)):
             wrong.append(f"{field} {odd}")
@@ -391,6 +402,8 @@ def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
         gcc=text("gcc"),
         kernel_gcc=text("kernel_gcc"),
         driver=text("driver"),
+        secure_boot=bool(facts.get("secure_boot")),
+        container=bool(facts.get("container")),
         **_split_by_maker(facts.get("gpus") or ()),
     )
 

@@ -40,7 +40,8 @@ class HostRequest:
 
     ``gpu``: it is in group gpu; ``pythons``: the minors available for environments, none for any;
     ``build``: role variables used in builds; ``slurm``: it gets Slurm.
-    ``own_key``: its inventory names the key for NVIDIA's packages, or leaves their repository out.
+    ``own_key``: its inventory names the key for NVIDIA's packages, or leaves their repository out;
+    ``trusted``: Secure Boot lets modules in that are built on it; ``unloaded``: no driver is to be loaded.
     """
 
     host: HostFacts
@@ -51,6 +52,8 @@ class HostRequest:
     build: Mapping[str, Any] = field(default_factory=dict)
     slurm: bool = False
     own_key: bool = False
+    trusted: bool = False
+    unloaded: bool = False
 
 
 def request(
@@ -84,6 +87,8 @@ def request(
         build,
         slurm=slurm and _is_true(variables.get("lab_slurm")),
         own_key=bool(variables.get("nvidia_repository_key_fingerprint")) or not _is_true(used),
+        trusted=variables.get("nvidia_driver_secure_boot") == "allow",
+        unloaded=variables.get("nvidia_driver_load") == "never",
     )
 
 
@@ -157,6 +162,7 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
         built = bool(gpus) and methods["driver"] in _BUILT
         kernel = _kernel(host, catalogue) if built else ""
         like = replace(host, name="", kernel=kernel, kernel_gcc=kernel_gcc, gpus=gpus)
+        like = replace(like, secure_boot=False, container=False)
         key = (like, guest, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
         members.setdefault(key, []).append(host.name)
         groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons, kernel)

@@ -8,6 +8,7 @@ from datetime import date
 
 from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import AUTO, TITLES
+from hvlab.stack.provision.driver.obstacles import explain_container, explain_secure_boot
 from hvlab.stack.resolver import facts, packages, rules, versions
 from hvlab.stack.resolver.facts import Gpu, model_of
 from hvlab.stack.resolver.lab import HostGroup, HostRequest
@@ -29,9 +30,12 @@ def refusals(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[Probl
     """Return why site.yml will refuse hosts that have a stack."""
     return [
         Problem(name, observed, remedy)
-        for group in solution.lab.groups
+        for number, group in enumerate(solution.lab.groups)
         for name in group.hosts
-        for observed, remedy in _explain_refused(hosts[name], group, solution)
+        for observed, remedy in (
+            *_explain_refused(hosts[name], group, solution),
+            *_explain_unloadable(hosts[name], group, str(solution.version("driver", number))),
+        )
     ]
 
 
@@ -52,6 +56,18 @@ def _explain_refused(one: HostRequest, group: HostGroup, solution: Solution) -> 
         )
     if one.slurm and not group.system.packages.get("slurm"):
         yield f"{group.title} has no Slurm", "leave it out of the group slurm, or lab_slurm out"
+
+
+def _explain_unloadable(one: HostRequest, group: HostGroup, driver: str) -> Iterable[tuple[str, str]]:
+    method, host = group.methods["driver"], one.host
+    if not group.gpus or method == "none" or one.unloaded:
+        return
+    there = versions.major(host.driver or "") == versions.major(driver)
+    signed = method == "distro" and host.distribution == "Ubuntu"
+    if host.container:
+        yield explain_container(method)
+    elif host.secure_boot and not (one.trusted or signed or there):
+        yield explain_secure_boot(host.distribution)
 
 
 def of_lab(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[str]:

@@ -47,12 +47,7 @@ def obstacles(
         yield from _missing_driver(host, request)
         return
     if host.fact("container", False) and request.load != "never":
-        yield (
-            "it is a container, which runs its host's kernel and driver; "
-            f"method {request.method} cannot work there",
-            "install the driver on the machine below it and set lab_driver_method: none here, "
-            "or nvidia_driver_load: never where an image is being made",
-        )
+        yield explain_container(request.method)
         return
     if request.method in ("runfile", "local_repo"):
         yield from _unchecked_download(request, installing=installing)
@@ -131,12 +126,25 @@ def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     allowed = request.secure_boot == "allow" or request.load == "never"
     if not host.fact("secure_boot", False) or allowed or vendor or running:
         return
-    ubuntu = host.facts.get("distribution") == "Ubuntu"
-    own = "set lab_driver_method: distro, which takes modules that Ubuntu has signed; or " if ubuntu else ""
-    yield (
+    yield explain_secure_boot(str(host.facts.get("distribution")))
+
+
+def explain_container(method: str) -> Finding:
+    """Return the obstacle of a container for a method that installs a driver."""
+    return (
+        f"it is a container, which runs its host's kernel and driver; method {method} cannot work there",
+        "install the driver on the machine below it and set lab_driver_method: none here, "
+        "or nvidia_driver_load: never where an image is being made",
+    )
+
+
+def explain_secure_boot(distribution: str) -> Finding:
+    """Return the obstacle of Secure Boot for modules that no key in the firmware signs."""
+    signed = "set lab_driver_method: distro, which takes modules that Ubuntu has signed; or "
+    return (
         "Secure Boot is on, and would keep the kernel from loading modules that are built here",
-        f"{own}enroll the key they are signed with (mokutil --import, then reboot) and set "
-        "nvidia_driver_secure_boot: allow, or turn Secure Boot off in the firmware",
+        f"{signed if distribution == 'Ubuntu' else ''}enroll the key they are signed with (mokutil --import, "
+        "then reboot) and set nvidia_driver_secure_boot: allow, or turn Secure Boot off in the firmware",
     )
 
 
