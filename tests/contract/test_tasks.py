@@ -51,6 +51,14 @@ def test_systemd_reads_units_again_only_where_hvlab_wrote_one() -> None:
             assert list(units.glob(f"{unit}*")), f"{place}: {task['name']}"
 
 
+def test_what_is_written_below_etc_is_recorded() -> None:
+    """`hvlab remove` takes away what hvlab_files and hvlab_repository recorded."""
+    for place, task in TASKS:
+        for module in ("template", "copy", "get_url", "lineinfile", "blockinfile"):
+            to = str((task.get(f"ansible.builtin.{module}") or {}).get("dest", ""))
+            assert not to.startswith("/etc/"), f"{place}: {task['name']}: use hvlab_files"
+
+
 def test_commands_are_argv_lists() -> None:
     for place, task in TASKS:
         command = task.get("ansible.builtin.command")

@@ -5,6 +5,7 @@ import stat
 import tempfile
 
 import pytest
+from ansible.module_utils import hvlab_managed
 from ansible.module_utils.testing import patch_module_args
 
 from hvlab.ansible.modules import hvlab_files
@@ -174,7 +175,7 @@ def test_nothing_is_left_beside_a_file_that_cannot_be_written(bring, tmp_path):
 
 
 def test_a_folder_that_another_host_makes_meanwhile_is_no_error(bring, tmp_path, monkeypatch):
-    monkeypatch.setattr(hvlab_files, "current", lambda _: (None, "", None, None, None))
+    monkeypatch.setattr(hvlab_files, "current", lambda _: hvlab_managed.current("/nowhere"))
     (tmp_path / "shared").mkdir(mode=0o755)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to("elsewhere")

@@ -1,5 +1,6 @@
 """The module hvlab_remove: what hvlab_files wrote goes, and what it replaced comes back."""
 
+import base64
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from ansible.module_utils import hvlab_managed
 from ansible.module_utils.testing import patch_module_args
 
 from hvlab import cli
-from hvlab.ansible.modules import hvlab_files, hvlab_remove
+from hvlab.ansible.modules import hvlab_files, hvlab_remove, hvlab_repository
 from hvlab.cli import remove as remove_command
 from tests.unit import labs
 from tests.unit.plays import program
@@ -61,6 +62,27 @@ def test_what_was_replaced_comes_back_and_the_rest_goes(call, tmp_path):
     assert not remove(call, tmp_path)["changed"]
 
 
+def test_a_package_source_goes_and_an_entry_that_was_switched_off_is_on_again(call, tmp_path):
+    entry, added = tmp_path / "cuda.list", tmp_path / "new/docker.sources"
+    entry.write_text("deb http://x/ /\n")
+    entry.chmod(0o640)
+    files = {str(entry): "# switched off by hvlab: deb http://x/ /\n", str(added): "Types: deb\n"}
+    encoded = {path: base64.b64encode(text.encode()).decode() for path, text in files.items()}
+    call(hvlab_repository, step="apply", files=encoded, trouble="^E:")
+    assert {path: Path(path).read_text() for path in files} == files
+    assert remove(call, tmp_path)["gone"]["files"] == [str(added), str(entry)]
+    assert (entry.read_text(), entry.stat().st_mode & 0o777) == ("deb http://x/ /\n", 0o640)
+    assert not added.exists()
+
+
+def test_a_package_source_that_was_refused_is_not_recorded(call, tmp_path):
+    added = tmp_path / "x.sources"
+    arguments = {"files": {str(added): ""}, "refresh": ["echo", "E: no"], "trouble": "^E:"}
+    assert call(hvlab_repository, step="apply", **arguments)["refused"]
+    assert not added.exists()
+    assert remove(call, tmp_path)["gone"]["files"] == []
+
+
 def test_lines_that_others_wrote_since_stay(call, tmp_path):
     hosts = tmp_path / "hosts"
     hosts.write_text(HOSTS)
@@ -91,12 +113,21 @@ def test_processes_of_the_labs_folders_are_found_but_not_those_above_this_one(tm
     assert not [one for one in hvlab_remove.running("", [above]) if one.startswith(f"{os.getpid()} ")]
 
 
+def test_users_that_slurm_runs_as_go_where_hvlab_made_them(call, tmp_path):
+    (tmp_path / "facts.d").mkdir()
+    record = {"users": ["daemon", "nobody-of-that-name"], "accounting": True}
+    (tmp_path / "facts.d/hvlab_slurm.fact").write_text(json.dumps(record))
+    shown = remove(call, tmp_path, check=True)
+    assert shown["gone"]["users"] == ["daemon"]
+    assert shown["stays"] == ["the database slurm_acct_db, with the accounting of jobs"]
+
+
 @pytest.mark.parametrize("made", [False, None])
 def test_a_user_that_hvlab_did_not_make_stays(call, tmp_path, made):
     (tmp_path / "facts.d").mkdir()
     (tmp_path / "facts.d/hvlab_lab_user.fact").write_text(json.dumps({"name": "daemon", "made": made}))
     shown = remove(call, tmp_path, check=True)
-    assert shown["gone"]["user"] == []
+    assert shown["gone"]["users"] == []
     assert shown["stays"] == ["user daemon: hvlab did not make it, or did not record that"]
 
 
@@ -105,7 +136,7 @@ def test_the_command_shows_what_goes_and_removes_it_once_asked_to(monkeypatch, t
 
     def collected(lab, playbook, variables, shape):
         asked.append((playbook, variables["hvlab_look"], [host.name for host in lab.hosts]))
-        gone = {"files": ["/etc/a", "/etc/b"], "user": []}
+        gone = {"files": ["/etc/a", "/etc/b"], "users": []}
         return {"n1": {"gone": gone, "stays": ["user x"], "changed": True}}, []
 
     monkeypatch.setattr(remove_command, "load", lambda path, limit: labs.lab(1 if limit == "n1" else 2))

@@ -712,3 +712,18 @@ def test_where_the_controller_was_hvlabs_daemons_stop(tmp_path, written, stopped
     }
     play(tmp_path / "start.yml", programs, variables)
     assert calls.read_text().split() == stopped
+
+
+@pytest.mark.parametrize(
+    ("before", "made", "recorded"),
+    [(None, {}, []), (None, {"changed": True}, ["slurm"]), (["slurm"], {"changed": False}, ["slurm"])],
+)
+def test_users_that_the_role_made_are_recorded(before, made, recorded):
+    """For `hvlab remove`."""
+    local = {"hvlab_slurm": {"users": before}} if before else {}
+    variables = trusted(load(ROLE / "vars/main.yml")) | {
+        "ansible_facts": {"ansible_local": local},
+        "__slurm_user_made": made,
+    }
+    templar = Templar(loader=DataLoader(), variables=variables)
+    assert templar.template(variables["__slurm_users_made"]) == recorded

@@ -144,6 +144,7 @@ class ActionModule(HvlabAction):
             trust=[*self.source.trust] if trusts else [],
             read=[*self.source.read],
             label=self.source.label,
+            record=(self.vars["ansible_facts"].get("hvlab_managed") or {}).get("record"),
         )
         if done["refused"]:
             raise self.source.refusal(done["output"])

@@ -54,6 +54,18 @@ def record(path: str) -> dict[str, Any]:
     return paths if isinstance(paths, dict) else {}
 
 
+def add_to_record(path: str, more: dict[str, Any]) -> None:
+    """Add to a record, in one step."""
+    known = record(path)
+    wanted = dict(known, **more)
+    if wanted == known:
+        return
+    beside = "{}.{}".format(path, os.urandom(4).hex())
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(wanted, file, sort_keys=True)
+    os.replace(beside, path)
+
+
 ALTERNATIVES = "/etc/alternatives/"
 
 
@@ -72,6 +84,25 @@ def alternative(path: str) -> str:
 def read_replaced(path: str) -> dict[str, Any]:
     """Return ``{kind, text, mode, uid, gid}`` of the files that hvlab_files replaced, by path."""
     return record(path + ".before")
+
+
+def current(path: str) -> dict[str, Any]:
+    """Return ``{kind, text, mode, uid, gid}`` of a path; a link's text is its target. Kind None: nothing."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return {"kind": None, "text": "", "mode": None, "uid": None, "gid": None}
+    text, kind = "", "other"
+    if stat.S_ISLNK(info.st_mode):
+        kind, text = "link", target(path)
+    elif stat.S_ISDIR(info.st_mode):
+        kind = "directory"
+    elif stat.S_ISREG(info.st_mode):
+        kind = "file"
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8", "surrogateescape")
+    mode = stat.S_IMODE(info.st_mode)
+    return {"kind": kind, "text": text, "mode": mode, "uid": info.st_uid, "gid": info.st_gid}
 
 
 def file_state(path: str, with_text: bool) -> dict[str, Any]:

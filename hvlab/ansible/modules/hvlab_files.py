@@ -6,36 +6,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import pwd
 import shutil
-import stat
 import tempfile
 from typing import Any, Callable, ContextManager
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.text.converters import to_bytes, to_text
-from ansible.module_utils.hvlab_managed import SECRET_MODE, acting_as, alternative, target, with_block, writer
+from ansible.module_utils.common.text.converters import to_bytes
+from ansible.module_utils.hvlab_managed import (
+    SECRET_MODE,
+    acting_as,
+    add_to_record,
+    alternative,
+    current,
+    with_block,
+    writer,
+)
 from ansible.module_utils.hvlab_managed import record as read_record
-
-
-def current(path: str) -> tuple[Any, str, Any, Any, Any]:
-    """Return the present ``(kind, text or target, mode, uid, gid)``; kind None for nothing."""
-    try:
-        info = os.lstat(path)
-    except FileNotFoundError:
-        return (None, "", None, None, None)
-    body, kind = "", "other"
-    if stat.S_ISLNK(info.st_mode):
-        kind, body = "link", target(path)
-    elif stat.S_ISDIR(info.st_mode):
-        kind = "directory"
-    elif stat.S_ISREG(info.st_mode):
-        kind = "file"
-        with open(path, "rb") as file:
-            body = to_text(file.read(), errors="surrogateescape")
-    return (kind, body, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
 
 
 def is_older(path: str, than: str) -> bool:
@@ -61,8 +49,9 @@ class Change:
 
     def _compare(self) -> None:
         item = self.item
-        self.kind, self.old, mode, uid, gid = current(self.path)
-        self.before = {"kind": self.kind, "text": self.old, "mode": mode, "uid": uid, "gid": gid}
+        self.before = current(self.path)
+        self.kind, self.old = self.before["kind"], self.before["text"]
+        mode, uid, gid = (self.before[name] for name in ("mode", "uid", "gid"))
         usual = 0o755 if self.state == "directory" else 0o644
         default = mode if self.kind == self.state else usual
         if item["secret"] is not None:
@@ -202,18 +191,6 @@ class Change:
                 "after_header": self.path,
             }
         return {"prepared": "{}: {} -> {} {:04o}\n".format(self.path, self.kind, self.state, self.mode)}
-
-
-def add_to_record(path: str, more: dict[str, Any]) -> None:
-    """Add to a record, in one step."""
-    known = read_record(path)
-    record = dict(known, **more)
-    if record == known:
-        return
-    beside = "{}.{}".format(path, os.urandom(4).hex())
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(record, file, sort_keys=True)
-    os.replace(beside, path)
 
 
 def read_replaced(record: str, changes: list[Change]) -> dict[str, Any]:

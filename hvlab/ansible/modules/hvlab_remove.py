@@ -31,7 +31,7 @@ LOGIN_SECONDS = 10
 SHARED = re.compile(r"(?:nfs|cifs|ceph|lustre|gpfs|beegfs|9p|fuse)")
 # Part of the driver, which stays.
 WITH_DRIVER = "/etc/modprobe.d/"
-# Files of NVIDIA's package source and of pins, which no record names.
+# Files of NVIDIA's package source and of pins on hosts that were provisioned before these were recorded.
 SOURCES = (
     "/etc/apt/sources.list.d/nvidia-cuda.sources",
     "/etc/apt/keyrings/nvidia-cuda.gpg",
@@ -96,8 +96,8 @@ class Removal:
         account = fact("lab_user")
         self.user = str(account.get("name", ""))
         self.home = str(account.get("home", ""))
-        uids = [int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7) if name == self.user]
-        self.uid = uids[0] if uids else None
+        uids = {name: int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7)}
+        self.uid = uids.get(self.user)
         self.stays: list[str] = []
         self.folders = [
             path for path in module.params["folders"] if os.path.isdir(path) and self._is_own(path)
@@ -122,7 +122,11 @@ class Removal:
             self.stays.append("NVIDIA's driver, with {}".format(WITH_DRIVER))
         if fact("container_runtime"):
             self.stays.append("the container runtime and its settings, which other containers may use")
+        slurm = fact("slurm")
+        if slurm.get("accounting"):
+            self.stays.append("the database slurm_acct_db, with the accounting of jobs")
         self.holds = list_held_own()
+        self.service_users = [name for name in slurm.get("users", []) if name in uids]
         self.removed_user = self.user if self.uid is not None and self._is_ours(account) else ""
 
     def _is_own(self, path: str) -> bool:
@@ -149,7 +153,7 @@ class Removal:
             "holds": self.holds,
             "files": self.files,
             "folders": self.folders,
-            "user": user,
+            "users": [*user, *self.service_users],
         }
 
     def apply(self) -> None:
@@ -170,10 +174,7 @@ class Removal:
         for folder, command in READERS:
             if any(path.startswith(folder) for path in self.files):
                 self._run(*command)
-        if self.removed_user:
-            self._end_logins()
-            home = [] if find_shared_type(self.home) else ["--remove"]
-            self._run("userdel", *home, self.removed_user)
+        self._remove_users()
         if any(path.startswith(SSHD) for path in self.files):
             self._run(shutil.which("sshd") or "/usr/sbin/sshd", "-t")
             unit = "ssh" if self._is_there("ssh") else "sshd"
@@ -184,6 +185,14 @@ class Removal:
         for path in EMPTY:
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.expanduser(path))
+
+    def _remove_users(self) -> None:
+        if self.removed_user:
+            self._end_logins()
+            home = [] if find_shared_type(self.home) else ["--remove"]
+            self._run("userdel", *home, self.removed_user)
+        for name in self.service_users:
+            self._run("userdel", name)
 
     def _end_logins(self) -> None:
         """End the user's remaining logins; userdel refuses a user with processes."""

@@ -12,6 +12,8 @@ import time
 from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.hvlab_managed import add_to_record, current
+from ansible.module_utils.hvlab_managed import record as read_record
 from ansible.module_utils.urls import open_url
 
 FETCH_SECONDS = 20
@@ -139,19 +141,28 @@ def main() -> None:
             "trouble": {"type": "str"},
             "trust": words,
             "label": {"type": "str", "default": ""},
+            "record": {"type": "path"},
         },
         supports_check_mode=True,
     )
     params = module.params
     if params["step"] == "look":
-        paths = {*params["paths"], *(path for pattern in params["others"] for path in glob.glob(pattern))}
+        every = {*params["paths"], *(path for pattern in params["others"] for path in glob.glob(pattern))}
         module.exit_json(
             changed=False,
-            files={path: read(path) for path in sorted(paths)},
+            files={path: read(path) for path in sorted(every)},
             refreshed=any(glob.glob(pattern) for pattern in params["read"]),
         )
     if params["step"] == "apply":
-        module.exit_json(**apply(module))
+        # For hvlab_remove: an entry that is switched off comes back.
+        paths, record = dict.fromkeys(params["files"], False), params["record"]
+        replaced = {path: current(path) for path in paths if record and path not in read_record(record)}
+        done = apply(module)
+        if record and done["changed"]:
+            former = {path: state for path, state in replaced.items() if state["kind"] == "file"}
+            add_to_record(record + ".before", former)
+            add_to_record(record, paths)
+        module.exit_json(**done)
     url = params["url"]
     use_proxy(module, url)
     try:
