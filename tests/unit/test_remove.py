@@ -113,6 +113,13 @@ def test_processes_of_the_labs_folders_are_found_but_not_those_above_this_one(tm
     assert not [one for one in hvlab_remove.running("", [above]) if one.startswith(f"{os.getpid()} ")]
 
 
+def test_packages_stay_with_the_words_that_remove_them(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(hvlab_remove, "list_held_own", lambda: ["cuda-toolkit-13-0", "nvidia-open"])
+    shown = remove(call, tmp_path, check=True)
+    assert shown["gone"]["holds"] == ["cuda-toolkit-13-0", "nvidia-open"]
+    assert "`apt-get purge cuda-toolkit-13-0 nvidia-open` there" in shown["stays"][0]
+
+
 def test_users_that_slurm_runs_as_go_where_hvlab_made_them(call, tmp_path):
     (tmp_path / "facts.d").mkdir()
     record = {"users": ["daemon", "nobody-of-that-name"], "accounting": True}

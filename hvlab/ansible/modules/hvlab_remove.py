@@ -126,6 +126,11 @@ class Removal:
         if slurm.get("accounting"):
             self.stays.append("the database slurm_acct_db, with the accounting of jobs")
         self.holds = list_held_own()
+        self.manager = next((one for one in ("apt-get", "dnf", "yum") if shutil.which(one)), "apt-get")
+        if self.holds:
+            verb = "purge" if self.manager == "apt-get" else "remove"
+            words = " ".join([self.manager, verb, *self.holds])
+            self.stays.append("the packages that it held: `{}` there, if nobody needs them".format(words))
         self.service_users = [name for name in slurm.get("users", []) if name in uids]
         self.removed_user = self.user if self.uid is not None and self._is_ours(account) else ""
 
@@ -161,9 +166,8 @@ class Removal:
         for service in self.services:
             self._run("systemctl", "disable", "--now", service)
         if self.holds:
-            program = next((one for one in ("apt-mark", "dnf", "yum") if shutil.which(one)), "apt-mark")
-            words = ["unhold"] if program == "apt-mark" else ["versionlock", "delete"]
-            self._run(program, *words, *self.holds)
+            words = [self.manager, "versionlock", "delete"]
+            self._run(*(["apt-mark", "unhold"] if self.manager == "apt-get" else words), *self.holds)
         for path in self.files:
             try:
                 self._restore_file(path)
