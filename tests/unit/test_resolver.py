@@ -729,7 +729,11 @@ def test_systems_whose_slurm_differs_are_told_before_provision_refuses_them():
 
 
 @pytest.mark.parametrize(
-    "name", ["AMD Instinct MI250X", "Radeon Pro W7900", "MI300X", "Intel Data Center GPU Max 1550"]
+    "name",
+    [
+        *("AMD Instinct MI250X", "Radeon Pro W7900", "MI300X", "gfx90a", "Aldebaran/MI200", "Navi 31"),
+        *("Intel Data Center GPU Max 1550", "Ponte Vecchio XT", "Data Center GPU Flex 170", "Arc Pro B60"),
+    ],
 )
 def test_gpus_of_other_makers_are_left_alone(name):
     """Their compute capability was asked for, and with one they got CUDA."""
