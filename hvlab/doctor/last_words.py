@@ -20,7 +20,7 @@ _TABLES = read_shipped(Path(__file__).with_name("standing.yml"))
 _ENDED, _HOMES = tuple(map(Sign, _TABLES["ended"])), _TABLES["homes"]
 _CRASHES = {4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
 # Added to a signal's number in an exit status, as shells do.
-_SIGNALLED = 128
+_SIGNALLED, _SIGNALS = 128, 64
 _WIDTH = 200
 # Marks of a rank before a line: mpirun, horovodrun, torch, srun --label; not torchrun's of local ranks.
 _MARK = re.compile(r"\[(?:(?:[\w.-]+@)?\d+,(?:mpirank:)?|rank)?(\d+)\]|(?:^|\])(\d+):")
@@ -77,7 +77,7 @@ class End:
     def __str__(self) -> str:
         on = f" on {self.host}" * bool(self.host)
         number = self.code - _SIGNALLED
-        how = f"by signal {number}" if number > 0 else f"with exit status {self.code}"
+        how = f"by signal {number}" if 0 < number <= _SIGNALS else f"with exit status {self.code}"
         words = f"; its last line: {self.said}" if self.said else ""
         return f"rank {self.rank}{on} ended first, {how}{words}"
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from hvlab.doctor import last_words
+from hvlab.doctor import last_words, text
 from hvlab.doctor.reading import LOST, diagnose
 from tests.contract.tree import ROOT
 
@@ -89,3 +89,22 @@ def test_signals_that_torchrun_sent_are_no_cause():
         + "Sending process 77 closing signal SIGTERM\n  exitcode  : -15 (pid: 77)"
     )
     assert diagnose(log.splitlines()).causes[0].cause.id == "gloo-peer-gone"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("137", "by signal 9"),
+        ("139", "by signal 11"),
+        ("255", "with exit status 255"),
+        ("1", "with exit status 1"),
+    ],
+)
+def test_an_exit_status_above_all_signals_is_none(code, told):
+    """Ranks of Gloo that lost their peers, and logins that failed, end with 255."""
+    log = (
+        f"Process 1 exit with status code {code}.\nTerminating remaining workers after failure of Process 1."
+    )
+    assert [str(end) for end in last_words.ends(text.read(log.splitlines()))] == [
+        f"rank 1 ended first, {told}"
+    ]
