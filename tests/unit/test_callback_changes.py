@@ -22,6 +22,9 @@ PLAY = """
     - name: Start another
       ansible.builtin.systemd_service: {name: slurmdbd, state: started}
       when: [inventory_hostname == "n3", not ansible_check_mode]
+    - name: Drain the node
+      ansible.builtin.include_tasks: nowhere.yml
+      when: [inventory_hostname == "n3", not ansible_check_mode]
     - name: Refuse
       ansible.builtin.fail: {msg: "n2: python[7] uses the GPU"}
       when: inventory_hostname == "n2"
@@ -49,6 +52,11 @@ PLAY = """
             [("file", "/x", "removed")],
         ),
         ("hvlab_driver", {"changed": False, "reboots": True}, [("reboot", "for the NVIDIA driver", "")]),
+        (
+            "hvlab_driver",
+            {"changed": False, "waits": ["job 4242 of Slurm"]},
+            [("drain", "job 4242 of Slurm", "ends first")],
+        ),
         ("hvlab_pack", {"changed": True}, [("step", "Do it", "")]),
         ("hvlab_packages", {"changed": False, "packages": []}, []),
     ],
@@ -86,5 +94,6 @@ def test_a_playbook_in_check_mode_prints_these_tables_alone(tmp_path):
     assert "n2: python[7] uses the GPU" in tables["n2"]
     assert all("slurmd" in tables[host] and f"{tmp_path}/new" in tables[host] for host in ("n1", "n2", "n3"))
     assert ["slurmdbd" in tables[host] for host in ("n1", "n3")] == [False, True]
+    assert ["Drain the node" in tables[host] for host in ("n1", "n3")] == [False, True]
     assert "TASK" not in done.stdout
     assert not (tmp_path / "new").exists()

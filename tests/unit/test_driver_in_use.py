@@ -263,6 +263,13 @@ def test_otherwise_a_reboot_is_not_refused(request_, observed):
     assert not plan(make(**observed), request_, repository_ready=True).problems
 
 
+def test_jobs_that_a_drain_waits_for_are_named_for_a_dry_run():
+    drained = replace(NEWER, in_use="drain", drains=True)
+    assert planned(drained, HOLDERS, work=WORK).waits == ["job 4242 of Slurm", "python[7]", "ray::worker[9]"]
+    assert planned(replace(NEWER, in_use="allow"), HOLDERS, work=WORK).waits == []
+    assert planned(replace(REQUEST, in_use="drain"), HOLDERS, work=WORK).waits == []
+
+
 def test_who_may_lose_the_gpu_is_not_named_twice():
     allowed = replace(NEWER, in_use="allow", reboot="auto")
     result = planned(allowed, PYTHON, work=WORK)

@@ -19,7 +19,7 @@ short_description: What a playbook in check mode would change, host by host
 description:
   - Prints at the end one table for hosts that are alike, of packages with versions, files, users, services,
     packs and reboots, and obstacles. C(hvlab provision --dry-run) uses it.
-  - Where a task would be skipped in check mode alone, only services are listed of it.
+  - Of tasks that are skipped in check mode alone, only services and included files are listed.
 requirements:
   - set as C(stdout_callback)
 """
@@ -55,10 +55,14 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._add(result, changes(task.action, one, task.args, task.get_name()))
 
     def v2_runner_on_skipped(self, result: Any) -> None:
-        """Note a service that is left alone in check mode only."""
+        """Note a service, or tasks of another file, that are left alone in check mode only."""
         name, args = result._task.action.rpartition(".")[2], result._task.args
-        if name == "systemd_service" and result._result.get("false_condition") == CHECK_MODE:
+        if result._result.get("false_condition") != CHECK_MODE:
+            return
+        if name == "systemd_service":
             self._add(result, iter([("service", str(args.get("name")), str(args.get("state", "")))]))
+        elif name in ("include_tasks", "include_role"):
+            self._add(result, iter([("step", result._task.get_name(), "")]))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Note an obstacle."""
@@ -81,6 +85,7 @@ def changes(action: str, result: Mapping[str, Any], args: Mapping[str, Any], tas
     name = action.rpartition(".")[2]
     if name == "hvlab_driver" and (result.get("reboots") or result.get("step") == "reboot"):
         yield "reboot", str(result.get("reason") or "for the NVIDIA driver"), ""
+    yield from (("drain", words, "ends first") for words in result.get("waits", []))
     if not result.get("changed"):
         return
     if name == "hvlab_packages":

@@ -18,7 +18,7 @@ from hvlab.stack.provision.driver.host import (
     wants_imex,
     wants_subnet_manager,
 )
-from hvlab.stack.provision.driver.in_use import in_use, interrupts, needs_reboot, reboot_in_the_way
+from hvlab.stack.provision.driver.in_use import DRAIN, in_use, interrupts, needs_reboot, reboot_in_the_way
 from hvlab.stack.provision.driver.obstacles import obstacles, transitional, unavailable, without_dkms
 from hvlab.stack.provision.driver.packages import (
     NVIDIAS,
@@ -41,7 +41,7 @@ from hvlab.stack.provision.driver.packages import (
 
 @dataclass(frozen=True)
 class DriverPlan:
-    """Changes to a host, and the obstacles."""
+    """Changes to a host, and the obstacles; ``waits``: the work that a drain lets end first."""
 
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -63,6 +63,7 @@ class DriverPlan:
     imex: bool = False
     interrupts: bool = False
     reboots: bool = False
+    waits: list[str] = field(default_factory=list)
 
     @property
     def changes(self) -> bool:
@@ -126,6 +127,9 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         problems += in_use(host, request)
     if result.reboots:
         problems += reboot_in_the_way(host, request)
+    if (result.interrupts or result.reboots) and request.in_use == DRAIN:
+        result.waits.extend([f"{job} of Slurm" for job in host.state.get("work", {}).get("jobs", [])])
+        result.waits.extend(host.holders)
     if install:
         problems += transitional(host, request)
     if repository_ready and install:
