@@ -636,6 +636,7 @@ def test_a_driver_is_one_that_its_repository_is_seen_to_have(version, python, as
     assert stack["versions"]["driver"].startswith(driver)
     assert stack["driver_requested"] == requested
     assert any("is asked for" in note for note in stack["notes"]) == ("." not in requested)
+    assert any("pin driver=575.57.08" in note for note in stack["notes"]) == (driver == "575.64.05")
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,16 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
             f"driver branch {versions.major(driver)} is asked for, and the version that comes is recorded: "
             f"no source says which NVIDIA's repository for {choice.group.title} has"
         )
+    seen = choice.group.system.newest.get(str(versions.major(driver)))
+    if (
+        choice.group.methods["driver"] == "repo"
+        and seen
+        and versions.numbers(driver) > versions.numbers(seen)
+    ):
+        yield (
+            f"driver {driver} is newer than {seen}, the newest of its branch that a source names in NVIDIA's "
+            f"repository for {choice.group.title}: if provision does not find it, pin driver={seen}"
+        )
     if installed and installed != driver:
         yield f"driver {installed} is replaced by {driver}{_too_old(installed, cuda, choice)}"
 
