@@ -149,9 +149,9 @@ def check_packages(lab: PreflightLab) -> Iterator[Problem]:
         if names := host.own.get("unfinished"):
             observed = f"packages are half configured: {', '.join(names)}"
             remedy = (
-                "run `dpkg --configure -a` there, then `apt-get install --reinstall` for any that is left. Where a "
-                "module does not compile, see /var/lib/dkms/*/*/build/make.log, and boot an older kernel or purge "
-                "these packages"
+                "run `dpkg --configure -a` there, then `apt-get install --reinstall` for any that is left. "
+                "Where a module does not compile, see /var/lib/dkms/*/*/build/make.log, and boot an older "
+                "kernel or purge these packages"
             )
             yield Problem(host.name, observed, remedy)
 
