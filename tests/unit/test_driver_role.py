@@ -51,6 +51,19 @@ def test_headers_are_of_the_running_kernels_package(system, kernel, package):
     assert headers == {"name": package, "version": None}
 
 
+@pytest.mark.parametrize(
+    ("system", "installed", "words"),
+    [
+        ("Ubuntu", [], ("update-initramfs", "-u", "-k", "all")),
+        ("Ubuntu", ["dracut", "initramfs-tools"], ("dracut", "--force", "--regenerate-all")),
+        ("Debian", ["dracut-core"], ("update-initramfs", "-u", "-k", "all")),
+        ("Rocky", ["dracut"], ("dracut", "--force", "--regenerate-all")),
+    ],
+)
+def test_the_initramfs_of_every_kernel_is_built_by_what_builds_it_there(system, installed, words):
+    assert requested(system, installed=installed).initramfs == words
+
+
 PINNING = {"name": "nvidia-driver-pinning-580", "version": ""}
 
 

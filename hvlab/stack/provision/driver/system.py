@@ -57,6 +57,7 @@ def find_names(asked: DriverNames) -> dict[str, Any]:
     suffixed = bool(asked.branch) and (
         asked.number < _UNSUFFIXED or (asked.method == "distro" and data.get("distro_by_branch", False))
     )
+    dracut = "dracut" in ((asked.facts.get("hvlab") or {}).get("packages") or {})
     streams = release in data.get("streams", ()) and asked.method == "repo" and asked.branch
     return {
         "methods": tuple(data["methods"]),
@@ -75,7 +76,7 @@ def find_names(asked: DriverNames) -> dict[str, Any]:
         "subnet_manager_packages": tuple(data["subnet_manager"]),
         "fabric_kernel_packages": tuple(name.format(**values) for name in data.get("fabric_kernel", ())),
         "stream": _rule(asked, data, packaged=False)["module"].format(branch=asked.branch) if streams else "",
-        "initramfs": tuple(data["initramfs"]),
+        "initramfs": tuple((dracut and data.get("initramfs_dracut")) or data["initramfs"]),
         "old": tuple(data["old"]),
         "keep": tuple(data["keep"]),
     }
