@@ -45,6 +45,15 @@ PLAY = """
             {"changed": True, "paths": ["/opt/hvlab/workloads/case.py"]},
             [("file", "/opt/hvlab/workloads", "written")],
         ),
+        (
+            "hvlab_files",
+            {
+                "changed": True,
+                "paths": ["/etc/x", "/etc/y"],
+                "diff": [{"prepared": "/etc/x: file -> absent 0644\n"}, {"before": "a", "after": "b"}],
+            },
+            [("file", "/etc/x", "removed"), ("file", "/etc/y", "written")],
+        ),
         ("ansible.builtin.user", {"changed": True, "name": "hvlab"}, [("user", "hvlab", "made")]),
         (
             "ansible.builtin.file",
