@@ -196,9 +196,11 @@ APT, RPM = "/etc/apt/sources.list.d/nvidia-cuda.sources", "/etc/yum.repos.d/nvid
 
 
 def asks_of_nvidia_repository(node: RoleHost) -> dict[str, Question]:
+    # Another's file that was kept.
+    file = read_record(node).get("file") or ""
     return {
-        "nvidia source": read(read_record(node).get("file") or APT),
-        "nvidia repo": read(RPM),
+        "nvidia source": read(APT if file.endswith(".repo") else file or APT),
+        "nvidia repo": read(file if file.endswith(".repo") else RPM),
         "nvidia known": run(["apt-cache", "policy"]),
         "nvidia rpm keys": run(["rpm", "-qa", "gpg-pubkey*"]),
     }

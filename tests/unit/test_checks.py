@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.simulated import hosts as simulated
-from hvlab.checks import preflight, registry
+from hvlab.checks import preflight, registry, system
 from hvlab.checks.before import BEFORE
 from hvlab.checks.node import limits, subjects
 from hvlab.checks.own_programs import NODE_PROGRAMS, SOURCE
@@ -377,6 +377,18 @@ def test_a_fault_of_gpus_slurm_and_docker_is_named_and_what_is_right_is_not(name
         CHECKS[name].run(wrong, {"n1": wrong})
     assert raised.value.observed
     assert raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("kept", "place"),
+    [("/etc/apt/sources.list.d/cuda.list", "source"), ("/etc/yum.repos.d/cuda.repo", "repo")],
+)
+def test_a_package_source_of_somebody_else_that_was_kept_is_the_one_looked_at(kept, place):
+    record = json.dumps(RECORDS["nvidia_repository"] | {"file": kept})
+    facts = ANSWERS["facts"] | {f"{FACTS}nvidia_repository.fact": record}
+    node = RoleHost("n1", None, VARIABLES, answers=ANSWERS | {"facts": facts})
+    asked = system.asks_of_nvidia_repository(node)
+    assert [name for name, question in asked.items() if kept in str(question)] == [f"nvidia {place}"]
 
 
 def test_a_host_that_does_not_answer_is_named():

@@ -84,7 +84,7 @@ class Host:
         self.there = {path: data.encode() for path, data in there.items()}
         self.says, self.steps = "", []
 
-    def task(self, check_mode=False, **args):
+    def task(self, check_mode=False, manager="apt", **args):
         action = hvlab_repository.ActionModule.__new__(hvlab_repository.ActionModule)
         given = {"name": "x", "url": "http://x", "key": str(FILE), "fingerprint": FIRST, **args}
         action._task = SimpleNamespace(args=given, check_mode=check_mode, async_val=0)
@@ -92,7 +92,7 @@ class Host:
         base = plugin.ActionBase
         run, base.run = base.run, lambda *_: {}
         try:
-            return action.run(None, {"inventory_hostname": "n1", "ansible_facts": {"pkg_mgr": "apt"}})
+            return action.run(None, {"inventory_hostname": "n1", "ansible_facts": {"pkg_mgr": manager}})
         finally:
             base.run = run
 
@@ -101,6 +101,8 @@ class Host:
         if module_args["step"] == "look":
             files = {path: hvlab_repository.base64.b64encode(data) for path, data in self.there.items()}
             return {"files": dict.fromkeys(module_args["paths"]) | files, "refreshed": bool(self.there)}
+        if module_args["step"] == "fetch":
+            return {"content": hvlab_repository.base64.b64encode(self.there[module_args["url"]])}
         refused = bool(self.says)
         for path, text in module_args["files"].items() if not refused else ():
             self.there[path] = hvlab_repository.base64.b64decode(text or "")
@@ -165,6 +167,35 @@ def test_an_entry_for_the_same_address_with_the_right_key_is_kept(entry, key, ke
     done = host.task(**task)
     assert (done["changed"], done["file"], done["fingerprint"]) == (False, file, FIRST)
     assert set(host.there) == {file, KEYRING}
+
+
+KEY_URL = f"{CUDA}/D42D0685.pub"
+SECTION = f"[cuda]\nname=cuda\nbaseurl={CUDA}\nenabled=1\ngpgcheck=1\ngpgkey={KEY_URL}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "kept"),
+    [
+        (SECTION, TWO_KEYS, True),
+        (SECTION.replace(KEY_URL, f"file://{KEYRING}"), TWO_KEYS, True),
+        (SECTION, b"no key", False),
+        (SECTION.replace("gpgcheck=1", "gpgcheck=0"), TWO_KEYS, False),
+        (SECTION.replace(KEY_URL, "https://elsewhere.example/key"), TWO_KEYS, False),
+        (SECTION.replace("ubuntu2404", "rhel8"), TWO_KEYS, False),
+    ],
+)
+def test_so_is_one_of_dnf_as_nvidias_guide_adds_it(text, key, kept):
+    """`dnf config-manager --add-repo`; only apt's was kept."""
+    file = "/etc/yum.repos.d/cuda-rhel9.repo"
+    host = Host(**{file: text})
+    host.there |= {KEYRING: key, KEY_URL: key, "https://elsewhere.example/key": key}
+    task = {"url": CUDA, "key": KEY_URL, "conflicts": ["/compute/cuda/repos/"], "manager": "dnf"}
+    if not kept:
+        with pytest.raises(AnsibleActionFail, match=r"already leads to this source|not an OpenPGP"):
+            host.task(**task)
+        return
+    done = host.task(**task)
+    assert (done["changed"], done["file"]) == (False, file)
 
 
 def test_check_mode_only_looks():

@@ -54,9 +54,10 @@ class ActionModule(HvlabAction):
         return {"changed": bool(paths or refresh), "paths": paths, "fingerprint": name, "diff": diff}
 
     def _find_kept(self, before: Files) -> str:
-        """Return apt's file that already has this source with the right key; empty without one.
+        """Return another's file that already has this source with the right key; empty without one.
 
-        A second entry with another key file would stop apt. Cloud images and DGX OS come with one.
+        A second entry with another key file would stop apt. Cloud images and DGX OS come with one; NVIDIA's
+        guide adds one to dnf, whose key is a URL.
         """
         own, every = [self.source.url], [self.source.url, *self.args["conflicts"]]
         live = {path: text.decode("utf-8", "surrogateescape") for path, text in before.items()}
@@ -69,14 +70,17 @@ class ActionModule(HvlabAction):
         if len(listing) != 1 or self.args["replace"] or not self.fingerprint or self.source.path in before:
             return ""
         path, text = listing[0], others[listing[0]]
-        off, keys = repository.switch_off(path, text, own), repository.list_own_keys(text)
+        off, keys = repository.switch_off(path, text, own), repository.list_own_keys(path, text)
         if off == text or repository.switch_off(path, off, every) != off or len(set(keys)) != 1:
             return ""
-        data = self._step("look", paths=keys, others=[], read=[])["files"].get(keys[0])
+        [key] = set(keys)
+        if key == self.args["key"]:
+            data, _ = self._new_key()
+        else:
+            files = self._step("look", paths=[key], others=[], read=[])["files"] if key[0] == "/" else {}
+            data = base64.b64decode(files.get(key) or "")
         try:
-            repository.choose(
-                repository.keys(base64.b64decode(data or ""), keys[0]), self.fingerprint, keys[0]
-            )
+            repository.choose(repository.keys(data, key), self.fingerprint, key)
         except CheckError:
             return ""
         return path

@@ -197,9 +197,14 @@ def switch_off(path: str, text: str, addresses: list[str]) -> str:
     )
 
 
-def list_own_keys(text: str) -> list[str]:
-    """Return the files of the keys that verify entries of apt's sources."""
-    return re.findall(r"(?i)\bsigned-by(?:=|:[ \t]*)(/[^\s\],]+)", text)
+def list_own_keys(path: str, text: str) -> list[str]:
+    """Return the keys that verify entries of apt's or dnf's sources: files, or URLs of dnf's keys."""
+    if not path.endswith(".repo"):
+        return re.findall(r"(?i)\bsigned-by(?:=|:[ \t]*)(/[^\s\],]+)", text)
+    checks = {value.lower() for value in re.findall(r"(?mi)^\s*gpgcheck\s*=\s*(\w+)", text)}
+    checked = bool(checks) and checks <= {"1", "yes", "true", "on"}
+    keys = re.findall(r"(?mi)^\s*gpgkey\s*=\s*(\S+)", text)
+    return [key.removeprefix("file://") for key in keys if checked]
 
 
 def _leads_to(text: str, addresses: list[str]) -> bool:
