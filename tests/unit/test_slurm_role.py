@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar
+from ansible.template import Templar, trust_as_template
 
 from hvlab.checks import slurm as checks
 from hvlab.checks.provisioned import RoleHost, WrongNodeError
@@ -721,9 +721,14 @@ def test_where_the_controller_was_hvlabs_daemons_stop(tmp_path, written, stopped
 def test_users_that_the_role_made_are_recorded(before, made, recorded):
     """For `hvlab remove`."""
     local = {"hvlab_slurm": {"users": before}} if before else {}
-    variables = trusted(load(ROLE / "vars/main.yml")) | {
+    variables = {
         "ansible_facts": {"ansible_local": local},
         "__slurm_user_made": made,
+        "__slurm_plan": {"record": {"cluster": "lab"}},
+        "__slurm_registered": True,
     }
-    templar = Templar(loader=DataLoader(), variables=variables)
-    assert templar.template(variables["__slurm_users_made"]) == recorded
+    file = ROLE / "templates/etc/ansible/facts.d/hvlab_slurm.fact.j2"
+    text = Templar(loader=DataLoader(), variables=variables).template(
+        trust_as_template(file.read_text("utf-8"))
+    )
+    assert json.loads(text) == {"cluster": "lab", "registered": True, "users": recorded}
