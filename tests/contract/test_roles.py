@@ -199,6 +199,17 @@ def test_a_path_is_set_for_one_user_alone() -> None:
     assert not [path for path in files if f"{path.parents[3].name}_profile_user" not in wired]
 
 
+def test_nobody_elses_limits_and_work_change_by_default() -> None:
+    limits = tree.ROOT / "roles/common/templates/etc/security/limits.d/90-hvlab.conf.j2"
+    lines = [line for line in limits.read_text("utf-8").splitlines() if line[0] != "#"]
+    assert lines
+    assert all(line.startswith("{{ common_limit_user }} ") for line in lines)
+    driver = tree.defaults("nvidia_driver")
+    assert driver["nvidia_driver_reboot"] == "never"
+    # A DGX takes 10 to 20 minutes to start.
+    assert driver["nvidia_driver_reboot_timeout"] >= 1800
+
+
 _WIDTH = 120
 
 
