@@ -674,6 +674,23 @@ def test_hosts_that_differ_in_kernels_alone_are_one_group_unless_it_matters():
     assert [one.hosts for one in groups] == [("n0", "n1"), ("n2", "n3")]
 
 
+@pytest.mark.parametrize(
+    ("machine", "variables", "remedy"),
+    [
+        ({}, {"lab_driver_method": "elrepo"}, "with lab_driver_method repo on n1"),
+        (
+            {"kernel": "6.17.0-14-generic", "distribution_version": "24.04", "python": "3.12", "gcc": "13"},
+            {"lab_driver": "550"},
+            "with lab_driver_method distro on n1",
+        ),
+    ],
+)
+def test_another_source_of_the_driver_is_offered(machine, variables, remedy):
+    refused = plan([request(lab("n1", **machine)[0].host, variables)])
+    assert isinstance(refused, Infeasible)
+    assert remedy in refused.message
+
+
 RHEL10 = {"distribution": "RedHat", "distribution_version": "10.0", "python": "3.12.9", "gcc": "14.2.1"}
 UBUNTU2604 = {"distribution": "Ubuntu", "distribution_version": "26.04", "python": "3.14.3", "gcc": "15.2.0"}
 

@@ -21,8 +21,8 @@ _BREADTH = 6
 _TRIES = 24
 _MOST = 6
 _WORDS = ("with", "without")
-# Other sources of a driver that a repository lacks.
-_METHODS = ("distro", "elrepo")
+# Sources of a driver, each tried where another lacks it, or has none that compiles.
+_METHODS = ("repo", "distro", "elrepo")
 Lab = tuple[HostRequest, ...]
 
 
@@ -141,7 +141,7 @@ def _options(lab: Lab, catalogue: Catalogue) -> Iterator[Relaxation]:
     for assumption in facts:
         if assumption.name == "driver":
             yield Relaxation("driver", tuple(problem.hosts(assumption.groups)))
-        elif assumption.name == "os":
+        elif assumption.name in ("os", "kernel"):
             yield from _other_methods(problem, assumption)
     for assumption in facts:
         # The hosts that fail even alone; all hosts with this fact if each group of them resolves alone.
@@ -161,7 +161,8 @@ def _other_methods(lab: LabProblem, fact: Assumption) -> Iterator[Relaxation]:
         hosts = [
             host
             for group in groups
-            if group.gpus and group.methods["driver"] == "repo" and rules.has_drivers(group.system, method)
+            if group.gpus and group.methods["driver"] in {*_METHODS} - {method}
+            if rules.has_drivers(group.system, method)
             for host in group.hosts
         ]
         if hosts:

@@ -207,8 +207,9 @@ def offers_driver(
 
 
 def has_drivers(system: OperatingSystem, method: str) -> bool:
-    """Whether a system has drivers of its own (``distro``), or ELRepo has some for it."""
-    return bool(system.distro.get("driver") if method == "distro" else system.elrepo.get("branches"))
+    """Whether a method's source has drivers for a system: the distribution, ELRepo or NVIDIA's repository."""
+    own = {"distro": system.distro.get("driver"), "elrepo": system.elrepo.get("branches")}
+    return bool(own.get(method, system.drivers))
 
 
 def offers_cuda(
