@@ -637,6 +637,8 @@ def test_a_driver_is_one_that_its_repository_is_seen_to_have(version, python, as
     assert stack["driver_requested"] == requested
     assert any("is asked for" in note for note in stack["notes"]) == ("." not in requested)
     assert any("pin driver=575.57.08" in note for note in stack["notes"]) == (driver == "575.64.05")
+    there = lab("n1", distribution_version=version, python=python, gpus=[RTX2080TI], driver="575.64.05")
+    assert not any("pin driver" in note for note in plan(there).hosts["n1"]["notes"])
 
 
 @pytest.mark.parametrize(

@@ -282,11 +282,8 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
             f"no source says which NVIDIA's repository for {choice.group.title} has"
         )
     seen = choice.group.system.newest.get(str(versions.major(driver)))
-    if (
-        choice.group.methods["driver"] == "repo"
-        and seen
-        and versions.numbers(driver) > versions.numbers(seen)
-    ):
+    new = choice.group.methods["driver"] == "repo" and installed != driver
+    if new and seen and versions.numbers(driver) > versions.numbers(seen):
         yield (
             f"driver {driver} is newer than {seen}, the newest of its branch that a source names in NVIDIA's "
             f"repository for {choice.group.title}: if provision does not find it, pin driver={seen}"
