@@ -117,8 +117,8 @@ system:
 		echo "  what to do: install what your system calls these packages, then run make again"; exit 1; }; \
 	test -z "$(SUDO)" || command -v $(SUDO) >/dev/null || { echo "Installing packages needs root, and there is no $(SUDO)."; \
 		echo "  what to do: as root, apt-get install$$missing"; exit 1; }; \
-	$(SUDO) apt-get update -qq; \
-	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null
+	$(SUDO) apt-get update -qq || { echo "once more in 30 s"; sleep 30; $(SUDO) apt-get update -qq; }; \
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -o DPkg::Lock::Timeout=300 -y -qq --no-install-recommends $$missing >/dev/null
 
 check: $(TOOLS)  ## lint, types and syntax, in a minute
 	$(call say,linters)

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils import hvlab_system as facts
 
 from hvlab.ansible import plugin
+from hvlab.ansible.action import hvlab_packages
 from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule
 from hvlab.base.errors import UsageError
 from hvlab.stack.provision import packages
@@ -311,6 +312,22 @@ def test_without_a_hold_of_ours_apt_may_not_change_held_ones():
     host.task({"name": ["gcc"], "hold": True})
     assert not [c for c in host.commands if "--allow-change-held-packages" in c]
     assert [(f["path"], json.loads(f["content"])) for f in host.files] == [(HELD_OWN, ["gcc"])]
+
+
+def test_lists_that_another_program_reads_are_waited_for(monkeypatch):
+    host = Host()
+    host.answers = [
+        ("--simulate", {"rc": 100, "stderr": "E: Unable to locate package gcc"}),
+        ("update", {"rc": 100, "stderr": "E: Could not get lock /var/lib/apt/lists/lock. It is held by 7"}),
+        ("dpkg-query", {"stdout": "installed gcc 2"}),
+    ]
+
+    def unlock(_):
+        host.answers[:2] = [("--simulate", {"stdout": "Inst gcc (2 x)"})]
+
+    monkeypatch.setattr(hvlab_packages.time, "sleep", unlock)
+    assert host.task({"name": ["gcc"]})["changed"]
+    assert sum("update" in command for command in host.commands) == 2
 
 
 def test_a_version_that_vanished_is_told_before_anything_goes():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from hvlab.stack.provision.packages import (
 HELD_OWN = "/etc/hvlab/held.json"
 # Maximum age of apt's lists; apt's own timer refreshes them as often.
 LISTS_S = 24 * 3600
+LOCK_S, LOCK_POLL_S = 300, 5
 _NOT_FETCHED = re.compile(r"^E: (Failed|Unable) to fetch", re.MULTILINE)
 
 
@@ -197,7 +199,7 @@ class ActionModule(HvlabAction):
         age = self.facts.get("lists_age")
         recent = age is not None and age < LISTS_S
         if work.install and isinstance(self.manager, Apt) and not recent:
-            options = {"update_cache": True, "lock_timeout": 300}
+            options = {"update_cache": True, "lock_timeout": LOCK_S}
             done = self._execute_module(
                 module_name="ansible.builtin.apt", module_args=options, task_vars=self.vars
             )
@@ -206,8 +208,12 @@ class ActionModule(HvlabAction):
                 self.refreshed["stderr"] = str(done.get("msg", ""))
 
     def _read_lists(self) -> None:
-        self.read = True
+        """Refresh the lists, after another program that reads them: apt waits for dpkg's lock alone."""
+        self.read, until = True, time.monotonic() + LOCK_S
         refreshed = self._command(self.manager.refresh)
+        while "Could not get lock" in refreshed["stderr"] and time.monotonic() < until:
+            time.sleep(LOCK_POLL_S)
+            refreshed = self._command(self.manager.refresh)
         if refreshed["rc"] or not self.refreshed["stderr"]:
             self.refreshed = refreshed
 

@@ -11,6 +11,7 @@ import re
 import time
 from typing import Any, Iterator
 
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_probe import read, run
 
 DPKG = "/var/lib/dpkg/status"
@@ -27,6 +28,21 @@ LOCKS = (
 LOCK = re.compile(
     r"(?P<dnf>[^\s#!:]+)-\d+:[^-]+-[^-]+$|\d+:(?P<yum>[^\s:]+)-[^-]+-[^-]+$|name\s*=\s*\"(?P<dnf5>[^\"]+)\"$"
 )
+
+# For a newly started machine, whose own timer reads apt's lists: apt itself waits for dpkg's lock alone.
+LOCK_SECONDS = 300
+
+
+def ask_manager(module: AnsibleModule, argv: list[str]) -> tuple[int, str]:
+    """Return status and output of a package manager; wait for another that holds its lock."""
+    until = time.monotonic() + LOCK_SECONDS
+    environment = {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    while True:
+        status, out, err = module.run_command(argv, environ_update=environment)
+        locked = re.search(r"Could not get lock|is another process using it", out + err)
+        if not locked or time.monotonic() > until:
+            return status, out + err
+        time.sleep(2)
 
 
 def packages() -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_kernel import has_nouveau, rivals
 from ansible.module_utils.hvlab_processes import work
+from ansible.module_utils.hvlab_system import ask_manager
 
 # The driver's module by its names in NVIDIA's and the distributions' packages, and not the kernel's nvidiafb.
 MODULE = re.compile(r"nvidia(-current)?(-tesla(-\d+)?)?(-open)?[.]ko")
@@ -183,11 +184,11 @@ def look_up(module: AnsibleModule, names: list[str]) -> tuple[dict[str, list[str
     versions = candidates(module, names)
     if all(versions.values()) or module.check_mode:
         return versions, ""
-    fresh = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "update"]
+    fresh = ["apt-get", "-qq", "update"]
     if not module.get_bin_path("apt-get"):
         fresh = ["dnf" if module.get_bin_path("dnf") else "yum", "-q", "makecache"]
-    code, _, error = run(module, *fresh)
-    return candidates(module, names), error.strip()[-600:] if code else ""
+    code, output = ask_manager(module, fresh)
+    return candidates(module, names), output.strip()[-600:] if code else ""
 
 
 def one_line(path: str) -> list[dict[str, Any]]:

@@ -8,16 +8,13 @@ import base64
 import glob
 import os
 import re
-import time
 from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hvlab_managed import add_to_record, current
-from ansible.module_utils.hvlab_managed import record as read_record
+from ansible.module_utils.hvlab_system import ask_manager
 from ansible.module_utils.urls import open_url
 
 FETCH_SECONDS = 20
-LOCK_SECONDS = 300
 
 
 def read(path: str) -> str | None:
@@ -77,18 +74,6 @@ def fetch(url: str) -> str:
         return base64.b64encode(answer.read(1 << 20)).decode("ascii")
 
 
-def ask(module: AnsibleModule, argv: list[str]) -> tuple[int, str]:
-    """Return status and output of a package manager; wait for another that holds its lock."""
-    until = time.monotonic() + LOCK_SECONDS
-    environment = {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
-    while True:
-        status, out, err = module.run_command(argv, environ_update=environment)
-        locked = re.search(r"Could not get lock|is another process using it", out + err)
-        if not locked or time.monotonic() > until:
-            return status, out + err
-        time.sleep(2)
-
-
 def find_wrong_label(label: str, patterns: list[str]) -> str:
     """Return the lists of apt with another label; empty if all have this one."""
     for path in sorted(path for pattern in patterns for path in glob.glob(pattern)):
@@ -108,7 +93,7 @@ def apply(module: AnsibleModule) -> dict[str, object]:
         for path, content in params["files"].items():
             write(path, content)
         if params["refresh"]:
-            status, output = ask(module, params["refresh"])
+            status, output = ask_manager(module, params["refresh"])
         refused = bool(status or re.search(params["trouble"], output, re.MULTILINE))
         if params["refresh"] and params["label"] and not refused:
             output = find_wrong_label(params["label"], params["read"])

@@ -212,7 +212,7 @@ class Apt:
     lock_plugin: str | None = None
     swaps = True
     query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]
-    refresh = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "update"]
+    refresh = ["apt-get", "update"]
     versions = staticmethod(apt_versions)
     # Otherwise a name unknown to apt, such as g++, is a pattern that matches installed packages.
     _options = ("-y", "--purge", "--no-install-recommends", "--allow-downgrades",
