@@ -38,23 +38,21 @@ def of_run(
 
 
 def show_decisions(decisions: Decisions, output_format: str) -> None:
-    """Print a run's decisions: as sentences, or for machines."""
-    if output_format == "json":
-        click.echo(json.dumps(decision_rows.as_json(decisions), indent=1))
-        return
-    if decisions.rows or output_format == "csv":
-        click.echo(tables.render(decision_rows.table(decisions), decision_rows.COLUMNS, output_format))
-    for sentence in decision_rows.sentences(decisions):
-        click.echo(sentence, err=output_format == "csv")
-
-
-def _show_leaving(decisions: Decisions) -> None:
-    # Most comparisons need no words of reports.
+    """Print a run's decisions, and the price of leaving Horovod: as sentences, or for machines."""
+    # They load slowly, and other verbs import this module for a constant.
     from hvlab.report import leaving, words  # noqa: PLC0415
 
     judge = functools.partial(compare_in_looks, looks=decisions.looks)
-    for one in leaving.leavings(decisions.run.configurations, judge):
-        click.echo(one.sentence(words.load("en")))
+    steps = [] if decisions.sides else leaving.leavings(decisions.run.configurations, judge)
+    if output_format == "json":
+        answer = decision_rows.as_json(decisions) | {"leaving": [one.as_json() for one in steps]}
+        click.echo(json.dumps(answer, indent=1))
+        return
+    if decisions.rows or output_format == "csv":
+        click.echo(tables.render(decision_rows.table(decisions), decision_rows.COLUMNS, output_format))
+    sentences = [*decision_rows.sentences(decisions), *(one.sentence(words.load("en")) for one in steps)]
+    for sentence in sentences:
+        click.echo(sentence, err=output_format == "csv")
 
 
 def note_stack(store: Store, before: str, run_id: str) -> None:
@@ -98,10 +96,7 @@ def command(
     same reason. To compare two settings, measure both in one run.
     """
     if run_b is None:
-        answer = of_run(store, store.run(run_a), metric=metric, matters=matters / 100)
-        show_decisions(answer, output_format)
-        if output_format == "table" and not answer.sides:
-            _show_leaving(answer)
+        show_decisions(of_run(store, store.run(run_a), metric=metric, matters=matters / 100), output_format)
         return 0
     runs = [store.run(run_a), store.run(run_b)]
     a, b = (measurements(run, store.records(run.run_id)) for run in runs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from hvlab.analysis.compare.comparison import figures
 from hvlab.analysis.compare.decisions import deciding, questions
@@ -52,6 +53,18 @@ class Leaving(_Asked):
         if ratio and self.verdict.kind != "too_few" and ratio.high <= 1 + NARROW:
             return "within"
         return "open"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the answer, JSON-ready."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "across_hosts": self.across,
+            "of": "collectives" if self.collective else "trainings",
+            "kind": self.kind,
+            "verdict": asdict(self.verdict),
+            "needed": self.needed,
+        }
 
     def card(self, words: Words) -> tuple[str, str, str]:
         """Return the answer as a tile: the question, the cost, and how surely."""

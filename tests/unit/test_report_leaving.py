@@ -1,5 +1,6 @@
 """Whether Horovod can be left, and what it costs: one answer from a run of the same data plane."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -85,6 +86,11 @@ def test_compare_and_report_say_the_same(tmp_path, monkeypatch, capsys):
     store.enter("r", "finished")
     assert hvlab(["compare", "r"]) == 0
     compared = capsys.readouterr().out
+    assert hvlab(["compare", "r", "--format", "json"]) == 0
+    answers = json.loads(capsys.readouterr().out)["leaving"]
+    assert [(one["before"], one["after"], one["kind"]) for one in answers] == [
+        (one.before, one.after, one.kind) for one in left(data)
+    ]
     assert hvlab(["report", "r", "--format", "md", "--output", str(tmp_path / "r.md")]) == 0
     report = (tmp_path / "r.md").read_text("utf-8")
     for one in left(data):
