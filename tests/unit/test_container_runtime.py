@@ -163,6 +163,7 @@ def settle(tmp_path):
     programs = tmp_path / "bin"
     program(programs, "dockerd", DOCKERD)
     program(programs, "systemctl", SYSTEMCTL)
+    program(programs, "docker", "#!/bin/sh\nexit 1\n")
     program(programs, "setpriv", '#!/bin/sh\nshift 3; exec "$@"\n')
     (tmp_path / "play.yml").write_text(PLAYBOOK)
     file = tmp_path / "docker/daemon.json"
@@ -248,3 +249,15 @@ def test_images_in_containerds_store_are_not_lost_either(settle, tmp_path, root)
     told = settle({"data-root": "/data"}, expect=2, **newer)
     assert f"{tmp_path}/containerd/io.containerd.content.v1.content/blobs/sha256" in told
     settle({"data-root": "/data", "features": {"containerd-snapshotter": True}}, **newer)
+
+
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [('[["driver-type","io.containerd.snapshotter.v1"]]', True), ('[["Backing Filesystem","extfs"]]', False)],
+)
+def test_images_of_kubernetes_in_containerds_store_are_not_dockers(settle, tmp_path, status, refused):
+    """A docker that was updated to 29 keeps its own store, and kubelet's images are in containerd's."""
+    program(tmp_path / "bin", "docker", f"#!/bin/sh\necho '{status}'\n")
+    (tmp_path / "containerd/io.containerd.content.v1.content/blobs/sha256" / ("0" * 64)).mkdir(parents=True)
+    newer = {"__container_runtime_docker_version": "29.0.1"}
+    settle({"data-root": "/data"}, expect=2 if refused else 0, **newer)
