@@ -120,6 +120,13 @@ def test_packages_stay_with_the_words_that_remove_them(call, tmp_path, monkeypat
     assert "`apt-get purge cuda-toolkit-13-0 nvidia-open` there" in shown["stays"][0]
 
 
+def test_packages_that_were_removed_are_named(call, tmp_path):
+    (tmp_path / "facts.d").mkdir()
+    (tmp_path / "facts.d/hvlab_hwloc_purge.fact").write_text(json.dumps({"removed": ["hwloc", "libhwloc15"]}))
+    [stays] = remove(call, tmp_path, check=True)["stays"]
+    assert stays == "packages that it removed are not back: `apt-get install hwloc libhwloc15` there"
+
+
 def test_users_that_slurm_runs_as_go_where_hvlab_made_them(call, tmp_path):
     (tmp_path / "facts.d").mkdir()
     record = {"users": ["daemon", "nobody-of-that-name"], "accounting": True}

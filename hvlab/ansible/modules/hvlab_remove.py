@@ -131,6 +131,10 @@ class Removal:
             verb = "purge" if self.manager == "apt-get" else "remove"
             words = " ".join([self.manager, verb, *self.holds])
             self.stays.append("the packages that it held: `{}` there, if nobody needs them".format(words))
+        purged = fact("hwloc_purge").get("removed", [])
+        if purged:
+            words = " ".join([self.manager, "install", *purged])
+            self.stays.append("packages that it removed are not back: `{}` there".format(words))
         self.service_users = [name for name in slurm.get("users", []) if name in uids]
         self.removed_user = self.user if self.uid is not None and self._is_ours(account) else ""
 
