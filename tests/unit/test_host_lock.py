@@ -26,7 +26,14 @@ def name(monkeypatch):
     monkeypatch.setattr(hvlab_lock, "NAME", own)
     monkeypatch.setattr(hvlab_lock, "SILENCE_S", 2.0)
     monkeypatch.setattr(hvlab_lock, "BROKEN_S", 1.0)
-    return own
+    yield own
+    end_modules()
+
+
+def end_modules():
+    """Break the links of the modules that took a lock in this process, as their end does."""
+    while hvlab_lock._held:
+        hvlab_lock._held.pop().close()
 
 
 def text(name, **changed):
@@ -85,6 +92,7 @@ def test_the_second_hears_who_has_the_host_until_the_first_has_ended(link, end):
     assert answer["seconds"] >= 0
     assert hvlab_lock.take("first", ANN) is None, "a second host of the same run may be the same machine"
     first = link("first")
+    end_modules()
     time.sleep(0.3)
     assert holder() == ANN
     if end == "end":
@@ -96,6 +104,24 @@ def test_the_second_hears_who_has_the_host_until_the_first_has_ended(link, end):
         time.sleep(0.2)
         assert holder() == ANN, "it may connect again"
     assert hvlab_lock.take("second", {"owner": "bob@desk"}) is None, "who comes next waits that long"
+
+
+def test_a_run_that_is_killed_before_it_made_its_link_lets_go_soon(name):
+    facts = text(
+        name,
+        **{
+            "BROKEN_S = 10.0": "BROKEN_S = 1.0",
+            "sys.exit(main())": f"take('first', {ANN!r}); time.sleep(60)",
+        },
+    )
+    with subprocess.Popen([sys.executable, "-c", facts]) as module:
+        until(lambda: holder() == ANN)
+        time.sleep(1.5)
+        assert holder() == ANN, "it gathers facts"
+        module.kill()
+    began = time.monotonic()
+    assert hvlab_lock.take("second", {"owner": "bob@desk"}) is None
+    assert time.monotonic() - began < 1.9, "well before it would count as silent"
 
 
 def test_a_link_that_broke_is_made_again_and_one_that_came_too_late_says_who_has_the_host(link):

@@ -25,9 +25,11 @@ SILENCE_S = 120.0
 ANSWER_S = 5.0
 CLIENTS = 64
 QUESTION, END = " ?", " end"
-# Seconds that an owner may take to reconnect, and how often another run looks whether it has.
-BROKEN_S = 5.0
+# Seconds that an owner may take to connect, and how often another run looks whether it has.
+BROKEN_S = 10.0
 LOOK_S = 0.1
+# The first link to each lock that this process took: it breaks when the process ends, even if killed.
+_held: list[socket.socket] = []
 
 
 def take(token: str, owner: dict[str, Any]) -> dict[str, Any] | None:
@@ -83,31 +85,35 @@ def ask(asking: socket.socket, words: str) -> dict[str, Any] | None:
 
 
 def _leave_behind(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
+    held, first = socket.socketpair()
     child = os.fork()
     if child:
         own.close()
+        first.close()
+        _held.append(held)
         os.waitpid(child, 0)
         return
     try:
         os.setsid()
         if os.fork() == 0:
             os.chdir("/")
-            os.dup2(own.fileno(), 3)
             nothing = os.open(os.devnull, os.O_RDWR)
             for descriptor in range(3):
                 os.dup2(nothing, descriptor)
-            os.closerange(4, 4096)
-            keep(socket.socket(fileno=3), token, owner)
+            for descriptor in {*range(3, 4096)} - {own.fileno(), first.fileno()}:
+                with suppress(OSError):
+                    os.close(descriptor)
+            keep(own, first, token, owner)
     finally:
         os._exit(0)
 
 
-def keep(own: socket.socket, token: str, owner: dict[str, Any]) -> None:
-    """Answer who has the host, until the owner ends or is gone."""
+def keep(own: socket.socket, first: socket.socket, token: str, owner: dict[str, Any]) -> None:
+    """Answer who has the host, until the owner ends or is gone; ``first`` is its first link."""
     began = time.monotonic()
     until = began + SILENCE_S
-    clients: list[socket.socket] = []
-    links: set[socket.socket] = set()
+    clients = [first]
+    links = {first}
     broken = False
     while True:
         left = until - time.monotonic()
