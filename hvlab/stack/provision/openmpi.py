@@ -71,6 +71,8 @@ def plan(
         *([f"--with-cuda-libdir={cuda_home}/lib64/stubs"] if with_cuda and five else []),
         f"--with-ucx={ucx_home}" if with_ucx else "--with-ucx=no",
         *flags,
+        # UCX's parts stay files: a host that loses its libraries still has an mpirun, which says so.
+        *(["--enable-mca-dso=pml,btl-uct,common-ucx,osc-ucx"] if with_ucx else []),
     ]
     # A program that loads libmpi for itself alone, as mpi4py does, can load ob1 only if it is linked with it.
     # Open MPI 4's own makefile does so for CUDA alone, 5's always.
