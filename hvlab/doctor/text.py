@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -169,7 +170,8 @@ def _unwrap(every: list[WrittenLine]) -> Iterator[WrittenLine]:
         if _NARROWEST <= len(line.text) <= _WIDEST and not _RULE.search(line.text):
             shapes.setdefault(len(line.text), set()).add(_DIGITS.sub("0", line.text))
     longest = max((len(line.text) for line in every), default=0)
-    cut = longest in _USUAL or len(shapes.get(longest, ())) > 1
+    ended = _ends(every, longest)
+    cut = (longest in _USUAL or len(shapes.get(longest, ())) > 1) and sum(ended) * 2 < len(ended)
     together = []
     at = 0
     while at < len(every):
@@ -190,6 +192,19 @@ def _unwrap(every: list[WrittenLine]) -> Iterator[WrittenLine]:
         if len(pieces) > 1:
             together.append(whole._replace(last=pieces[-1].number))
     yield from together
+
+
+def _ends(every: list[WrittenLine], width: int) -> list[bool]:
+    """Return for each line of that width whether it ends there: what follows begins anew, or as it does."""
+    return [
+        after is None or bool(_BEGUN.match(after.text)) or _first_word(after) == _first_word(line)
+        for line, after in itertools.zip_longest(every, every[1:])
+        if len(line.text) == width and not _RULE.search(line.text)
+    ]
+
+
+def _first_word(line: WrittenLine) -> str:
+    return _DIGITS.sub("0", line.text.split(maxsplit=1)[0])
 
 
 def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:

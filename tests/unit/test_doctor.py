@@ -127,6 +127,14 @@ def test_a_line_that_only_has_a_terminals_width_stays_as_it_is():
     assert [each.cause.id for each in found.harmless] == ["component-ignored"]
 
 
+def test_lines_of_one_width_that_others_follow_are_not_cut():
+    warning = "transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : client reregistration"
+    alike = [f"gpu1:{pid}:5386 [0] {warning}" for pid in (5021, 5023)]
+    assert [len(line) for line in alike] == [100, 100]
+    found = diagnose([*alike, "error: unrecognized arguments: --local-rank=0"]).causes
+    assert [each.cause.id for each in found] == ["local-rank-argument"]
+
+
 def test_what_ssh_says_does_not_go_on_a_line_of_a_terminals_width():
     warning = "Warning: Permanently added 'n1,2001:db8::1' (ECDSA) to the list of known hosts."
     long = warning.replace("n1", "n1".ljust(120 - len(warning) + 2, "x"))
