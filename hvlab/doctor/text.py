@@ -36,13 +36,15 @@ _NARROWEST, _WIDEST = 78, 250
 _USUAL = (80, 100, 120, 132)
 _RULE = re.compile(r"(\W)\1{9}\s*$")
 _MOST_PREFIXES = 6
-# Who writes: a rank of mpirun, horovodrun, torchrun or srun, an actor of Ray, a pod, a container.
+# Who writes: a rank of mpirun, horovodrun, torchrun or srun, an actor of Ray, a pod, a container; not the
+# host of an outcome that Ansible goes on telling in the next lines.
 _WRITER = re.compile(
     r"\[(?:[\w.-]{1,80}@)?\d+,(?:mpirank:)?\d+[^\]\s]{0,60}\]"
     r"(?:\[[\w.-]{1,80}:\d+\])?(?:<std(?:out|err|diag)>)?: ?"
     r"|\[\d+\]<std(?:out|err)>: ?|\[(?:default|rank)\d+\]: ?"
     r"|\(\w{1,60} pid=\d+(?:, ip=[\d.]+)?\) ?|\d{1,5}: +(?=\S)"
-    r"|\[(?:pod/)?[\w.-]{1,120}/[\w.-]{1,80}\] |[\w.-]{1,80} +\| |[\w.-]{1,80}-(?:worker|launcher)-\w{1,10}: "
+    r"|\[(?:pod/)?[\w.-]{1,120}/[\w.-]{1,80}\] |[\w.-]{1,80} +\| (?![A-Z]{2,}!? (?:=>|\|))"
+    r"|[\w.-]{1,80}-(?:worker|launcher)-\w{1,10}: "
     # stern: pod and container. The names of pods end with five characters of those that Kubernetes takes.
     r"|[a-z0-9][a-z0-9.-]{0,80}-(?:[bcdfghjklmnpqrstvwxz2456789]{5} [a-z0-9-]{1,40}"
     r"|worker-\d{1,4} [a-z0-9-]{0,20}(?:mpi|worker|pytorch|tensorflow|horovod)[a-z0-9-]{0,20}) (?=\S)"
@@ -61,7 +63,7 @@ _STAMP = re.compile(
 )
 # Never the rest of a wrapped line: ranks, times, NCCL's prefix, a program's name, ssh's own words.
 _BEGUN = re.compile(
-    rf"\[[\w.@:-]{{0,80}}\d[\],]|{_STAMP.pattern}|\S{{1,80}}:\d+:\d+ \[\d+\] "
+    rf"\[{{1,2}}[\w.@:-]{{0,80}}\d[\],]|{_STAMP.pattern}|\S{{1,80}}:\d+:\d+ \[\d+\] "
     r"|(?:sbatch|srun|salloc|sinfo|slurm\w{1,8}): (?:error|fatal|warning): "
     r"|ssh: (?:Could not resolve hostname|connect to host) |Warning: Permanently added '"
 )
@@ -195,9 +197,12 @@ def _unwrap(every: list[WrittenLine]) -> Iterator[WrittenLine]:
 
 
 def _ends(every: list[WrittenLine], width: int) -> list[bool]:
-    """Return for each line of that width whether it ends there: what follows begins anew, or as it does."""
+    """Return for each line of that width whether it probably ends there, by what follows."""
     return [
-        after is None or bool(_BEGUN.match(after.text)) or _first_word(after) == _first_word(line)
+        after is None
+        or after.text.lstrip("[('")[:1].isupper()
+        or bool(_BEGUN.match(after.text))
+        or _first_word(after) == _first_word(line)
         for line, after in itertools.zip_longest(every, every[1:])
         if len(line.text) == width and not _RULE.search(line.text)
     ]

@@ -92,6 +92,12 @@ def test_what_a_rank_writes_in_several_goes_is_one_line():
     assert words("[1,0]<stderr>:step 1[1,1]<stderr>:step 2") == ["step 1[1,1]<stderr>:step 2"]
 
 
+def test_what_ansible_tells_of_a_host_in_several_lines_stays_together():
+    told = "n1 | FAILED => failed to transfer file to /ping:\n\nusage: sftp [-1246Cpqrv] [-B buffer_size]"
+    assert ids(told) == ids(f"an earlier line\n{told}") == ["unknown-flag"]
+    assert words("first\nn1  | second\nthird") == ["first", "third", "second"]
+
+
 def test_hosts_before_every_line_are_taken_away():
     assert words("n1: There are not enough\nn2: epoch\nn1: slots available") == [
         "There are not enough",
@@ -133,6 +139,10 @@ def test_lines_of_one_width_that_others_follow_are_not_cut():
     assert [len(line) for line in alike] == [100, 100]
     found = diagnose([*alike, "error: unrecognized arguments: --local-rank=0"]).causes
     assert [each.cause.id for each in found] == ["local-rank-argument"]
+    limit = "srun: fatal: cpus-per-task set by two different environment variables SLURM_CPUS_PER_TASK=3 != "
+    limit += "SLURM_TRES_PER_TASK=cpu=1"
+    assert len(limit) == 120
+    assert ids(f"{limit}\n[DEPRECATION WARNING]: Instead of sudo/sudo_user, use become") == ["slurm-options"]
 
 
 def test_what_ssh_says_does_not_go_on_a_line_of_a_terminals_width():
