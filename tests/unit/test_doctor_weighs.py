@@ -41,6 +41,12 @@ modprobe: ERROR: could not insert 'nvidia': Exec format error
 kernel: Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7""",
         ("secure-boot",),
     ),
+    "a node that is down, and why": (
+        """\
+debug*       up   infinite      1   down n1
+error: Node configuration differs from hardware: CPUs=2:4(hw)""",
+        ("slurm-node-hardware", "slurm-nodes-down"),
+    ),
     "a catch-all before the cause": (
         """\
 *** An error occurred in MPI_Allreduce
