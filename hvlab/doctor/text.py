@@ -36,6 +36,8 @@ _NARROWEST, _WIDEST = 78, 250
 _USUAL = (80, 100, 120, 132)
 _RULE = re.compile(r"(\W)\1{9}\s*$")
 _MOST_PREFIXES = 6
+# Levels of Python's logging and those like it.
+_LEVEL = r"(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
 # Who writes: a rank of mpirun, horovodrun, torchrun or srun, an actor of Ray, a pod, a container; not the
 # host of an outcome that Ansible goes on telling in the next lines.
 _WRITER = re.compile(
@@ -43,7 +45,8 @@ _WRITER = re.compile(
     r"(?:\[[\w.-]{1,80}:\d+\])?(?:<std(?:out|err|diag)>)?: ?"
     r"|\[\d+\]<std(?:out|err)>: ?|\[(?:default|rank)\d+\]: ?"
     r"|\(\w{1,60} pid=\d+(?:, ip=[\d.]+)?\) ?|\d{1,5}: +(?=\S)"
-    r"|\[(?:pod/)?[\w.-]{1,120}/[\w.-]{1,80}\] |[\w.-]{1,80} +\| (?![A-Z]{2,}!? (?:=>|\|))"
+    r"|\[(?:pod/)?[\w.-]{1,120}/[\w.-]{1,80}\] "
+    rf"|(?!{_LEVEL} )[\w.-]{{1,80}} +\| (?![A-Z]{{2,}}!? (?:=>|\|))"
     r"|[\w.-]{1,80}-(?:worker|launcher)-\w{1,10}: "
     # stern: pod and container. The names of pods end with five characters of those that Kubernetes takes.
     r"|[a-z0-9][a-z0-9.-]{0,80}-(?:[bcdfghjklmnpqrstvwxz2456789]{5} [a-z0-9-]{1,40}"
@@ -55,11 +58,14 @@ _AGAIN = re.compile(r"(\[\d+(?:,\d+)?\])<std(?:out|err|diag)>:")
 _HOST = re.compile(r"([A-Za-z][\w.-]{0,60}\d[\w.-]{0,60}): ")
 # Time and program: they do not say which rank writes.
 _STAMP = re.compile(
-    r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:? *"
+    r"\[?\d{4}[-/]\d\d[-/]\d\d(?:[T ]|, )\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z| UTC|[+-]\d\d:?\d\d)?\]?:? *"
     r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?"
     r"(?: \S{1,80} [\w./-]{1,60}(?:\[\d+\])?:)? *"
     r"|\[ *\d{1,10}\.\d{4,6}\] *|[EWIF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ \S{1,80}\] *|std(?:out|err) [FP] "
     r"|#\d+ \d+\.\d+ |>> \d{1,7} +(?=\S)|> |\| (?=\S)"
+    # The level, and where in the program.
+    rf"|(?:- (?:\S{{1,80}} - )?|\{{\S{{1,80}}:\d{{1,6}}\}} ){_LEVEL} - |{_LEVEL} +\| \S{{1,120}}:\d{{1,6}} - "
+    rf"|\[{_LEVEL}\] +(?:\[[\w./-]{{1,80}}:\d{{1,6}}(?::\w{{1,80}})?\] +)?"
 )
 # Never the rest of a wrapped line: ranks, times, NCCL's prefix, a program's name, ssh's own words.
 _BEGUN = re.compile(
