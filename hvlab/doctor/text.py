@@ -223,6 +223,8 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
     kept: list[WrittenLine] = []
     for line in lines:
         writer, stamps, rest = _split(line.text)
+        if not rest:
+            continue
         writer = line.writer + writer
         speaker = speakers.of(stamps, rest)
         for part in _parts(rest):
@@ -277,7 +279,7 @@ def _split(text: str) -> tuple[str, str, str]:
         else:
             match = _STAMP.match(rest)
             stamp = match.group() if match else stamp
-        if not match or match.end() == len(rest):
+        if not match:
             break
         rest = rest[match.end() :].lstrip()
     if "]<std" in rest:

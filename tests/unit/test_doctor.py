@@ -66,6 +66,11 @@ def test_what_stands_before_a_line_is_taken_away(prefix):
     assert words(f"{prefix}Host key verification failed.\x1b[0m\r") == ["Host key verification failed."]
 
 
+@pytest.mark.parametrize("prefix", ["[1,0]<stderr>:", "2024-05-01T10:00:00Z ", "worker-1  | ", "> "])
+def test_an_empty_line_is_none_behind_a_prefix_either(prefix):
+    assert words(f"{prefix}\n{prefix}end") == ["end"]
+
+
 @pytest.mark.parametrize(
     "quotes",
     ["''", "\u2018\u2019", "\u00e2\u20ac\u02dc\u00e2\u20ac\u2122"],
