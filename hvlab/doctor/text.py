@@ -206,6 +206,7 @@ def _ends(every: list[WrittenLine], width: int) -> list[bool]:
     """Return for each line of that width whether it probably ends there, by what follows."""
     return [
         after is None
+        or after.text.startswith("  ")
         or after.text.lstrip("[('")[:1].isupper()
         or bool(_BEGUN.match(after.text))
         or _first_word(after) == _first_word(line)

@@ -152,7 +152,8 @@ def test_lines_of_one_width_that_others_follow_are_not_cut():
     limit = "srun: fatal: cpus-per-task set by two different environment variables SLURM_CPUS_PER_TASK=3 != "
     limit += "SLURM_TRES_PER_TASK=cpu=1"
     assert len(limit) == 120
-    assert ids(f"{limit}\n[DEPRECATION WARNING]: Instead of sudo/sudo_user, use become") == ["slurm-options"]
+    for after in ("[DEPRECATION WARNING]: Instead of sudo/sudo_user, use become", "  -c FILE  the settings"):
+        assert ids(f"{limit}\n{after}") == ["slurm-options"]
 
 
 def test_what_ssh_says_does_not_go_on_a_line_of_a_terminals_width():
