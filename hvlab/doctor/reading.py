@@ -107,11 +107,17 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
     ends = last_words.ends(log) if causes else []
     shown = sorted(
         (_place(_weigh(_recognise(*pair), log), pair[1], ends) for pair in causes),
-        key=lambda each: (bool(each.against), each.nearness, each.lines[0][0]),
+        key=lambda each: (bool(each.against), each.nearness, _place_in(log, each)),
     )
     if shown and shown[0].cause.weight == WEIGHTS["echo"]:
         shown[0] = replace(shown[0], says=(*shown[0].says, LOST))
     return Diagnosis(tuple(shown), tuple(_recognise(*pair) for pair in harmless), stopped=left + more_left)
+
+
+def _place_in(log: LogText, each: Recognised) -> tuple[int, int]:
+    """Return where it begins: the line's number in the file, and the place in it, as one line holds several."""
+    number, words = each.lines[0]
+    return number, log.text.find(words)
 
 
 def _place(each: Recognised, lines: Sequence[WrittenLine], ends: Sequence[last_words.End]) -> Recognised:

@@ -226,13 +226,14 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
         writer, stamps, rest = _split(line.text)
         if not rest:
             continue
-        writer = line.writer + writer
-        speaker = speakers.of(stamps, rest)
-        for part in _parts(rest):
-            shape = _DIGITS.sub("0", part)
+        for at, part in enumerate(_parts(rest)):
+            # Each line that a program printed into JSON has its own time and speaker.
+            marks, stamps, words = _split(part) if at else ("", stamps, part)
+            shape = _DIGITS.sub("0", words)
             alike[shape] += 1
-            if alike[shape] <= _ALIKE:
-                kept.append(line._replace(writer=writer, text=part, speaker=speaker))
+            if words and alike[shape] <= _ALIKE:
+                speaker = speakers.of(stamps, words)
+                kept.append(line._replace(writer=line.writer + writer + marks, text=words, speaker=speaker))
     total = sum(len(line.text) for line in kept if not line.last)
     size = 0
     middle: set[int] = set()
@@ -250,8 +251,10 @@ def _distinct(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
 
 def _parts(text: str) -> Iterator[str]:
     """Split a line at escaped line ends; keep both ends of a long line, in pieces."""
-    for part in _ESCAPED_END.split(text):
-        short = _HEADER.sub(_explain_missing, part.strip())
+    lines = _ESCAPED_END.split(text)
+    for part in lines:
+        plain = part.replace('\\"', '"') if len(lines) > 1 else part
+        short = _HEADER.sub(_explain_missing, plain.strip())
         half = _LONGEST // 2
         ends = [short] if len(short) <= _LONGEST else [short[:half], short[-half:]]
         for end in ends:

@@ -226,6 +226,18 @@ def test_json_of_ansible_is_read_line_by_line():
     assert ids(log)[0] == "sudo-password"
 
 
+def test_what_a_program_printed_into_json_is_read_as_its_own_log():
+    printed = (
+        "starting"
+        r"\nMay  1 10:00:00 n1 slurmd[77]: error: Node configuration differs from hardware: CPUs=2:4(hw)"
+        r'\nbash: line 3: exec: \"horovodrun\": executable file not found in $PATH'
+    )
+    log = f'fatal: [n1]: FAILED! => {{"stderr": "{printed}"}}'
+    found = diagnose([log]).causes
+    assert [each.cause.id for each in found][:2] == ["slurm-node-hardware", "horovodrun-not-found"]
+    assert text.read([log]).lines[1].speaker == "slurm"
+
+
 @pytest.mark.parametrize("after", ["", r"\n" + "word " * 30_000])
 def test_what_stands_far_in_a_long_line_of_json_is_read(after):
     steps = r"\n".join(f"step {chr(97 + n % 26) * (n % 50)} is done" for n in range(6000))
