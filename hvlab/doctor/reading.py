@@ -115,7 +115,7 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
 
 
 def _place_in(log: LogText, each: Recognised) -> tuple[int, int]:
-    """Return where it begins: the line's number in the file, and the place in it, as one line holds several."""
+    """Return where it begins: the number of the line, and the place, as one line may hold several."""
     number, words = each.lines[0]
     return number, log.text.find(words)
 

@@ -230,7 +230,7 @@ def test_what_a_program_printed_into_json_is_read_as_its_own_log():
     printed = (
         "starting"
         r"\nMay  1 10:00:00 n1 slurmd[77]: error: Node configuration differs from hardware: CPUs=2:4(hw)"
-        r'\nbash: line 3: exec: \"horovodrun\": executable file not found in $PATH'
+        r"\nbash: line 3: exec: \"horovodrun\": executable file not found in $PATH"
     )
     log = f'fatal: [n1]: FAILED! => {{"stderr": "{printed}"}}'
     found = diagnose([log]).causes
