@@ -196,7 +196,8 @@ def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
     lines = [line for line in lines if not line.last or alone.isdisjoint(line.numbers)]
     if not lines or not all(sign.is_in(log) for sign in entry.needed):
         return []
-    return [] if any(sign.is_in(log) for sign in entry.excluded) else lines
+    excluding = (line for sign in entry.excluded for line in _find_lines(sign, log, ()))
+    return [] if any(not line.last for line in excluding) else lines
 
 
 def _find_lines(sign: Sign, log: LogText, speakers: Sequence[str]) -> list[WrittenLine]:

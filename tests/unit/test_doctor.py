@@ -156,6 +156,11 @@ def test_lines_of_one_width_that_others_follow_are_not_cut():
         assert ids(f"{limit}\n{after}") == ["slurm-options"]
 
 
+def test_what_lines_say_only_if_put_together_rules_no_cause_out():
+    built = "Building kernel modules\n  : [######] 100%\nERROR: Unable to load the kernel module 'nvidia.ko'."
+    assert ids(built) == ids(f"{'x' * 85}\n{built}") == ["driver-not-loaded"]
+
+
 def test_what_ssh_says_does_not_go_on_a_line_of_a_terminals_width():
     warning = "Warning: Permanently added 'n1,2001:db8::1' (ECDSA) to the list of known hosts."
     long = warning.replace("n1", "n1".ljust(120 - len(warning) + 2, "x"))
