@@ -23,7 +23,20 @@ def wrapped(thread, lines):
     return [line[at : at + width] for line in whole for at in range(0, max(len(line), 1), width)]
 
 
-@pytest.mark.parametrize("change", [as_it_is, wrapped])
+def logged(thread, lines):
+    """Print by way of Python's logging, or as a rank, in one of six ways, which the address chooses."""
+    prefix = (
+        "[2024-11-29 18:05:04,123] [INFO] [launch.py:103:main] ",
+        "[2024-11-29, 18:05:04 UTC] {subprocess.py:93} INFO - ",
+        "2024-11-29 18:05:04.123 | INFO     | __main__:main:12 - ",
+        "2024-11-29 18:05:04,123 - launch.run - ERROR - ",
+        "Nov 29 18:05:04 n1 python[4711]: ",
+        "[pod/job-worker-0/mpi] ",
+    )[zlib.crc32(thread.encode()) % 6]
+    return [prefix + line for line in lines]
+
+
+@pytest.mark.parametrize("change", [as_it_is, wrapped, logged])
 def test_the_cause_of_each_thread_stands_first(change):
     wrong = {}
     for thread, case in THREADS.items():
