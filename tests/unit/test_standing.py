@@ -220,6 +220,11 @@ COMPARED = (
     "[{}]<stderr>:horovod.common.exceptions.HorovodInternalError: Mismatched ALLREDUCE tensor shapes: "
     "One rank sent a tensor of shape [4], but another rank sent a tensor of shape [8]."
 )
+# As named-ranks.patch has it say.
+NAMED = (
+    f"{COMPARED} Tensor allreduce.noname.1: rank 1 submits ALLREDUCE of float32 [8], "
+    "ranks 0, 2 submit ALLREDUCE of float32 [4]; what to do: the same type, shape and operation on all ranks"
+)
 SUBMITTED = "[rank0]: ValueError: gradient: {}; what to do: the same type, shape and options on all ranks"
 WAITING = (
     "ranks wait for different operations: rank 0 for gradient, rank 1 for loss, rank 2 for gradient; "
@@ -244,6 +249,7 @@ def lines(*words):
         # The ranks do not fill the hosts in their order.
         (TOO_LARGE.format(0, 1, 2, 2), 3, ("differ", (0, 1), ()), "rank 1 sent rank 0"),
         (lines(*map(COMPARED.format, range(3))), 3, ("differ", (), ()), "allreduce [4], another [8]"),
+        (lines(*map(NAMED.format, range(3))), 3, ("shapes", (1,), ("n2",)), "float32 [8], the others ALLREDUCE"),
         (lines(*map(COMPARED.format, range(2))), 2, ("differ", (0, 1), ("n1", "n2")), "[4], another [8]"),
         (
             lines(SUBMITTED.format("ranks 0, 2 submit [4], rank 1 [8]"), "[rank1]: x", "[rank2]: x"),
