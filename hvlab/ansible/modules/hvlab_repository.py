@@ -11,6 +11,8 @@ import re
 from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.hvlab_managed import add_to_record, current
+from ansible.module_utils.hvlab_managed import record as read_record
 from ansible.module_utils.hvlab_system import ask_manager
 from ansible.module_utils.urls import open_url
 
