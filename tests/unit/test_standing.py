@@ -249,7 +249,12 @@ def lines(*words):
         # The ranks do not fill the hosts in their order.
         (TOO_LARGE.format(0, 1, 2, 2), 3, ("differ", (0, 1), ()), "rank 1 sent rank 0"),
         (lines(*map(COMPARED.format, range(3))), 3, ("differ", (), ()), "allreduce [4], another [8]"),
-        (lines(*map(NAMED.format, range(3))), 3, ("shapes", (1,), ("n2",)), "float32 [8], the others ALLREDUCE"),
+        (
+            lines(*map(NAMED.format, range(3))),
+            3,
+            ("shapes", (1,), ("n2",)),
+            "float32 [8], the others ALLREDUCE",
+        ),
         (lines(*map(COMPARED.format, range(2))), 2, ("differ", (0, 1), ("n1", "n2")), "[4], another [8]"),
         (
             lines(SUBMITTED.format("ranks 0, 2 submit [4], rank 1 [8]"), "[rank1]: x", "[rank2]: x"),
