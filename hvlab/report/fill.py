@@ -12,7 +12,7 @@ import jinja2
 
 from hvlab.base.errors import HvlabError
 from hvlab.base.paths import project_dir
-from hvlab.lab.backends import BACKENDS, SERIAL
+from hvlab.lab.backends import BACKENDS, HOROVOD, SERIAL, SHIM
 from hvlab.report import comparison, compression, conditions, trainings, verdicts
 from hvlab.report.labels import Lines
 from hvlab.report.page import in_markdown, picture, strip_markup
@@ -58,7 +58,18 @@ def fill(text: str, report: Report, lang: str, *, pictures: str = "") -> Filled:
             "latency and bandwidth are not told apart: that takes --suite lab7 without --workload (allreduce)"
         )
         filled = replace(filled, notes=(*filled.notes, (0, note)))
+    for name, place in _stand_ins(report).items():
+        note = f"{_TITLES[place]}: of {name}, since torch is in Horovod's place (lab_horovod: torch)"
+        filled = replace(filled, notes=(*filled.notes, (0, note)))
     return filled
+
+
+def _stand_ins(report: Report) -> dict[str, str]:
+    """Return hvlab_horovod's backends, each with the backend whose rows it fills; none beside Horovod."""
+    measured = {one.backend for one in report.data.training}.intersection(BACKENDS)
+    if any(BACKENDS[name].framework == HOROVOD for name in measured):
+        return {}
+    return {name: BACKENDS[name].counterpart for name in measured if BACKENDS[name].framework == SHIM}
 
 
 def _content(report: Report, words: Words, pictures: str) -> Content:
@@ -83,7 +94,7 @@ def _content(report: Report, words: Words, pictures: str) -> Content:
         environment={name: in_markdown(value, words) for name, value in environment.items()},
         trainings=[
             SheetTraining(name, {
-                **_speedups(by_name.get(name), words),
+                **_speedups(by_name.get(name), _stand_ins(report), words),
                 "compression": _fill_compressed(compared.get(name), words),
             })
             for name in names
@@ -153,14 +164,15 @@ def _figure(value: float, unit: str, words: Words, text: str = "") -> Figure:
     return {**plain, "": text or words.number(value, unit)}
 
 
-def _speedups(study: Study | None, words: Words) -> dict[str, list[Values]]:
+def _speedups(study: Study | None, places: Mapping[str, str], words: Words) -> dict[str, list[Values]]:
     rows = [row for row in study.rows if row.step or row.throughput] if study else []
     alone = Counter(row.configuration.hosts for row in rows if row.configuration.inside).most_common(1)
     usual = [row for row in rows if row.configuration.across or row.configuration.hosts == alone[0][0]]
     slots = {"1", *(str(row.configuration.slots) for row in usual if row.configuration.across)}
     values: dict[tuple[str, ...], Values] = {}
     for row in usual:
-        place = (row.configuration.backend, *map(str, row.layout))
+        backend = row.configuration.backend
+        place = (places.get(backend, backend), *map(str, row.layout))
         figures = {
             "step": (row.step, "s"), "throughput": (row.throughput, row.configuration.unit("throughput")),
             "speedup": (row.speedup, "x"), "efficiency": (row.efficiency, "ratio"), "time": (row.launch, "s"),
@@ -260,10 +272,11 @@ def _why(report: Report, kind: str, group: str | None, place: Mapping[str, str])
     def shape(one: Configuration) -> dict[str, str]:
         return {"servers": str(len(one.hosts)), "slots": str(one.slots), "devices": str(one.ranks)}
 
+    places = _stand_ins(report)
     own = {
         one: repeats
         for one, repeats in data.training.items()
-        if group == (compression.format_key(one) if compressed else one.backend)
+        if group == (compression.format_key(one) if compressed else places.get(one.backend, one.backend))
     }
     if group is None:
         return f"hvlab does not know this {what}"

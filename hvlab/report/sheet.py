@@ -140,6 +140,13 @@ class _Table:
     above: tuple[str, ...]
     headings: tuple[str, ...]
 
+    @property
+    def asks(self) -> bool:
+        """Whether it asks for figures of backends."""
+        backend = vocabulary()["tables"]["speedup"]["heads"]["backend"]
+        named = any(re.search(backend, word) for word in self.rows[0].words)
+        return named and any("" in row.words for row in self.rows[1:])
+
 
 @dataclass(frozen=True)
 class _Heads:
@@ -179,6 +186,7 @@ def fill_in(text: str, content: Content) -> Filled:
     owned = {table.start: (table, kind, training) for table, kind, training in _owners(page, content)}
     settings = content.settings
     tasks = _tasks(page, settings)
+    unknown = {table.start for table in _tables(page) if table.start not in owned and table.asks}
     out: list[str] = []
     notes: list[tuple[int, str]] = []
     answered: list[str] = []
@@ -197,6 +205,8 @@ def fill_in(text: str, content: Content) -> Filled:
             continue
         out.append(page[number])
         moved = len(out) - number
+        if number in unknown:
+            notes.append((len(out), "hvlab fills no such table; `hvlab results show` prints all figures"))
         for line, kind in tasks.get(number, ()):
             answer = () if kind in answered else content.answer(kind)
             if kind in settings:

@@ -16,6 +16,7 @@ from hvlab.report.report import analyse
 from hvlab.report.sheet import Content, SheetTraining, fill_in
 from tests.contract.tree import ROOT
 from tests.unit import runs
+from tests.unit.test_report_answer import trained
 
 WIDE = "&nbsp; " * 20
 TWO_TABLES = f"""# 实验报告
@@ -323,9 +324,33 @@ def test_the_sheet_of_the_transformer_is_filled(name):
     assert sheet.language(text) == ("zh" if ".zh" in name else "en")
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        *("每主机进程数", "每台主机的进程数", "每服务器GPU数", "每个节点卡数", "单节点进程数", "单机卡数"),
+        *("节点内进程数", "每机进程数", "每台机器GPU数", "单台服务器显卡数"),
+        *("Ranks per host", "Processes/node", "GPUs on each server", "ranks per machine", "GPUs/host"),
+    ],
+)
+def test_ranks_per_host_are_not_taken_for_all_ranks(head):
+    text = f"| Backend | Hosts | {head} | Step time |\n|-|-|-|-|\n| MPI | 2 | 1 | |\n| MPI | 3 | 1 | |\n"
+    filled = fill_in(text, content(across=[row("mpi", 2, 1), row("mpi", 3, 1)]))
+    assert [line.split("|")[2:5] for line in filled.text.splitlines()[2:]] == [
+        [" 2 ", " 1 ", " 21 ms "],
+        [" 3 ", " 1 ", " 31 ms "],
+    ]
+
+
+def test_a_throughput_per_host_is_no_number_of_ranks():
+    text = "| Backend | Hosts | Throughput per node |\n|-|-|-|\n| MPI | 2 | |\n"
+    assert "| MPI | 2 | 21 /s |" in fill_in(text, content(across=[row("mpi", 2, 1)])).text
+
+
 def test_a_table_of_messages_is_no_training():
     text = "| Backend | Nodes | Message size | Latency (us) |\n|-|-|-|-|\n| MPI | 2 | 1 MB | |\n"
-    assert not fill_in(text, SHEET).figures
+    filled = fill_in(text, SHEET)
+    assert not filled.figures
+    assert filled.notes[0] == (1, "hvlab fills no such table; `hvlab results show` prints all figures")
 
 
 def test_rows_of_backends_that_take_turns_are_all_filled():
@@ -927,3 +952,13 @@ def test_blanks_in_markup_are_signed(blanks):
 def test_what_is_written_into_a_blank_stays():
     wanted = f"{SIGNED}author: Wang\n\n<!-- hvlab: end -->\n\nname: Li\n"
     assert signed("name: Li\n", {"author": "Wang"}) == wanted
+
+
+def test_torch_in_horovods_place_fills_horovods_rows():
+    text = "| Backend | Hosts | Step time |\n|-|-|-|\n| Gloo | 3 | |\n"
+    shim = fill.fill(text, analyse(trained({"horovod-on-ddp-gloo": 1.0})), "en")
+    assert re.search(r"\| Gloo \| 3 \| \d", shim.text)
+    assert "Gloo: of horovod-on-ddp-gloo" in shim.notes[-1][1]
+    both = fill.fill(text, analyse(trained({"gloo": 1.0, "horovod-on-ddp-gloo": 3.0})), "en")
+    alone = fill.fill(text, analyse(trained({"gloo": 1.0})), "en")
+    assert both.text.splitlines()[2] == alone.text.splitlines()[2]
