@@ -85,7 +85,7 @@ def bench_into_a_full_disk(world):
         yield
 
 
-@fault("stores", *LIST, code=1, says=("is not a directory", "what to do"), seconds=15, then=("lab", "status"))
+@fault("stores", *LIST, code=2, says=("is a file", "what to do"), seconds=15, then=("lab", "status"))
 def results_that_are_a_file(world):
     """HVLAB_RESULTS names a file."""
     with world.changed(HVLAB_RESULTS=str(PROJECT / "README.md")):
