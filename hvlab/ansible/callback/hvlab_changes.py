@@ -95,8 +95,8 @@ def changes(action: str, result: Mapping[str, Any], args: Mapping[str, Any], tas
         held = [package for package in result.get("packages", []) if package not in {*comes, *removed}]
         yield from (("package", package, "held") for package in held)
     elif result.get("paths"):
-        told = "".join(diff.get("prepared", "") for diff in result.get("diff", []))
-        gone = set(re.findall(r"^(.*): \w+ -> absent ", told, re.MULTILINE))
+        prepared = "".join(diff.get("prepared", "") for diff in result.get("diff", []))
+        gone = set(re.findall(r"^(.*): \w+ -> absent ", prepared, re.MULTILINE))
         for path in result["paths"]:
             yield "file", OWN.sub(r"\1", path), "removed" if path in gone else "written"
     elif name in ("copy", "template", "file", "get_url"):

@@ -57,12 +57,12 @@ def record(path: str) -> dict[str, Any]:
 def add_to_record(path: str, more: dict[str, Any]) -> None:
     """Add to a record, in one step."""
     known = record(path)
-    wanted = dict(known, **more)
-    if wanted == known:
+    merged = dict(known, **more)
+    if merged == known:
         return
     beside = "{}.{}".format(path, os.urandom(4).hex())
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(wanted, file, sort_keys=True)
+        json.dump(merged, file, sort_keys=True)
     os.replace(beside, path)
 
 

@@ -157,8 +157,8 @@ def _system(choice: GroupChoice) -> Iterable[str]:
         yield f"{title}: its maker's standard support ended in {system.end}, and mirrors of it may be gone"
     yield from (f"{title}: {remark}" for remark in system.remarks)
     if own and versions.numbers(versions.minor(own)) > versions.numbers(facts.LAST_PYTHON):
-        made = f"{facts.LEAST_PYTHON} to {facts.LAST_PYTHON}"
-        yield f"its Python is {own}: ansible-core 2.19 is made for hosts with {made}"
+        supported = f"{facts.LEAST_PYTHON} to {facts.LAST_PYTHON}"
+        yield f"its Python is {own}: ansible-core 2.19 is made for hosts with {supported}"
     if choice.group.host.others:
         yield f"{', '.join(choice.group.host.others)}: not NVIDIA's, and left alone"
 
@@ -281,12 +281,13 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
             f"driver branch {versions.major(driver)} is asked for, and the version that comes is recorded: "
             f"no source says which NVIDIA's repository for {choice.group.title} has"
         )
-    seen = choice.group.system.newest.get(str(versions.major(driver)))
+    newest = choice.group.system.newest.get(str(versions.major(driver)))
     new = choice.group.methods["driver"] == "repo" and installed != driver
-    if new and seen and versions.numbers(driver) > versions.numbers(seen):
+    if new and newest and versions.numbers(driver) > versions.numbers(newest):
         yield (
-            f"driver {driver} is newer than {seen}, the newest of its branch that a source names in NVIDIA's "
-            f"repository for {choice.group.title}: if provision does not find it, pin driver={seen}"
+            f"driver {driver} is newer than {newest}, the newest of its branch that a source names in "
+            f"NVIDIA's repository for {choice.group.title}: if provision does not find it, "
+            f"pin driver={newest}"
         )
     if installed and installed != driver:
         yield f"driver {installed} is replaced by {driver}{_too_old(installed, cuda, choice)}"
