@@ -34,8 +34,9 @@ LEFT = (
 # What `verify` runs there.
 PROBE = "pgrep -f 'answers many questions in one round [t]rip' || true"
 MARK = "COMMAND"
-# They stay on purpose: the hosts themselves, and connections that the next call takes up.
+# They stay on purpose: the hosts themselves with what writes their consoles, and connections that the next call takes up.
 STAY = ("systemd-nspawn", "ssh", "sshd")
+CONSOLE = "/vlab/console.py"
 
 
 @dataclass
@@ -237,4 +238,6 @@ class World:
             with suppress(OSError):
                 name = (folder / "comm").read_text().strip()
                 if mark in (folder / "environ").read_bytes().split(b"\0") and name not in STAY:
-                    yield (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80]
+                    words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    if CONSOLE not in words:
+                        yield words[:80]
