@@ -34,7 +34,7 @@ LEFT = (
 # What `verify` runs there.
 PROBE = "pgrep -f 'answers many questions in one round [t]rip' || true"
 MARK = "COMMAND"
-# They stay on purpose: the hosts themselves with what writes their consoles, and connections that the next call takes up.
+# They stay on purpose: the hosts, what writes their consoles, connections that the next call takes up.
 STAY = ("systemd-nspawn", "ssh", "sshd")
 CONSOLE = "/vlab/console.py"
 
