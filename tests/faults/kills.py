@@ -55,7 +55,7 @@ def killed(kind, number):
 
             def act(process):
                 if kind == "bench":
-                    # Its time is mostly start-up, which varies: it is killed within one of its first five cases.
+                    # Its time is mostly start-up, which varies: killed within one of its first five cases.
                     world.until(lambda: len(world.records()) - records >= number % 5)
                     time.sleep(share)
                 else:
