@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +18,11 @@ from hvlab.base.errors import CheckError, UsageError
 from hvlab.searches.slow import advice, steps, trials
 from hvlab.searches.slow import suspects as suspects_module
 from hvlab.searches.slow.search import LOOKS, search
-from hvlab.searches.slow.steps import ProbeStep
-from hvlab.searches.slow.suspects import Suspect, far_groups, relative, suspects
+from hvlab.searches.slow.steps import ProbeStep, slowness
+from hvlab.searches.slow.suspects import Suspect, far_groups, relative, suspects, uplinks
 from hvlab.searches.slow.trials import TrialOutcome, judge
 
+DATA = Path(__file__).resolve().parents[1] / "data"
 UP, DOWN, HOST, PAIR = (
     ("up", (2, 2)),
     ("down", (3, 3)),
@@ -151,6 +154,24 @@ def test_the_slow_uplink_of_one_rack_is_named_and_the_hosts_behind_it(seed):
     assert row["times_as_long"]["median"] == pytest.approx(2, rel=0.1)
     title = advice.describe(result.of("slow")[0], [f"n{host}" for host in range(16)]).title
     assert title == "n4, n5, n6, n7 share a slow uplink, sending to the others at once"
+
+
+@pytest.mark.parametrize("launch", json.loads((DATA / "slow_uplinks.json").read_text()))
+def test_an_uplink_among_links_that_vary(launch):
+    """Gloo between 16 namespaces of two busy cores: links that are alike differ by up to three times."""
+    slow = {
+        (one, other): slowness(rate)
+        for one, row in enumerate(launch["mbyte_s"])
+        for other, rate in enumerate(row)
+        if one != other
+    }
+    found = {(each.kind, each.members) for each in uplinks(slow, 16, ratio=1.2)}
+    assert ("out", tuple(launch["behind"])) in found
+
+
+def test_two_hosts_that_send_slowly_are_no_uplink():
+    links = Links(16, {("up", (3, 3)): 2.0, ("up", (9, 9)): 2.0})
+    assert found(search(16, links, seed=1)) == {("up", (3, 3)), ("up", (9, 9))}
 
 
 def test_two_hosts_cannot_be_told_apart():

@@ -166,7 +166,7 @@ def _at_once(
     crowded = suspects.count_crowded(suspects.sizes(values, count, ratio=ratio)["pair"], ratio=ratio)
     slow = {cell: steps.slowness(max(each)) for cell, each in read.items()}
     sharing = suspects.sharing_groups(slow, count, ratio=ratio)
-    uplinks = suspects.uplinks(slow, sharing, count, ratio=ratio)
+    uplinks = suspects.uplinks(slow, count, ratio=ratio)
     return _Overview(read, values, [*uplinks, *pointed_at], crowded, sharing=sharing)
 
 

@@ -218,23 +218,80 @@ def _mean_to(host: int, group: Sequence[int], pairs: Mapping[Cell, float], alone
     return statistics.fmean(others) if others else alone
 
 
-def uplinks(slow: Mapping[Cell, float], groups: Groups, count: int, *, ratio: float) -> list[Suspect]:
-    """Return the groups' shared uplinks that are slow, by direction, unless half of the hosts have one.
+def uplinks(slow: Mapping[Cell, float], count: int, *, ratio: float) -> list[Suspect]:
+    """Return the groups whose shared uplink is slow, by direction, unless half of the hosts are behind such.
 
-    Between two groups the uplink of the smaller one stands for both.
+    ``slow`` is the slowness of each link while all hosts send at once. The group that explains most is taken
+    out, then the next. One of a single host is a slow end; one with another inside is several racks.
     """
     found: list[Suspect] = []
-    between = set(crossing(groups))
-    usual = statistics.median(value for cell, value in slow.items() if cell not in between)
+    left = dict(slow)
+    while len(found) < count and (group := _narrowest(left, range(count), ratio)):
+        found.append(group)
+        left = {cell: value - group.size * group.holds(cell) for cell, value in left.items()}
+    behind = {kind: sum(len(each.members) for each in found if each.kind == kind) for kind in ("out", "in")}
+    return [each for each in found if 2 * behind[each.kind] <= count and _is_one(each, slow, ratio)]
+
+
+def _is_one(group: Suspect, slow: Mapping[Cell, float], ratio: float) -> bool:
+    """Whether hosts share one uplink: links between them are usual, and no part of them is narrower still."""
+    inside = {cell: value for cell, value in slow.items() if set(cell) <= set(group.members)}
+    if not inside:
+        return False
+    usual = statistics.median(value for cell, value in slow.items() if not group.holds(cell))
+    part = _narrowest(inside, group.members, ratio)
+    several = part is not None and len(part.members) > 1 and part.size > group.size
+    return statistics.median(inside.values()) - usual < group.size / 2 and not several
+
+
+def _narrowest(slow: Mapping[Cell, float], hosts: Sequence[int], ratio: float) -> Suspect | None:
+    """Return the group whose leaving or arriving links differ most from all others, if not by chance."""
     ways: tuple[Kind, Kind] = ("out", "in")
-    chosen = groups if len(groups) != 2 else (min(groups, key=len),)  # noqa: PLR2004
-    for kind in ways:
-        own = []
-        for group in chosen:
-            probe = Suspect(kind, (group[0], group[0]), 0.0, group)
-            size = statistics.median(value for cell, value in slow.items() if probe.holds(cell)) - usual
-            if size > SHARE * math.log(ratio) and 2 * len(group) <= count:
-                own.append(replace(probe, size=size))
-        if 2 * sum(len(each.members) for each in own) <= count:
-            found += own
-    return found
+    explained, group = max((_climb(slow, kind, hosts) for kind in ways), key=lambda each: each[0])
+    held = {cell: group.holds(cell) for cell in slow}
+    middles = [
+        statistics.median(value for cell, value in slow.items() if held[cell] == way) for way in (True, False)
+    ]
+    size = middles[0] - middles[1]
+    noise = _deviation(value - size * held[cell] for cell, value in slow.items())
+    # The largest of 2^N squares of normal variables is about 2 N log 2.
+    chance = 2 * len(hosts) * math.log(2) * noise**2
+    return replace(group, size=size) if explained > chance and size > SHARE * math.log(ratio) else None
+
+
+def _climb(slow: Mapping[Cell, float], kind: Kind, hosts: Sequence[int]) -> tuple[float, Suspect]:
+    """Return the group, of half the hosts at most, whose links explain the largest sum of squares, and that.
+
+    From each host on, hosts are added and removed one by one, while it grows.
+    """
+    directed = {cell if kind == "out" else cell[::-1]: value for cell, value in slow.items()}
+    both = {cell: value + directed[cell[::-1]] for cell, value in directed.items()}
+    rows = {host: sum(directed[host, each] for each in hosts if each != host) for host in hosts}
+    total = sum(slow.values())
+
+    def explained(leaving: float, size: int) -> float:
+        links = size * (len(hosts) - size)
+        if not 0 < size <= len(hosts) // 2:
+            return 0.0
+        further = leaving / links - (total - leaving) / (len(slow) - links)
+        return links * (1 - links / len(slow)) * max(0.0, further) ** 2
+
+    def climb(host: int) -> tuple[float, list[int]]:
+        members: set[int] = set()
+        # What joining adds to the sum over leaving links, and leaving the group takes from it.
+        gain = dict(rows)
+        leaving, now, more = 0.0, 0.0, explained(rows[host], 1)
+        while more > now:
+            way = -1 if host in members else 1
+            now, leaving, members = more, leaving + way * gain[host], members ^ {host}
+            gain |= {each: gain[each] - way * both[each, host] for each in hosts if each != host}
+            ways = {each: -1 if each in members else 1 for each in hosts}
+            more, host = max(
+                (explained(leaving + way * gain[each], len(members) + way), each)
+                for each, way in ways.items()
+            )
+        return now, sorted(members)
+
+    most, group = max(climb(host) for host in hosts)
+    members = tuple(group or hosts[:1])
+    return most, Suspect(kind, (members[0], members[0]), 0.0, members)
