@@ -166,4 +166,5 @@ class Facts(HostAnswer):
     distribution_major_version: Scalar = None
     kernel: Scalar = None
     architecture: Scalar = None
+    processor_model: str | None = None
     processor_vcpus: NotNegative | None = None

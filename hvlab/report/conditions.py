@@ -145,10 +145,11 @@ def _servers(data: ReportData, words: Words) -> str:
 def _machine(data: ReportData, words: Words, facts: Facts) -> str:
     memory = facts.get("memtotal_mb")
     kind = "virtual" if data.virtual or data.own_cores else "bare"
+    processor = [str(facts[name]) for name in ("processor_model", "architecture") if facts.get(name)]
     return words.say(
         f"environment.machine_{kind}",
         cores=facts.get("processor_vcpus") or "?",
-        architecture=str(facts.get("architecture") or "?"),
+        processor=words.join(processor, "comma") or "?",
         memory=words.number(memory * 2.0**20, "B") if memory else "?",
     )
 

@@ -269,7 +269,8 @@ def facts(host: Mapping[str, Any] | None = None) -> dict[str, Any]:
     torch = {"framework": "torch", "version": "2.12.0", "build": "cpu"}
     return {
         "distribution": "Debian", "distribution_version": "12.11", "kernel": "6.1.0-37-amd64",
-        "architecture": "x86_64", "processor_vcpus": 2, "memtotal_mb": 23950,
+        "architecture": "x86_64", "processor_model": "AMD EPYC 7763", "processor_vcpus": 2,
+        "memtotal_mb": 23950,
         "hvlab": {**observed, **(host or {})},
         "ansible_local": {
             "hvlab_openmpi": {"version": "4.1.8", "cuda": False},

@@ -51,6 +51,14 @@ def test_interfaces(monkeypatch):
     }
 
 
+def test_the_processor_has_the_kernels_name_for_it(tmp_path):
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nmodel\t\t: 1\nmodel name\t: AMD EPYC 7763 64-Core Processor\n")
+    assert hvlab_facts.processor_model(str(file)) == "AMD EPYC 7763 64-Core Processor"
+    file.write_text("processor\t: 0\nCPU implementer\t: 0x41\n")
+    assert hvlab_facts.processor_model(str(file)) is None
+
+
 def test_packages_are_those_installed(monkeypatch):
     listing = "installed adduser 3.134\nconfig-files hwloc 2.9.0-1\ninstalled gcc 4:12.2.0-3\n"
     monkeypatch.setattr(hvlab_system, "run", lambda *_: listing)

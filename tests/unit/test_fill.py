@@ -900,6 +900,15 @@ def test_a_run_on_one_server_misses_no_table_across_servers(tmp_path):
     assert cells(filled.text, "MPI")[3].endswith("ms")
 
 
+def test_a_processors_model_is_its_name(tmp_path):
+    maker = runs.Maker("r1")
+    maker.train("mnist", runs.Place("mpi", runs.HOSTS[:1], 2))
+    own = {"processor_model": "AMD EPYC 7763", "architecture": "x86_64", "processor_vcpus": 2}
+    store = runs.store(tmp_path, maker, facts={name: facts | own for name, facts in FACTS.items()})
+    filled = run(store, "r1", TWO_TABLES.replace("||GPU连接方式||", "||CPU型号||"), "zh").text
+    assert "2 个 CPU 核（AMD EPYC 7763" in filled
+
+
 def test_without_facts_the_environment_is_what_the_records_say(tmp_path):
     maker = runs.Maker("r1")
     maker.train("mnist", runs.Place("mpi", runs.HOSTS[:1], 2))

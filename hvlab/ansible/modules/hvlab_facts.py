@@ -79,10 +79,18 @@ class PlatformCollector(BaseFactCollector):  # type: ignore[misc]
             "python_version": platform.python_version(),
             "nodename": name,
             "hostname": name.split(".")[0],
+            "processor_model": processor_model(),
             "processor_vcpus": len(os.sched_getaffinity(0)),
             "memtotal_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
             "date_time": {"epoch": str(int(time.time()))},
         }
+
+
+def processor_model(path: str = "/proc/cpuinfo") -> str | None:
+    """Return the name of the first processor, where the kernel gives one: not on Arm."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        rows = [line.partition(":") for line in file]
+    return next((value.strip() for name, _, value in rows if name.strip() == "model name"), None)
 
 
 COLLECTORS = [
