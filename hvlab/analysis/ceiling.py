@@ -1,7 +1,8 @@
 """The most that hosts' links can carry, the share of it that was reached, and the limiting link. Pure.
 
 In: the facts of hosts, and configurations of collectives with their repeats. Out: for each configuration a
-ceiling in GB/s of bus bandwidth, or the reason why none is known. Nothing is guessed.
+ceiling in GB/s of bus bandwidth, or the reason why none is known. Nothing is guessed: if facts leave several
+wirings open, the slowest that can carry the figures counts.
 
 A link separates the ranks behind it, a host's or one GPU's, from all others. A ring sends busbw/algbw times
 the buffer over each link in each direction, so a link of r GB/s carries a busbw of r (nccl-tests,
@@ -11,6 +12,8 @@ cross, and the bound that follows from it limits every figure.
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +37,9 @@ TOLERANCE = 1.1
 _RISING = 1.1
 # From this size on, one size alone is enough, in bytes.
 _LARGE = 2**27
-_CUDA = "cuda"
+_GPUS = ("cuda", "rocm")
+# Hosts with more cards than GPUs have at least so many.
+_WHOLE_HOST = 4
 # Their links depend on the root or the partners: no ceiling is known.
 _BY_PLACE = ("gather", "scatter", "hypercube")
 # Between pairs of ranks, in no ring.
@@ -47,7 +52,9 @@ _BITS = 8
 class LinkCapacity:
     """A link of ``gb_per_s`` in each direction; ``kind`` is a key of the usual shares, ``text`` its rate.
 
-    ``ranks`` are behind it. ``place`` is its host or rack, empty if all hosts have the same.
+    ``ranks`` are behind it. ``place`` is its host or rack, empty if all hosts have the same. ``assumed`` is
+    what facts do not tell and is taken as absent: bridges, mesh (further NVLinks) or rack (NVLink between
+    hosts).
     """
 
     kind: str
@@ -55,6 +62,7 @@ class LinkCapacity:
     gb_per_s: float
     ranks: int
     place: str = ""
+    assumed: str = ""
 
     @property
     def usual(self) -> float:
@@ -64,12 +72,16 @@ class LinkCapacity:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """``busbw`` is a ring's or of pairs, ``bound`` limits every figure, in GB/s; ``limit`` is the link."""
+    """``busbw`` is a ring's or of pairs, ``bound`` limits every figure, in GB/s; ``limit`` is the link.
+
+    ``unknown`` says which links are not known: they may be slower.
+    """
 
     busbw: float
     bound: float
     limit: LinkCapacity
     ring: bool = True
+    unknown: str = ""
 
     def share(self, busbw: float) -> float:
         """Return a bus bandwidth as a share of the ceiling."""
@@ -84,7 +96,8 @@ class Ceiling:
 class JudgedCollective:
     """The fastest size of a collective beside its ceiling.
 
-    ``verdict``: ``normal``, ``slow``, ``rising`` (larger messages would be faster) or ``impossible``.
+    ``verdict``: ``normal``, ``slow``, ``rising`` (larger messages would be faster), ``impossible``, or
+    ``unclear`` if unknown links may be the limit.
     """
 
     configuration: Configuration
@@ -93,11 +106,14 @@ class JudgedCollective:
     verdict: str
 
 
-def ceiling(one: Configuration, facts: Mapping[str, Any], carriers: str = "") -> Ceiling | str:
+def ceiling(
+    one: Configuration, facts: Mapping[str, Any], carriers: str = "", reached: float = 0.0
+) -> Ceiling | str:
     """Return a collective's ceiling on its hosts, or why none is known ("" for one rank, which sends
     nothing).
 
     ``carriers`` names the network devices that carried the data, as records have them; by default all cards.
+    ``reached`` is the highest bus bandwidth that was measured: slower wirings are ruled out by it.
     """
     operation = OPERATIONS.get(one.workload)
     # With one rank a host, each rank of sendrecv has a partner on another host.
@@ -107,18 +123,22 @@ def ceiling(one: Configuration, facts: Mapping[str, Any], carriers: str = "") ->
     if one.ranks < 2:  # noqa: PLR2004
         return ""
     try:
-        links = list(_links(one, facts, carriers))
-    except LookupError as unknown:
-        return str(unknown.args[0])
+        wirings, unknown = _wirings(one, facts, carriers)
+    except LookupError as reason:
+        return str(reason.args[0])
     factor = operation.busbw(one.ranks)
 
     def ring(link: LinkCapacity) -> float:
         personal = link.ranks * (one.ranks - link.ranks) / one.ranks
         return link.gb_per_s * factor / personal if one.workload == "alltoall" else link.gb_per_s
 
-    limit = min(links, key=ring)
-    bound = min(link.gb_per_s * factor / _cut(one.workload, link.ranks, one.ranks) for link in links)
-    return Ceiling(ring(limit), bound, limit, one.workload not in _PAIRWISE)
+    tops = []
+    for links in wirings:
+        limit = min(links, key=ring)
+        bound = min(link.gb_per_s * factor / _cut(one.workload, link.ranks, one.ranks) for link in links)
+        tops.append(Ceiling(ring(limit), bound, limit, one.workload not in _PAIRWISE, unknown))
+    tops.sort(key=lambda top: top.busbw)
+    return next((top for top in tops if not top.impossible(reached)), tops[-1])
 
 
 def _cut(workload: str, inside: int, ranks: int) -> float:
@@ -136,14 +156,25 @@ def ceilings(records: Sequence[Record], facts: Mapping[str, Any]) -> dict[Config
 
     Facts without GPUs take those that an imported run's records name.
     """
-    result: dict[Configuration, Ceiling | str] = {}
+    firsts: dict[Configuration, Record] = {}
+    reached: dict[tuple[Any, ...], float] = {}
     for record in records:
-        if record.metric == "busbw" and (one := configuration_of(record)) not in result:
-            known = {host: _add_gpus(facts.get(host) or {}, record.stack) for host in one.hosts}
-            if any(answers.mismatch(of_host, Facts) for of_host in known.values()):
-                known = {}
-            result[one] = ceiling(one, known, str(record.stack.get("transport") or ""))
+        if record.metric == "busbw":
+            one = configuration_of(record)
+            firsts.setdefault(one, record)
+            reached[_family(one)] = max(reached.get(_family(one), 0.0), record.value or 0.0)
+    result: dict[Configuration, Ceiling | str] = {}
+    for one, record in firsts.items():
+        known = {host: _add_gpus(facts.get(host) or {}, record.stack) for host in one.hosts}
+        if any(answers.mismatch(of_host, Facts) for of_host in known.values()):
+            known = {}
+        carriers = str(record.stack.get("transport") or "")
+        result[one] = ceiling(one, known, carriers, reached[_family(one)])
     return result
+
+
+def _family(one: Configuration) -> tuple[Any, ...]:
+    return (one.workload, one.backend, one.hosts, one.slots, one.without("size_bytes", "in_place"))
 
 
 def _add_gpus(facts: Mapping[str, Any], stack: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -162,9 +193,8 @@ def judge(
     families: dict[tuple[Any, ...], list[tuple[int, float, Configuration]]] = {}
     for one, repeats in gathered.items():
         if one in ceilings and (figures := sorted(repeats.of("busbw"))):
-            key = (one.workload, one.backend, one.hosts, one.slots, one.without("size_bytes", "in_place"))
             size = int(one.get("size_bytes", 0))
-            families.setdefault(key, []).append((size, figures[len(figures) // 2], one))
+            families.setdefault(_family(one), []).append((size, figures[len(figures) // 2], one))
     judgements = []
     for sizes in families.values():
         _, busbw, best = max(sizes, key=lambda each: each[1])
@@ -179,34 +209,76 @@ def _verdict(sizes: Sequence[tuple[int, float, Configuration]], busbw: float, li
         return "impossible"
     if limit.share(busbw) >= limit.limit.usual:
         return "normal"
+    if limit.unknown:
+        return "unclear"
     by_size: dict[int, float] = {}
     for size, figure, _ in sizes:
         by_size[size] = max(figure, by_size.get(size, 0.0))
-    last = [by_size[size] for size in sorted(by_size)][-2:]
-    small = len(last) == 1 and max(by_size) < _LARGE
-    return "rising" if small or not last[-1] or last[-1] > last[0] * _RISING else "slow"
+    first, last = (sorted(by_size) * 2)[-2:] if len(by_size) == 1 else sorted(by_size)[-2:]
+    small = first == last and last < _LARGE
+    # For each doubling of the size: logs may have rows left out.
+    rises = by_size[last] > by_size[first] * _RISING ** max(1.0, math.log2(max(last, 1) / max(first, 1)))
+    return "rising" if small or not by_size[last] or rises else "slow"
 
 
-def _links(one: Configuration, facts: Mapping[str, Any], carriers: str) -> Iterator[LinkCapacity]:
-    network, device, to_network = {}, {}, {}
+def _wirings(
+    one: Configuration, facts: Mapping[str, Any], carriers: str
+) -> tuple[list[list[LinkCapacity]], str]:
+    """Return the links under each wiring that facts leave open, and which links are not known."""
+    network: dict[str, list[LinkCapacity]] = {}
+    device: dict[str, list[LinkCapacity]] = {}
+    to_network: dict[str, list[LinkCapacity]] = {}
+    unknown = ""
     for host in one.hosts:
         of_host = facts.get(host)
         if of_host is None:
             raise LookupError(f"no facts of {host}")
         if one.across:
-            network[host] = _network(host, of_host, carriers, one.slots)
-        if one.get("device") == _CUDA:
-            if one.slots > 1:
-                device[host] = _device(host, of_host, one.slots)
-            if one.across and (link := _to_network(of_host, one.slots)):
-                to_network[host] = link
+            network[host], reason = _to_hosts(host, of_host, carriers, one)
+            unknown = unknown or reason
+        if one.get("device") not in _GPUS:
+            continue
+        try:
+            device[host] = _device(host, of_host, one.slots) if one.slots > 1 else []
+        except LookupError as reason:
+            if not one.across:
+                raise
+            unknown = unknown or str(reason.args[0])
+        if one.across and (link := _to_network(of_host, one.slots)):
+            to_network[host] = [link]
     if one.inside and not device:
         raise LookupError("the ranks of one host share its memory, whose bandwidth is not known")
-    for links in (network, device, to_network):
+    uplinks = list(_uplinks(one, facts)) if one.across else []
+    parts = [_choices(part) for part in (network, device, to_network) if any(part.values())]
+    return [[*itertools.chain(*chosen), *uplinks] for chosen in itertools.product(*parts)], unknown
+
+
+def _choices(part: Mapping[str, Sequence[LinkCapacity]]) -> Iterator[list[LinkCapacity]]:
+    """Yield the links of hosts, the first wiring of each, then the second."""
+    for number in range(max(map(len, part.values()))):
+        links = {host: wirings[min(number, len(wirings) - 1)] for host, wirings in part.items() if wirings}
         alike = len({(link.text, link.gb_per_s) for link in links.values()}) == 1
-        for host, link in links.items():
-            yield replace(link, place="" if alike else host)
-    yield from _uplinks(one, facts) if one.across else ()
+        yield [replace(link, place="" if alike else host) for host, link in links.items()]
+
+
+def _to_hosts(
+    host: str, facts: Mapping[str, Any], carriers: str, one: Configuration
+) -> tuple[list[LinkCapacity], str]:
+    """Return a host's links to others under each wiring, and what is not known of them."""
+    gpus = (facts.get("hvlab") or {}).get("gpus") or [{}]
+    row = _gpu(str(gpus[0].get("name"))) or {} if one.get("device") in _GPUS else {}
+    if "rack" not in row:
+        return _network(host, facts, carriers, one), ""
+    count, each = row["nvlink"]
+    between = LinkCapacity("nvlink", f"{count} x {each} GB/s", count * each, 1)
+    reason = f"which hosts share a rack, whose NVLink joins {row['rack']} GPUs, is not known"
+    try:
+        network = _network(host, facts, carriers, one)
+    except LookupError as unknown:
+        return [between], str(unknown.args[0])
+    if one.ranks > row["rack"]:
+        return [*network, between], reason
+    return [*(replace(link, assumed="rack") for link in network), between], ""
 
 
 def _uplinks(one: Configuration, facts: Mapping[str, Any]) -> Iterator[LinkCapacity]:
@@ -220,12 +292,13 @@ def _uplinks(one: Configuration, facts: Mapping[str, Any]) -> Iterator[LinkCapac
             yield LinkCapacity("uplink", rate, _gigabytes(rate), len(hosts) * one.slots, rack)
 
 
-def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> LinkCapacity:
+def _network(host: str, facts: Mapping[str, Any], carriers: str, one: Configuration) -> list[LinkCapacity]:
+    slots = one.slots
     virtual = facts.get("virtual_link") or {}
     limited = [virtual[way] for way in ("up", "down") if virtual.get(way)]
     if limited:
         rate = min(limited, key=_gigabytes)
-        return LinkCapacity("network", rate, _gigabytes(rate), slots)
+        return [LinkCapacity("network", rate, _gigabytes(rate), slots)]
     if facts.get("virtual_link"):
         raise LookupError("links of virtual hosts have no rate unless lab_rate sets one")
     own = facts.get("hvlab") or {}
@@ -239,10 +312,16 @@ def _network(host: str, facts: Mapping[str, Any], carriers: str, slots: int) -> 
     speeds = [float(rates.get(name) or cards.get(name) or 0) for name in used]
     if not speeds or not all(speeds):
         raise LookupError(f"{host}: the rate of {carriers or 'its network'} is not known")
-    each = ", ".join(sorted({format_speed(int(one)) for one in speeds}))
+    each = ", ".join(sorted({format_speed(int(speed)) for speed in speeds}))
     text = f"{len(speeds)} x {each}" if len(speeds) > 1 else each
     kind = "rdma" if rates.keys() & set(used) else "network"
-    return LinkCapacity(kind, text, sum(speeds) / 1000 / _BITS, slots)
+    whole = LinkCapacity(kind, text, sum(speeds) / 1000 / _BITS, slots)
+    some = one.get("device") in _GPUS and slots < min(_WHOLE_HOST, len(speeds)) and len(set(speeds)) == 1
+    if carriers or not some:
+        return [whole]
+    # A GPU uses the card beside it, and may use others.
+    beside = sum(speeds[:slots]) / 1000 / _BITS
+    return [replace(whole, text=f"{slots} of {text}", gb_per_s=beside), whole]
 
 
 def _to_network(facts: Mapping[str, Any], slots: int) -> LinkCapacity | None:
@@ -259,7 +338,8 @@ def _pcie(gpus: Sequence[Mapping[str, Any]], row: Mapping[str, Any], slots: int)
     return LinkCapacity("pcie", text if slots == 1 else f"{slots} x {text}", _lanes(link) * slots, slots)
 
 
-def _device(host: str, facts: Mapping[str, Any], slots: int) -> LinkCapacity:
+def _device(host: str, facts: Mapping[str, Any], slots: int) -> list[LinkCapacity]:
+    """Return the links of a host's GPUs with one another under each wiring."""
     own = facts.get("hvlab") or {}
     models = {str(gpu.get("name")) for gpu in own.get("gpus") or []}
     if len(models) != 1:
@@ -268,22 +348,42 @@ def _device(host: str, facts: Mapping[str, Any], slots: int) -> LinkCapacity:
     row = _gpu(name)
     if row is None:
         raise LookupError(f"{host}: the links of {name} are not known")
+    if "xgmi" in row:
+        # Each pair has links of its own.
+        count, each = row["xgmi"]
+        return [_bundle("xgmi", count * (slots - 1), each)]
     topology = own.get("topology") or {}
     connected = topology.get("link")
     match = _NVLINK.match(connected or "")
-    if "nvlink" in row and (match or connected is None):
-        count, each = row["nvlink"]
+    joined, *bridge = row.get("bridges") or [0]
+    if (links := row.get("nvlink") or (bridge if match or slots <= joined else None)) and (
+        match or connected is None
+    ):
+        count, each = links
         count = int(topology.get("nvlinks") or count)
         # A switch connects all links of a GPU with each other one; without, each pair has links of its own.
         count = min(count, int(match.group(1)) * (slots - 1)) if match else count
-        return LinkCapacity("nvlink", f"{count} x {each} GB/s", count * each, 1)
-    if connected and not connected.startswith("PCIe"):
+        certain = match or topology.get("nvlinks")
+        fewer = [one * (slots - 1) for one in row.get("pairs") or [] if one * (slots - 1) < count]
+        mesh = [replace(_bundle("nvlink", one, each), assumed="mesh") for one in fewer if not certain]
+        without = (
+            [] if "nvlink" in row or certain else [replace(_pcie(own["gpus"], row, 1), assumed="bridges")]
+        )
+        return [*without, *mesh, _bundle("nvlink", count, each)]
+    if connected and not connected.startswith("PCIe") and not joined:
         raise LookupError(f"{host}: its GPUs are connected by {connected}")
-    if connected is None and row.get("bridges"):
-        raise LookupError(f"{host}: whether NVLink bridges join its GPUs ({name}) is not known")
     if "pcie" not in row:
         raise LookupError(f"{host}: the PCIe link of {name} is not known")
-    return _pcie(own["gpus"], row, 1)
+    link = _pcie(own["gpus"], row, 1)
+    if not joined or (connected or "").startswith("PCIe"):
+        return [link]
+    # Two that a bridge joins reach the others over both their links.
+    both = replace(link, text=f"{joined} x {link.text}", gb_per_s=joined * link.gb_per_s)
+    return [replace(link, assumed="bridges"), both]
+
+
+def _bundle(kind: str, count: int, each: float) -> LinkCapacity:
+    return LinkCapacity(kind, f"{count} x {each} GB/s", count * each, 1)
 
 
 def _lanes(text: str) -> float:
@@ -308,6 +408,12 @@ def _gpu(name: str) -> Mapping[str, Any] | None:
 def _table() -> Mapping[str, Any]:
     content: Mapping[str, Any] = read_shipped(Path(__file__).with_name("links.yml"))
     return content
+
+
+def infiniband(generation: str) -> int | None:
+    """Return the rate of a port in Gbit/s."""
+    rate: int | None = _table()["infiniband"].get(generation)
+    return rate
 
 
 def _gigabytes(rate: str) -> float:

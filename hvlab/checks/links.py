@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,12 +25,13 @@ def capacity(readings: Mapping[str, Any]) -> dict[str, Any]:
     if links is not None:
         own["topology"] = {"nvlinks": links} if links else {"link": "PCIe"}
     one = Configuration("allreduce", "", "", ("host",), len(gpus), (("device", "cuda"),))
-    top = ceiling.ceiling(one, {"host": {"hvlab": own}})
-    if isinstance(top, str):
+    facts = {"host": {"hvlab": own}}
+    top, most = ceiling.ceiling(one, facts), ceiling.ceiling(one, facts, reached=math.inf)
+    if isinstance(top, str) or isinstance(most, str):
         return {}
     return {
         "allreduce_ceiling": {
-            "most": top.bound * ceiling.TOLERANCE,
+            "most": most.bound * ceiling.TOLERANCE,
             "usual": top.busbw * top.limit.usual,
             "ring": top.busbw,
             "text": f"{top.busbw:.3g} GB/s that a ring can do over {top.limit.text}",

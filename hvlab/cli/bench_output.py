@@ -223,10 +223,16 @@ _MOST = 5
 _VERDICTS = {
     "normal": "as fast as it should be",
     "slow": "slow: {usual:.0%} or more is usual",
+    "unclear": "whether that is slow is not known: {unknown}",
     "rising": "still rising with the size: measure larger messages",
     "impossible": "more than these links can carry ({bound:.3g} GB/s): the figure or the facts are wrong",
 }
-_KINDS = {"nvlink": "NVLink", "pcie": "PCIe", "rdma": "network (RDMA)"}
+_KINDS = {"nvlink": "NVLink", "pcie": "PCIe", "rdma": "network (RDMA)", "xgmi": "xGMI"}
+_ASSUMED = {
+    "bridges": " if no NVLink bridges join the GPUs",
+    "mesh": " if no more NVLinks join the GPUs",
+    "rack": " if no NVLink joins the hosts",
+}
 
 
 def _ceilings(store: Store, run_id: str, records: Sequence[Record]) -> Mapping[Configuration, Ceiling | str]:
@@ -268,12 +274,16 @@ def show_run(store: Store, run_id: str, records: Sequence[Record]) -> None:
 
 def _sentence(judged: JudgedCollective) -> str:
     one, top, limit = judged.configuration, judged.ceiling, judged.ceiling.limit
-    share, where = top.share(judged.busbw), f"{limit.place}'s " if limit.place else "the "
-    verdict = _VERDICTS[judged.verdict].format(usual=limit.usual, bound=top.bound)
-    beyond = ", for a tree over few hosts and a switch that reduces send less" if share > 1 else ""
+    share = top.share(judged.busbw)
+    own = limit.kind in ("nvlink", "pcie", "xgmi")
+    where = f"{limit.place}'s " if limit.place else "" if own else "the "
+    verdict = _VERDICTS[judged.verdict].format(usual=limit.usual, bound=top.bound, unknown=top.unknown)
+    less = share > 1 and judged.verdict != "impossible"
+    beyond = " (a tree over few hosts, or a switch that reduces, sends less)" if less else ""
     pattern = "a ring can do" if top.ring else "these links allow"
     return (
         f"{one.workload} over {one.backend} on {len(one.hosts)}x{one.slots}: {judged.busbw:.3g} GB/s, "
         f"{share:.0%} of the {top.busbw:.3g} GB/s that {pattern}{beyond}; "
-        f"the limit is {where}{_KINDS.get(limit.kind, limit.kind)}, {limit.text}; {verdict}"
+        f"the limit is {where}{_KINDS.get(limit.kind, limit.kind)}, {limit.text}"
+        f"{_ASSUMED.get(limit.assumed, '')}; {verdict}"
     )

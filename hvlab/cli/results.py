@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from hvlab.analysis import nccl_topology
+from hvlab.analysis import described, nccl_topology
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import UsageError
 from hvlab.base.files import writing
@@ -205,13 +205,17 @@ def import_files(
 
 def _contradictions(records: Sequence[Record], gpus: str | None) -> Iterator[str]:
     """Yield what files say of their GPUs that --gpus does not, once a file."""
-    asked, _, count = (gpus or "").rpartition(":")
-    model = re.search(r"[a-z]*[0-9]+[a-z]*", asked.lower())
+    asked = described.gpus(gpus)["gpus"] if gpus and not Path(gpus).is_file() else []
+    model = re.search(r"[a-z]*[0-9]+[a-z]*", asked[0]["name"].lower()) if asked else None
     if not model:
         return
-    for file, listed in dict.fromkeys((row.stack["file"], row.stack.get("gpus")) for row in records):
+    about = ((row.stack["file"], row.stack.get("gpus"), row.slots_per_host) for row in records)
+    for file, listed, slots in dict.fromkeys(about):
         number, _, name = str(listed or "").partition(" x ")
-        if name and (model[0] not in re.sub(r"\W", "", name.lower()) or number != count):
+        # A name without a number is that of a board before its release.
+        other = re.search("[0-9]", name) and model[0] not in re.sub(r"\W", "", name.lower())
+        # People leave devices out of their lists.
+        if other or (name and number == str(slots) != str(len(asked))):
             ours = f"the ceiling is that of --gpus {gpus}: leave it out, or correct it"
             yield f"{file} names {listed} a host; {ours}"
 
@@ -226,16 +230,9 @@ def _hardware(gpus: str | None, nic: str | None) -> dict[str, Any] | None:
     if gpus is not None and Path(gpus).is_file():
         facts = nccl_topology.facts(Path(gpus).read_text("utf-8", "replace"))
     elif gpus is not None:
-        name, _, count = gpus.rpartition(":")
-        if not name or not re.fullmatch("[0-9]{1,2}", count) or not int(count):
-            raise UsageError(f"--gpus {gpus} is not MODEL:N, and no file", remedy="write it as --gpus h100:8")
-        facts["gpus"] = [{"name": name}] * int(count)
+        facts = described.gpus(gpus)
     if nic is not None:
-        cards = re.fullmatch("([1-9][0-9]?)x([1-9][0-9]{0,3})", nic)
-        if cards is None:
-            raise UsageError(f"--nic {nic} is not NxGBITS", remedy="8 cards of 400 Gbit/s are --nic 8x400")
-        ports = [{"name": f"nic{number}", "rate": f"{cards[2]} Gb/sec"} for number in range(int(cards[1]))]
-        facts["rdma"] = {"devices": ports}
+        facts |= described.cards(nic)
     return facts or None
 
 

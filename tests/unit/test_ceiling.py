@@ -45,7 +45,7 @@ def test_public_figures_are_judged_as_their_maintainers_did(thread: dict[str, An
     slots = int(thread["gpus"].rpartition(":")[2])
     facts = _hardware(thread["gpus"], thread.get("nics")) or {}
     one = _configuration(thread["hosts"], slots, thread.get("workload", "allreduce"))
-    top = ceiling.ceiling(one, _facts(thread["hosts"], **facts))
+    top = ceiling.ceiling(one, _facts(thread["hosts"], **facts), reached=thread["busbw"])
     assert isinstance(top, Ceiling), top
     assert _judge(one, top, thread["busbw"]) == thread["verdict"]
 
@@ -100,6 +100,9 @@ def test_the_uplink_of_a_rack_is_the_limit() -> None:
         ("NVIDIA H100 80GB HBM3", None, 8, 450),
         ("NVIDIA A100 80GB PCIe", "PCIe (PHB)", 8, 31.504),
         ("NVIDIA B200", "NVLink (NV18)", 8, 900),
+        ("NVIDIA RTX A6000", "NVLink (NV4)", 2, 56.25),
+        ("AMD Instinct MI300X", None, 8, 448),
+        ("AMD Instinct MI300X", None, 2, 64),
     ],
 )
 def test_links_inside_a_host(name: str, link: str | None, slots: int, gb_per_s: float) -> None:
@@ -107,6 +110,50 @@ def test_links_inside_a_host(name: str, link: str | None, slots: int, gb_per_s: 
     top = ceiling.ceiling(_configuration(1, slots), facts)
     assert isinstance(top, Ceiling)
     assert top.busbw == pytest.approx(gb_per_s)
+
+
+@pytest.mark.parametrize(
+    ("name", "slots", "reached", "busbw", "assumed"),
+    [
+        ("NVIDIA A100 80GB PCIe", 2, 20, 31.504, "bridges"),
+        ("NVIDIA A100 80GB PCIe", 2, 208, 300, ""),
+        ("NVIDIA A40", 8, 20, 31.504, "bridges"),
+        ("NVIDIA A40", 8, 70, 63.008, ""),
+        ("Tesla V100-SXM2-16GB", 2, 22, 25, "mesh"),
+        ("Tesla V100-SXM2-16GB", 2, 45, 50, "mesh"),
+        ("Tesla V100-SXM2-16GB", 2, 140, 150, ""),
+        ("Tesla V100-SXM2-16GB", 8, 22, 150, ""),
+        ("NVIDIA H100 PCIe", 2, 400, 300, ""),
+    ],
+)
+def test_of_the_wirings_that_facts_leave_open_the_least_that_carries_the_figure_counts(
+    name: str, slots: int, reached: float, busbw: float, assumed: str
+) -> None:
+    facts = _facts(1, gpus=[{"name": name}] * slots)
+    top = ceiling.ceiling(_configuration(1, slots), facts, reached=reached)
+    assert isinstance(top, Ceiling)
+    assert (top.busbw, top.limit.assumed) == (pytest.approx(busbw), assumed)
+
+
+@pytest.mark.parametrize(("busbw", "verdict"), [(190, "normal"), (100, "unclear"), (500, "impossible")])
+def test_a_network_limits_hosts_whose_own_links_are_not_known(busbw: float, verdict: str) -> None:
+    facts = _hardware("NVIDIA Graphics Device:4", "4x400") or {}
+    one = _configuration(4, 4)
+    top = ceiling.ceiling(one, _facts(4, **facts), reached=busbw)
+    assert isinstance(top, Ceiling)
+    assert _judge(one, top, busbw) == verdict
+    assert "the links of NVIDIA Graphics Device are not known" in top.unknown
+
+
+def test_nvlink_between_hosts_counts_if_their_network_is_not_known() -> None:
+    facts = _facts(18, **(_hardware("gb200:4", None) or {}))
+    verdicts = {}
+    for busbw in (846, 387):
+        one = _configuration(18, 4)
+        top = ceiling.ceiling(one, facts, reached=busbw)
+        assert isinstance(top, Ceiling)
+        verdicts[busbw] = _judge(one, top, busbw)
+    assert verdicts == {846: "normal", 387: "unclear"}
 
 
 def test_the_negotiated_pcie_link_counts() -> None:
@@ -155,15 +202,17 @@ def test_a_topology_without_gpus_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
-        ({"gpus": [{"name": "NVIDIA H200 NVL"}] * 2}, "whether NVLink bridges join"),
         (
             {"gpus": [{"name": "NVIDIA Graphics Device"}] * 2},
             "the links of NVIDIA Graphics Device are not known",
         ),
         ({"gpus": [{"name": "NVIDIA L4"}, {"name": "NVIDIA T4"}]}, "its GPUs are NVIDIA L4, NVIDIA T4"),
         (
-            {"gpus": [{"name": "NVIDIA A40"}] * 4, "topology": {"link": "NVLink (NV4) and PCIe (NODE)"}},
-            "connected by NVLink (NV4) and PCIe (NODE)",
+            {
+                "gpus": [{"name": "Tesla V100-SXM2-16GB"}] * 2,
+                "topology": {"link": "NVLink (NV1) and PCIe (SYS)"},
+            },
+            "connected by NVLink (NV1) and PCIe (SYS)",
         ),
     ],
 )
@@ -250,7 +299,54 @@ def test_a_figure_above_the_wire_is_not_ok(tmp_path: Path, capsys: pytest.Captur
     assert "not ok: allreduce over nccl on 2x8: 188 GB/s" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("option", "value"), [("--gpus", "h100"), ("--gpus", "h100:0"), ("--nic", "400")])
+@pytest.mark.parametrize(
+    ("text", "rates"),
+    [
+        ("8x400", [400] * 8),
+        ("8x400G", [400] * 8),
+        ("4x200Gbps", [200] * 4),
+        ("4 x 200 Gbit/s", [200] * 4),
+        ("16×200Gb/s", [200] * 16),
+        ("2x100GbE RoCE", [100] * 2),
+        ("32x100 efa", [100] * 32),
+        ("ib hdr200", [200]),
+        ("HDR", [200]),
+        ("ndr200", [200]),
+        ("400G", [400]),
+        ("3200", [3200]),
+    ],
+)
+def test_network_cards_as_people_write_them(text: str, rates: list[int]) -> None:
+    facts = _hardware(None, text) or {}
+    assert [port["rate"] for port in facts["rdma"]["devices"]] == [f"{rate} Gb/sec" for rate in rates]
+
+
+def test_cards_over_tcp_are_judged_as_such() -> None:
+    facts = _hardware("h100:8", "4x200 tcp") or {}
+    top = ceiling.ceiling(_configuration(2, 8), _facts(2, **facts))
+    assert isinstance(top, Ceiling)
+    assert (top.limit.kind, top.limit.text, top.busbw) == ("network", "4 x 200 Gbit/s", 100)
+
+
+def test_gpus_as_people_write_them() -> None:
+    assert [_hardware(text, None) for text in ("8xH100", "8 x H100", "H100:8")] == [
+        {"gpus": [{"name": "H100"}] * 8}
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--gpus", "h100"),
+        ("--gpus", "h100:0"),
+        ("--nic", "efa"),
+        ("--nic", "fast"),
+        ("--nic", "4xhdr"),
+        ("--nic", "8x50GB/s"),
+        ("--nic", "0x400"),
+        ("--nic", "8x0"),
+    ],
+)
 def test_hardware_that_cannot_be_read_is_refused(
     tmp_path: Path, option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

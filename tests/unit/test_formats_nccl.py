@@ -33,7 +33,7 @@ FILES = {
     ),
     "allreduce-8x-gh200-crashed.txt": ("allreduce", (("gpu-1-1", "gpu-1-7"), 4, 8), 0, None),
     "allreduce-72x-gb200-last-device.txt": (
-        None, ((), None, None), 4, (8589934592, True, 20006, 429.37, 846.82),
+        "allreduce", ((), None, None), 4, (8589934592, True, 20006, 429.37, 846.82),
     ),
     "allreduce-8x-mi300x-rccl.txt": (
         "allreduce", (("g100n126",), 8, 8), 2, (8388608, True, 94.94, 88.36, 154.63),
@@ -399,6 +399,48 @@ def test_a_list_of_devices_that_the_bandwidths_contradict_says_no_ranks():
     assert len(kept) == len(text.splitlines()) - 5
     (one,) = READ("\n".join(["# Using devices", *kept]))
     assert (one.hosts, one.ranks) == ((), None)
+
+
+def _listed(*devices):
+    model = "NVIDIA A100-SXM4-40GB"
+    lines = [
+        f"#  Rank {rank:2} Group  0 Pid 74 on {host} device {number:2} [0000:0{number}:00] {model}"
+        for rank, host, number in devices
+    ]
+    row = "8589934592 2147483648 float sum -1 84948.7 101.12 189.60 0 84992.3 101.07 189.50 0"
+    (one,) = READ("\n".join(["# Using devices", *lines, row]))
+    return one.hosts, one.slots, one.stack["gpus"]
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("NODE A", "NODE B ")])
+def test_people_leave_out_the_middle_of_a_list_of_devices(names):
+    a, b = names
+    hosts = (a.strip(), b.strip())
+    assert _listed((0, a, 0), (7, a, 7), (8, b, 0), (15, b, 7)) == (hosts, 8, "8 x NVIDIA A100-SXM4-40GB")
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        [(0, "a", 0), (15, "b", 7)],
+        [(0, "a", 0), (6, "a", 6), (8, "b", 0), (15, "b", 7)],
+        [(0, "a", 0), (5, "a", 5), (6, "b", 0), (15, "b", 7)],
+        [(rank, "", rank % 8) for rank in range(16)],
+    ],
+)
+def test_a_list_that_does_not_tell_who_ran_where_is_not_believed(devices):
+    assert _listed(*devices)[:2] == ((), None)
+
+
+def test_devices_of_a_host_whose_name_was_taken_out_are_its_own():
+    lines = [
+        f"#  Rank  {rank} Group  0 Pid   4349 on        device  {rank} [0x{rank}1] NVIDIA A100"
+        for rank in (0, 1)
+    ]
+    (one,) = READ(
+        "\n".join(["# Using devices", *lines, "134217728 33554432 float sum -1 11744 11.43 11.43 0"])
+    )
+    assert (len(one.hosts), one.slots, one.stack["gpus"]) == (1, 2, "2 x NVIDIA A100")
 
 
 def test_the_devices_of_rccl_are_its_own():

@@ -123,7 +123,7 @@ def test_without_a_threshold_the_speed_is_told_and_not_judged():
             "passed",
             "76% of the 300 GB/s that a ring can do over 12 x 25 GB/s",
         ),
-        ("NVIDIA A100-SXM4-80GB", 12, 68.4, "failed", "and 204 GB/s are expected"),
+        ("NVIDIA A100-SXM4-80GB", 12, 68.4, "failed", "and 180 GB/s are expected"),
         ("NVIDIA A100-SXM4-80GB", 12, 640.0, "failed", "more than the links can carry"),
         ("NVIDIA A100-SXM4-80GB", 6, 228.0, "passed", "over 6 x 25 GB/s"),
         ("NVIDIA L40S", 0, 20.0, "passed", "63% of the 31.5 GB/s that a ring can do over 16.0 GT/s x16"),

@@ -82,7 +82,7 @@ def launches(document: Mapping[str, Any], *, empty: str | None) -> Iterator[Laun
             error=error,
             settings=_settings(document, config),
             left_out=tuple(dict.fromkeys(name for result in measured for name in _list_left_out(result))),
-            stack=_stack(document, devices),
+            stack=_stack(document, devices, hosts),
             origin=origin,
         )
 
@@ -161,7 +161,9 @@ def _list_left_out(result: Mapping[str, Any]) -> Iterator[str]:
         yield from (key for key in _cells(result, half) if key not in (*_METRICS, *_NO_FIGURES))
 
 
-def _stack(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _stack(
+    document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], hosts: Mapping[str, int]
+) -> dict[str, Any]:
     tool, code = document.get("nccl_tests_version"), parse_whole(document.get("nccl_version"))
     # How NCCL numbers its releases (nccl.h): 2.28.9 is 22809; before 2.9, 2.8.4 was 2804.
     factor = 10000 if (code or 0) >= 10000 else 1000  # noqa: PLR2004
@@ -172,6 +174,8 @@ def _stack(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) ->
         if device.get("hostname") == devices[0].get("hostname")
         and (name := str(device.get("device_info") or "").strip())
     )
+    if len(gpus) == 1 and hosts:
+        gpus = Counter(dict.fromkeys(gpus, next(iter(hosts.values()))))
     stack = {
         "source": "nccl-tests",
         "tool": f"nccl-tests {tool}" if tool else None,
@@ -196,20 +200,37 @@ _APART = 0.02
 
 
 def layout(devices: Sequence[Mapping[str, Any]], each: int) -> Counter[str]:
-    """Return the number of ranks of each host; nothing if the list of devices is incomplete.
+    """Return the number of ranks of each host; nothing if the list of devices does not tell.
 
-    A process has ``each`` devices; the JSON of 2.16 and later lists only the first.
+    A process has ``each`` devices; the JSON of 2.16 and later lists only the first. People leave out those
+    between a host's first and last.
     """
     count = len(devices)
     numbers = [parse_whole(device.get("rank")) for device in devices]
     if len({str(device.get("group") or 0).strip() for device in devices}) > 1:
         return Counter()
+    names = [str(device.get("hostname") or "?") for device in devices]
+    if "?" in names and len({str(device.get("bus", at)) for at, device in enumerate(devices)}) < count:
+        return Counter()
     if numbers == list(range(count)) and count % each == 0:
         each = 1
     elif numbers != list(range(0, count * each, each)):
-        return Counter()
-    hosts = Counter(str(device.get("hostname") or "?") for device in devices)
+        return _blocks(names, numbers)
+    hosts = Counter(names)
     return Counter({host: ranks * each for host, ranks in hosts.items()})
+
+
+def _blocks(names: Sequence[str], numbers: Sequence[int | None]) -> Counter[str]:
+    """Return the ranks of hosts that hold equal blocks of them, one after the other, from rank 0."""
+    blocks: dict[str, list[int]] = {}
+    for name, rank in zip(names, numbers, strict=True):
+        blocks.setdefault(name, []).append(-1 if rank is None else rank)
+    size = max(next(iter(blocks.values()), [0])) + 1
+    whole = all(
+        (ranks[0], ranks[-1]) == (at * size, (at + 1) * size - 1) and ranks == sorted(ranks)
+        for at, ranks in enumerate(blocks.values())
+    )
+    return Counter(dict.fromkeys(blocks, size)) if whole and size > 1 else Counter()
 
 
 def agree(workload: str | None, ranks: int, rows: Iterable[LaunchRow]) -> bool:

@@ -24,12 +24,12 @@ _WRITTEN = re.compile(
     rf"|{nccl_rows.HEAD.pattern}|{nccl_rows.ROW}"
 )
 _DEVICE = re.compile(
-    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+(?P<group>\d{1,6})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<hostname>\S+)"
-    r"\s+device\s+\d+\s+\[[^\]]*\]\s*(?P<device_info>.*)"
+    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+(?P<group>\d{1,6})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<hostname>.*?)"
+    r"\s*\bdevice\s+\d+\s+\[(?P<bus>[^\]]*)\]\s*(?P<device_info>.*)"
 )
 # A web page takes the # for a heading's: these stand without it, too.
 _BARE = re.compile(
-    r"\s*(?:nThread \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s+\S+\s+device\s"
+    r"\s*(?:nThread \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s.*\bdevice\s"
     r"|size\s+count\s+type\b|Out of bounds values|Avg bus bandwidth)"
 )
 _PROGRAM = re.compile(rf"(?<![a-z_])({'|'.join(PROGRAMS)})_perf(?:_mpi)?\b")
@@ -204,14 +204,14 @@ def _guess(results: Sequence[Mapping[str, Any]], ranks: int) -> str | None:
     first = next(result for result in results if any(half in result for half in (*HALVES, EITHER)))
     root = parse_whole(first["root"])
     rooted = root is not None and root >= 0
-    # 2(n-1)/n is at least 1, (n-1)/n is below.
+    # 2(n-1)/n is at least 1, (n-1)/n is below; of more than two ranks, some may not be listed.
     whole = ratios[-1] > 1 - 0.5 / (ranks or 64)
     if first["redop"] == "none":
         if rooted:
             return "broadcast" if whole else None
         return {True: "all_gather", False: "alltoall", None: None}[_checks_in_place(first)]
     if rooted or ranks == 1:
-        return "reduce" if rooted else None
+        return "reduce" if rooted else "all_reduce" if ratios[-1] > _ALLREDUCE_OF_3 else None
     if _checks_in_place(first) is False or (ranks > 2 and whole and ratios[-1] < _ALLREDUCE_OF_3):  # noqa: PLR2004
         return "sendrecv"
     return "all_reduce" if whole else "reduce_scatter"

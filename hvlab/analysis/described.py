@@ -1,0 +1,49 @@
+"""GPUs and network cards as people write them, as facts of a host. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hvlab.analysis.ceiling import infiniband
+from hvlab.base.errors import UsageError
+
+_COUNT = "[1-9][0-9]?"
+_GPUS = re.compile(rf"(?P<name>.*[^\s:]) ?: ?(?P<count>{_COUNT})|(?P<first>{_COUNT}) ?x ?(?P<last>\S.*)")
+_CARDS = re.compile(
+    rf"(?:(?P<count>{_COUNT}) ?[x*×] ?)?(?P<rate>[1-9][0-9]{{0,3}}) ?(?:g|gb|gbe|gbps|gbits?|gb/s|gbit/s)?"
+    r"|(?P<name>[a-z]+)(?P<named>[1-9][0-9]{1,2})?"
+)
+_OVER_TCP = ("ena", "gvnic", "tcp")
+# Words that tell no rate.
+_WORDS = re.compile(r"\b(?:efa|ib|infiniband|rdma|roce|rocev2|slingshot|{})\b".format("|".join(_OVER_TCP)))
+_BYTES = re.compile(r"GB(?:/s|ps|\b)|GiB")
+
+
+def gpus(text: str) -> dict[str, Any]:
+    """Return the facts of H100:8 or 8xH100. Raises UsageError."""
+    written = _GPUS.fullmatch(text.strip())
+    if written is None:
+        raise UsageError(f"--gpus {text} is not MODEL:N, and no file", remedy="write it as --gpus h100:8")
+    count, name = written["count"] or written["first"], written["name"] or written["last"]
+    return {"gpus": [{"name": name}] * int(count)}
+
+
+def cards(text: str) -> dict[str, Any]:
+    """Return the facts of 8x400, 4 x 200 Gbps RoCE, 2x100 tcp or hdr200. Raises UsageError."""
+    words = text.lower()
+    written = None if _BYTES.search(text) else _CARDS.fullmatch(" ".join(_WORDS.sub(" ", words).split()))
+    rate = 0
+    if written:
+        generation = infiniband(written["name"] or "")
+        rate = int(written["rate"] or (generation and (written["named"] or generation)) or 0)
+    if not written or not rate:
+        raise UsageError(
+            f"--nic {text} does not tell how many cards of how many Gbit/s a host has",
+            remedy="8 cards of 400 Gbit/s (50 GB/s) are --nic 8x400, over TCP --nic '8x400 tcp'; the 4 in"
+            " 4X HDR are the lanes of one card: --nic hdr",
+        )
+    names = [f"nic{number}" for number in range(int(written["count"] or 1))]
+    if set(re.findall("[a-z]+", words)) & set(_OVER_TCP):
+        return {"nics": [{"name": name, "speed_mbit": rate * 1000} for name in names]}
+    return {"rdma": {"devices": [{"name": name, "rate": f"{rate} Gb/sec"} for name in names]}}
