@@ -38,12 +38,14 @@ _RISING = 1.1
 # From this size on, one size alone is enough, in bytes.
 _LARGE = 2**27
 _GPUS = ("cuda", "rocm")
-# Hosts with more cards than GPUs have at least so many.
+# So many ranks use all cards of their host.
 _WHOLE_HOST = 4
 # Their links depend on the root or the partners: no ceiling is known.
 _BY_PLACE = ("gather", "scatter", "hypercube")
+# Copies of OSU, between two ranks.
+_COPIES = ("bandwidth", "bidirectional-bandwidth")
 # Between pairs of ranks, in no ring.
-_PAIRWISE = ("alltoall", "sendrecv")
+_PAIRWISE = ("alltoall", "sendrecv", *_COPIES)
 _NVLINK = re.compile(r"NVLink \(NV(\d+)\)$")
 _BITS = 8
 
@@ -117,8 +119,8 @@ def ceiling(
     """
     operation = OPERATIONS.get(one.workload)
     # With one rank a host, each rank of sendrecv has a partner on another host.
-    by_place = one.workload in _BY_PLACE or (one.workload == "sendrecv" and one.slots > 1)
-    if operation is None or by_place:
+    by_place = one.workload in _BY_PLACE or (one.workload in ("sendrecv", *_COPIES) and one.slots > 1)
+    if by_place or not (operation or one.workload in _COPIES):
         return f"which links {one.workload} uses depends on the placement of its ranks"
     if one.ranks < 2:  # noqa: PLR2004
         return ""
@@ -126,7 +128,7 @@ def ceiling(
         wirings, unknown = _wirings(one, facts, carriers)
     except LookupError as reason:
         return str(reason.args[0])
-    factor = operation.busbw(one.ranks)
+    factor = operation.busbw(one.ranks) if operation else 1.0
 
     def ring(link: LinkCapacity) -> float:
         personal = link.ranks * (one.ranks - link.ranks) / one.ranks
@@ -316,10 +318,9 @@ def _network(host: str, facts: Mapping[str, Any], carriers: str, one: Configurat
     text = f"{len(speeds)} x {each}" if len(speeds) > 1 else each
     kind = "rdma" if rates.keys() & set(used) else "network"
     whole = LinkCapacity(kind, text, sum(speeds) / 1000 / _BITS, slots)
-    some = one.get("device") in _GPUS and slots < min(_WHOLE_HOST, len(speeds)) and len(set(speeds)) == 1
-    if carriers or not some:
+    if carriers or slots >= min(_WHOLE_HOST, len(speeds)) or len(set(speeds)) > 1:
         return [whole]
-    # A GPU uses the card beside it, and may use others.
+    # A rank uses the card beside it, and may use others.
     beside = sum(speeds[:slots]) / 1000 / _BITS
     return [replace(whole, text=f"{slots} of {text}", gb_per_s=beside), whole]
 

@@ -293,6 +293,38 @@ def test_a_log_names_its_gpus(
     assert verdict in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("title", "where", "nic", "words"),
+    [
+        # Slingshot 11: cscs-docs' recipes of OSU.
+        ("Bandwidth", ("2", "1"), "200", "24 GB/s, 96% of the 25 GB/s that these links allow"),
+        ("Bandwidth", ("2", "1"), "4x200", "1 of 4 x 200 Gbit/s; as fast as it should be"),
+        ("Bi-Directional Bandwidth", ("2", "1"), "100", "12 GB/s, 96% of the 12.5 GB/s"),
+        ("Bandwidth", ("2", "1"), "400", "slow: 80% or more is usual"),
+        ("Bandwidth", ("1", "2"), "200", "no ceiling is known: which links bandwidth uses"),
+    ],
+)
+def test_a_copy_between_two_hosts_is_judged(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    title: str,
+    where: tuple[str, str],
+    nic: str,
+    words: str,
+) -> None:
+    file = tmp_path / "log"
+    rows = "2097152                 23982.65\n4194304                 24005.74\n"
+    file.write_text(
+        f"# OSU MPI {title} Test v7.5\n# Datatype: MPI_CHAR.\n# Size      Bandwidth (MB/s)\n{rows}"
+    )
+    ran_on, slots = where
+    options = ["--ran-on", ran_on, "--slots", slots, "--nic", nic, "--results", str(tmp_path)]
+    assert run(["results", "import", str(file), *options]) == 0
+    text = capsys.readouterr().out
+    assert "busbw GB/s" in text
+    assert words in text
+
+
 def test_a_figure_above_the_wire_is_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--ran-on", "2", "--slots", "8", "--nic", "1x100", "--results", str(tmp_path)]
     assert run(["results", "import", _LOG, *words, "--gpus", str(_TOPOLOGIES / "nccl-tests-256.xml")]) == 1

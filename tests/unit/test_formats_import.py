@@ -482,7 +482,7 @@ def test_the_report_has_the_figures_of_other_measurements(store):
     run_id, made = importing.import_files(store, [path], LaunchOverrides(), lab="x")
     page = reports.report(data.read(store, run_id))
     head, *rows = reports.said(reports.table(page, "others"), "en")
-    assert head[3:] == ["Size", "Time", "Bandwidth", "n / N"]
+    assert head[3:] == ["Size", "Time", "Bandwidth", "Bus bandwidth", "n / N"]
     assert len(rows) == len({(row.workload, row.params.get("size_bytes")) for row in made})
     first = next(row for row in made if row.workload == "bandwidth")
     shown = next(row for row in rows if row[0] == "bandwidth")

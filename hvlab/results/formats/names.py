@@ -27,6 +27,8 @@ OSU: Mapping[str, str] = {
     "Bandwidth": "bandwidth",
     "Bi-Directional Bandwidth": "bidirectional-bandwidth",
 }
+# Copies between two ranks, and the share of their bandwidth that goes one way.
+COPIES: Mapping[str, float] = {"bandwidth": 1.0, "bidirectional-bandwidth": 0.5}
 MPI_DTYPES: Mapping[str, str] = _KNOWN["mpi_dtypes"]
 # Head of a column of OSU: its metric, and the factor to hvlab's unit.
 OSU_COLUMNS: Mapping[str, tuple[str, float]] = {

@@ -12,7 +12,7 @@ from typing import Any
 from hvlab.base import answers
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.results.formats.launch import Launch, LaunchRow, sort_items
-from hvlab.results.formats.names import OSU_BY_MESSAGE, PROGRAMS
+from hvlab.results.formats.names import COPIES, OSU_BY_MESSAGE, PROGRAMS
 from hvlab.results.store import UNKNOWN, Record
 from hvlab.workloads import read_back
 from hvlab.workloads.metrics import METRICS
@@ -184,6 +184,8 @@ def _values(row: LaunchRow, case: Record) -> dict[str, float]:
     """
     values = dict(row.values)
     time, algbw = values.get("time", 0.0), values.get("algbw")
+    if algbw is not None and case.workload in COPIES:
+        return {**values, "busbw": algbw * COPIES[case.workload]}
     if time <= 0 or not row.size:
         return values
     derived = row.size / time / 1e3
