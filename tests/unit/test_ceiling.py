@@ -294,14 +294,14 @@ def test_a_log_names_its_gpus(
 
 
 @pytest.mark.parametrize(
-    ("title", "where", "nic", "words"),
+    ("title", "where", "judged"),
     [
         # Slingshot 11: cscs-docs' recipes of OSU.
-        ("Bandwidth", ("2", "1"), "200", "24 GB/s, 96% of the 25 GB/s that these links allow"),
-        ("Bandwidth", ("2", "1"), "4x200", "1 of 4 x 200 Gbit/s; as fast as it should be"),
-        ("Bi-Directional Bandwidth", ("2", "1"), "100", "12 GB/s, 96% of the 12.5 GB/s"),
-        ("Bandwidth", ("2", "1"), "400", "slow: 80% or more is usual"),
-        ("Bandwidth", ("1", "2"), "200", "no ceiling is known: which links bandwidth uses"),
+        ("Bandwidth", ("2", "1"), ("200", "24 GB/s, 96% of the 25 GB/s that these links allow")),
+        ("Bandwidth", ("2", "1"), ("4x200", "1 of 4 x 200 Gbit/s; as fast as it should be")),
+        ("Bi-Directional Bandwidth", ("2", "1"), ("100", "12 GB/s, 96% of the 12.5 GB/s")),
+        ("Bandwidth", ("2", "1"), ("400", "slow: 80% or more is usual")),
+        ("Bandwidth", ("1", "2"), ("200", "no ceiling is known: which links bandwidth uses")),
     ],
 )
 def test_a_copy_between_two_hosts_is_judged(
@@ -309,9 +309,9 @@ def test_a_copy_between_two_hosts_is_judged(
     capsys: pytest.CaptureFixture[str],
     title: str,
     where: tuple[str, str],
-    nic: str,
-    words: str,
+    judged: tuple[str, str],
 ) -> None:
+    nic, words = judged
     file = tmp_path / "log"
     rows = "2097152                 23982.65\n4194304                 24005.74\n"
     file.write_text(
