@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +14,7 @@ from junitparser import TestCase
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, advise_unreachable, some, unusable
 from hvlab.checks import links
 from hvlab.checks.ask import Answered
-from hvlab.checks.node import machine, subjects
+from hvlab.checks.node import burn, machine, subjects
 from hvlab.checks.outliers import outliers
 from hvlab.lab.inventory import Host, Lab
 from hvlab.remote.verify import CheckOutcome
@@ -110,6 +112,15 @@ def find_unmeasured(
                 yield name, host, own[0].observed
 
 
+def find_measured(checks: Sequence[HealthCheck], requested: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield (host, check, observed) for each figure of the requested subjects that is no fault."""
+    shown = {check for name in requested for check in getattr(subjects.ON_REQUEST[name], "SHOWN", ())}
+    for check in checks:
+        # Without a figure the reason alone is observed.
+        if check.check in shown and not check.wrong and re.search("[0-9]", check.observed):
+            yield check.host, check.check, check.observed
+
+
 def as_gauges(checks: Sequence[HealthCheck]) -> Families:
     """Return for each check of each host whether it is a hard or a soft fault; without skipped ones."""
     faults: dict[str, dict[tuple[tuple[str, str], ...], float]] = {"hard": {}, "soft": {}}
@@ -128,6 +139,26 @@ def as_gauges(checks: Sequence[HealthCheck]) -> Families:
             {labels: float(labels[0][1] in unanswered) for labels in silent},
         ),
     }
+
+
+_SPEEDS = {
+    "TFLOPS": ("hvlab_burn_flop_per_second", "Median speed of matrix products in the burn-in.", 1e12),
+    "GB/s": ("hvlab_burn_bytes_per_second", "Median speed of the memory sweep and of copies in it.", 1e9),
+}
+
+
+def speeds_as_gauges(readings: Mapping[str, Mapping[str, Any]]) -> Families:
+    """Return the speeds of each device in the burn-in; ``readings`` are by host."""
+    families: dict[str, tuple[str, dict[tuple[tuple[str, str], ...], float]]] = {}
+    for host, own in readings.items():
+        for device, burned in (own["burn"]["devices"] if "burn" in own else {}).items():
+            for kind, unit in burn.UNITS.items():
+                if kind not in burned["rates"]:
+                    continue
+                name, text, factor = _SPEEDS[unit]
+                labels = (("host", host), ("device", device), ("kind", kind))
+                families.setdefault(name, (text, {}))[1][labels] = median(burned["rates"][kind]) * factor
+    return families
 
 
 def as_junit(checks: Sequence[HealthCheck], name: str) -> str:

@@ -125,6 +125,7 @@ def command(
     if dry_run:
         _dry_run(schedule, store, output_format, verbose=verbose)
         return 0
+    textfile.prepare(metrics)
     limits.keep_off(held.values())
     return _measure(schedule, store, output_format, restart=restart, run=run, metrics=metrics)
 

@@ -63,6 +63,7 @@ def command(
     against other measurements of the lab. The exit code is 1 if something is slow (virtual hosts that share
     cores do not count) or most links carry nothing, 3 if a host is unreachable.
     """
+    textfile.prepare(metrics)
     lab = options.load_requested_lab(inventory, limit, here=here, named=named)
     names = [host.name for host in lab.hosts]
     console = Console(stderr=True)

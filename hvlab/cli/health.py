@@ -65,6 +65,7 @@ def command(
     if python and not (burn and (here or named is not None)):
         remedy = "add --burn, and --here or --hosts, or leave it out"
         raise UsageError("--python is for --burn without an inventory", remedy=remedy)
+    textfile.prepare(metrics)
     lab = options.load_requested_lab(inventory, limit, here=here, named=named)
     if teacher and lab.listed:
         raise UsageError(
@@ -79,18 +80,20 @@ def command(
     types = machine_types.load(None if lab.listed else inventory)
     machine_types.check_names(types, [host.text("lab_machine_type") for host in lab.hosts])
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
-        outcomes = judge.judge(
-            lab, ask(lab, chosen, python=python or (sys.executable if here and burn else "")), chosen, types
-        )
+        answered = ask(lab, chosen, python=python or (sys.executable if here and burn else ""))
+        outcomes = judge.judge(lab, answered, chosen, types)
     if output_format == "table":
         _table(outcomes)
+        for host, check, observed in judge.find_measured(outcomes, requested):
+            click.echo(f"\n{host}: {check}: {observed}")
         for name, host, reason in judge.find_unmeasured(outcomes, requested):
             click.echo(f"\n{host}: no {name}: {reason}")
     else:
         checks.rows(outcomes, _COLUMNS, output_format)
     if junit:
         files.write_file(junit, judge.as_junit(outcomes, lab.name))
-    textfile.write(metrics, "health", lab.name, judge.as_gauges(outcomes))
+    gauges = {**judge.as_gauges(outcomes), **judge.speeds_as_gauges(answered.readings)}
+    textfile.write(metrics, "health", lab.name, gauges)
     error = judge.verdict(outcomes)
     if error:
         raise error

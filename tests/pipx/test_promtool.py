@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab.checks.judge import HealthCheck, as_gauges
+from hvlab.checks.judge import HealthCheck, as_gauges, speeds_as_gauges
 from hvlab.cli import textfile
 from tests.contract.tree import ROOT
 
@@ -65,11 +65,13 @@ def test_the_gauges_of_health_are_sound(promtool, tmp_path):
         HealthCheck(host="n1", check="clock offset", outcome="passed", **words),
         HealthCheck(host="n2", check="host answers", outcome="unreachable", **words),
     ]
-    textfile.write(tmp_path, "health", "lab", as_gauges(checks))
+    speeds = speeds_as_gauges({"n1": {"burn": {"devices": {"GPU 0": {"rates": {"bf16": [700.0]}}}}}})
+    textfile.write(tmp_path, "health", "lab", {**as_gauges(checks), **speeds})
     text = (tmp_path / "hvlab_health.prom").read_text()
     assert 'hvlab_hard_fault{check="gpu count",host="n1"} 1.0' in text
     assert 'hvlab_hard_fault{check="clock offset",host="n1"} 0.0' in text
     assert 'hvlab_no_answer{host="n2"} 1.0' in text
+    assert 'hvlab_burn_flop_per_second{device="GPU 0",host="n1",kind="bf16"} 7e+14' in text
     run(promtool, "check", "metrics", text=text)
 
 

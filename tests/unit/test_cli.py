@@ -687,3 +687,15 @@ def test_an_option_takes_a_value_everywhere_or_nowhere():
         walk(cli.get_command(click.Context(cli), name))
     # Doctor's name one cause, or a word.
     assert {option for option, kinds in flags.items() if len(kinds) > 1} == {"--explain", "--list"}
+
+
+@pytest.mark.parametrize("verb", ["bench", "find-slow", "health"])
+def test_a_metrics_folder_that_cannot_be_written_is_told_before_anything_is_measured(
+    inventory, tmp_path, capsys, verb
+):
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file/metrics"
+    where = ["-i", str(inventory), "--metrics", str(folder)]
+    results = [] if verb == "health" else ["--results", str(tmp_path / "results")]
+    assert run([verb, *where, *results]) == 2
+    assert f"{folder} cannot be written: Not a directory" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hvlab.checks.ask import Answered
-from hvlab.checks.judge import HealthCheck, find_unmeasured, judge
+from hvlab.checks.judge import HealthCheck, find_measured, find_unmeasured, judge, speeds_as_gauges
 from hvlab.checks.node import burn, on_all_devices
 from hvlab.checks.outliers import outliers
 from tests.unit import labs
@@ -160,12 +160,34 @@ def test_without_torch_everything_is_skipped():
     assert {one.outcome for one in burn.findings(read("", on_all_devices.NOTHING_TO_RUN), {})} == {"skipped"}
 
 
+def test_the_speed_of_each_device_is_a_gauge_in_base_units():
+    own = [device(np.random.default_rng(1), noise=0), device(np.random.default_rng(1), noise=0, speed=2)]
+    for each in own:
+        each["rates"]["new"] = [1.0]
+    families = speeds_as_gauges({"n1": read(printed(*own)), "n2": {}})
+    labels = (("host", "n1"), ("device", "GPU 1"), ("kind", "bf16"))
+    assert families["hvlab_burn_flop_per_second"][1][labels] == 2e12
+    labels = (("host", "n1"), ("device", "GPU 0"), ("kind", "memory"))
+    assert families["hvlab_burn_bytes_per_second"][1][labels] == 1e9
+    assert speeds_as_gauges({"n2": {}}) == {}
+
+
 def test_a_requested_burn_that_cannot_run_is_told():
     readings = burned(2) | {"n3": read("", on_all_devices.NOTHING_TO_RUN)}
     checks = list(judged(readings).values())
     ((name, host, reason),) = find_unmeasured(checks, ["burn"])
     assert (name, host) == ("burn", "n3")
     assert "role python_env" in reason
+
+
+def test_what_a_host_reached_is_shown_if_nothing_compares_it():
+    readings = burned(1) | {"n2": read("", on_all_devices.NOTHING_TO_RUN)}
+    checks = list(judged(readings).values())
+    ((host, check, reached),) = find_measured(checks, ["burn"])
+    assert (host, check) == ("n1", "burn speed")
+    assert "fp32 1" in reached
+    assert "no equal device" in reached
+    assert not list(find_measured(checks, []))
 
 
 # As much of torch as products need, on two GPUs: a product depends on the precision that torch is set to.

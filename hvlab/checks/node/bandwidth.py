@@ -42,6 +42,7 @@ CHECKS = {
     "bandwidth device to host": "soft",
     "bandwidth device to device": "soft",
 }
+SHOWN = tuple(CHECKS)
 LEARNED = (
     "nccl_allreduce_busbw_gbyte_s",
     *(f"nvbandwidth_{copy.replace(' ', '_')}_gbyte_s" for copy in _COPIES),

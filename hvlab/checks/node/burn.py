@@ -28,6 +28,7 @@ QUESTIONS: Dict[str, Dict[str, Any]] = {
     }
 }
 CHECKS = {"burn ends": "hard", "burn results": "hard", "burn speed": "soft", "burn clocks": "soft"}
+SHOWN = ("burn speed",)
 UNITS = {
     **dict.fromkeys(("fp32", "tf32", "fp16", "bf16", "fp8"), "TFLOPS"),
     **dict.fromkeys(("memory", "host_to_device", "device_to_host"), "GB/s"),

@@ -88,7 +88,7 @@ def search(
     """
     if count < FEWEST:
         raise UsageError(
-            f"find-slow compares hosts with one another, and {count} are too few",
+            f"find-slow compares hosts with one another, and {count} {'is' if count == 1 else 'are'} too few",
             remedy=f"choose {FEWEST} hosts or more; `hvlab bench --hosts pairs` measures two",
         )
     draw = random.Random(seed)  # noqa: S311 - an order of measuring
