@@ -30,9 +30,9 @@ from hvlab.results.store import Record
 from hvlab.vlab import names
 from hvlab.workloads.operations import OPERATIONS
 
-# Figures further above the bound are wrong, or the facts are; less may come of bursts in queues of virtual
-# links, and of devices that carry little.
-TOLERANCE = 1.1
+# Figures further above the bound are wrong, or the facts are: less may come of rounding, and over TCP of
+# bursts in queues of virtual links and of devices that carry little.
+_ROUNDING, _BURSTS = 1.02, 1.1
 # Larger messages would be faster if the last two sizes differ by more.
 _RISING = 1.1
 # From this size on, one size alone is enough, in bytes.
@@ -47,6 +47,7 @@ _COPIES = ("bandwidth", "bidirectional-bandwidth")
 # Between pairs of ranks, in no ring.
 _PAIRWISE = ("alltoall", "sendrecv", *_COPIES)
 _NVLINK = re.compile(r"NVLink \(NV(\d+)\)$")
+_MEMORY = re.compile(r"\d+GB?|HBM\d\w?")
 _BITS = 8
 
 
@@ -85,13 +86,18 @@ class Ceiling:
     ring: bool = True
     unknown: str = ""
 
+    @property
+    def most(self) -> float:
+        """The highest bus bandwidth that can be measured, in GB/s."""
+        return self.bound * (_BURSTS if self.limit.kind in ("network", "uplink") else _ROUNDING)
+
     def share(self, busbw: float) -> float:
         """Return a bus bandwidth as a share of the ceiling."""
         return busbw / self.busbw
 
     def impossible(self, busbw: float) -> bool:
         """The links cannot carry such a bus bandwidth."""
-        return busbw > self.bound * TOLERANCE
+        return busbw > self.most
 
 
 @dataclass(frozen=True)
@@ -394,15 +400,18 @@ def _lanes(text: str) -> float:
 
 def _gpu(name: str) -> Mapping[str, Any] | None:
     """Return the row of a GPU: the one with most words in its name."""
-    words = [word for word in re.split(r"[\s_-]+", name.upper()) if word != "NVIDIA"]
+    upper = re.sub(r"\b(RTX|GTX)(?=\d)", r"\1 ", name.upper())
+    words = [word for word in re.split(r"[\s_-]+", upper) if word != "NVIDIA"]
     rows = _table()["gpus"]
     # A row's SXM also stands for SXM4 and the like.
     named = {*words, *("SXM" for word in words if word.startswith("SXM"))}
-    fitting = [key for key in rows if named.issuperset(key.split())]
-    if not fitting:
-        # People say H100 where they mean the model with NVLink.
-        fitting = [key for key in rows if "nvlink" in rows[key] and set(words) <= set(key.split())]
-    return rows[max(fitting, key=len)] if fitting else None
+    if fitting := [key for key in rows if named.issuperset(key.split())]:
+        return rows[max(fitting, key=len)]
+    # People say H100 where they mean the model with NVLink, and 4090 without RTX.
+    said = {word for word in words if not _MEMORY.fullmatch(word)}
+    fitting = [key for key in rows if said and said <= set(key.split())]
+    linked = [key for key in fitting if "nvlink" in rows[key]]
+    return rows[linked[0]] if linked else rows[fitting[0]] if len(fitting) == 1 else None
 
 
 @cache

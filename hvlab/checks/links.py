@@ -26,12 +26,12 @@ def capacity(readings: Mapping[str, Any]) -> dict[str, Any]:
         own["topology"] = {"nvlinks": links} if links else {"link": "PCIe"}
     one = Configuration("allreduce", "", "", ("host",), len(gpus), (("device", "cuda"),))
     facts = {"host": {"hvlab": own}}
-    top, most = ceiling.ceiling(one, facts), ceiling.ceiling(one, facts, reached=math.inf)
-    if isinstance(top, str) or isinstance(most, str):
+    top, highest = ceiling.ceiling(one, facts), ceiling.ceiling(one, facts, reached=math.inf)
+    if isinstance(top, str) or isinstance(highest, str):
         return {}
     return {
         "allreduce_ceiling": {
-            "most": most.bound * ceiling.TOLERANCE,
+            "most": highest.most,
             "usual": top.busbw * top.limit.usual,
             "ring": top.busbw,
             "text": f"{top.busbw:.3g} GB/s that a ring can do over {top.limit.text}",

@@ -278,8 +278,10 @@ def _sentence(judged: JudgedCollective) -> str:
     own = limit.kind in ("nvlink", "pcie", "xgmi")
     where = f"{limit.place}'s " if limit.place else "" if own else "the "
     verdict = _VERDICTS[judged.verdict].format(usual=limit.usual, bound=top.bound, unknown=top.unknown)
-    less = share > 1 and judged.verdict != "impossible"
-    beyond = " (a tree over few hosts, or a switch that reduces, sends less)" if less else ""
+    beyond = ""
+    if share > 1 and judged.verdict != "impossible":
+        less = "others than a ring, as a tree over two hosts or a switch that reduces, send less"
+        beyond = f" ({less if top.bound > top.busbw else 'within the error of such figures'})"
     pattern = "a ring can do" if top.ring else "these links allow"
     return (
         f"{one.workload} over {one.backend} on {len(one.hosts)}x{one.slots}: {judged.busbw:.3g} GB/s, "

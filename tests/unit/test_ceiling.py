@@ -113,6 +113,26 @@ def test_links_inside_a_host(name: str, link: str | None, slots: int, gb_per_s: 
 
 
 @pytest.mark.parametrize(
+    ("name", "gb_per_s"),
+    [
+        ("4090", 31.504),
+        ("rtx4090", 31.504),
+        ("A100-80GB", 300),
+        ("NVIDIA H100 96GB HBM3", 450),
+        ("H100 80G", 450),
+        ("Tesla V100S-PCIE-32GB", 15.76),
+        ("Quadro RTX 8000", 15.76),
+        ("6000", None),
+        ("80GB", None),
+        ("NVIDIA", None),
+    ],
+)
+def test_gpus_are_known_by_the_names_that_people_use(name: str, gb_per_s: float | None) -> None:
+    top = ceiling.ceiling(_configuration(1, 8), _facts(1, gpus=[{"name": name}] * 8))
+    assert getattr(top, "busbw", None) == (gb_per_s and pytest.approx(gb_per_s))
+
+
+@pytest.mark.parametrize(
     ("name", "slots", "reached", "busbw", "assumed"),
     [
         ("NVIDIA A100 80GB PCIe", 2, 20, 31.504, "bridges"),
@@ -281,6 +301,11 @@ def _log(workload: str, hosts: int, slots: int, busbw: float) -> str:
         (("alltoall", 6, 8, 55), "8x400", "94% of the 58.7 GB/s that these links allow"),
         (("alltoall", 16, 8, 22), "8x400", "slow: 80% or more is usual"),
         (("sendrecv", 2, 1, 48), "1x400", "96% of the 50 GB/s that these links allow"),
+        (
+            ("allgather", 2, 1, 50.5),
+            "1x400",
+            "101% of the 50 GB/s that a ring can do (within the error of such",
+        ),
     ],
 )
 def test_a_log_names_its_gpus(
@@ -323,6 +348,16 @@ def test_a_copy_between_two_hosts_is_judged(
     text = capsys.readouterr().out
     assert "busbw GB/s" in text
     assert words in text
+
+
+def test_a_ring_that_beats_its_wire_is_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "log"
+    file.write_text(_log("allgather", 2, 1, 52.5))
+    words = ["--workload", "allgather", "--nic", "400", "--results", str(tmp_path)]
+    assert run(["results", "import", str(file), *words]) == 1
+    text = capsys.readouterr().out
+    assert "105% of the 50 GB/s that a ring can do; the limit is the network" in text
+    assert "the figure or the facts are wrong" in text
 
 
 def test_a_figure_above_the_wire_is_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
