@@ -402,7 +402,7 @@ def _gpu(name: str) -> Mapping[str, Any] | None:
     """Return the row of a GPU: the one with most words in its name."""
     upper = re.sub(r"\b(RTX|GTX)(?=\d)", r"\1 ", name.upper())
     words = [word for word in re.split(r"[\s_-]+", upper) if word != "NVIDIA"]
-    rows = _table()["gpus"]
+    rows: Mapping[str, Mapping[str, Any]] = _table()["gpus"]
     # A row's SXM also stands for SXM4 and the like.
     named = {*words, *("SXM" for word in words if word.startswith("SXM"))}
     if fitting := [key for key in rows if named.issuperset(key.split())]:
