@@ -81,8 +81,10 @@ def test_the_unit_of_time_is_that_of_the_program():
     assert [one.rows[-1].values["time"] for one in READ(both)] == [1932, 63959]
 
 
-def test_a_long_line_of_devices_is_read_at_once():
-    line = "#   Rank  0 Pid " + "1 " * 50_000 + "on h"
+@pytest.mark.parametrize("filler", ["1 ", "on ", " ", "device ", "on device 1 "])
+@pytest.mark.parametrize("before", ["#   Rank  0 Pid ", "#   Rank  0 on "])
+def test_a_long_line_of_devices_is_read_at_once(before, filler):
+    line = before + filler * 20_000 + "on h"
     assert READ(f"# Using devices\n{line}\n")[0].hosts == ()
 
 
@@ -432,10 +434,10 @@ def test_a_list_that_does_not_tell_who_ran_where_is_not_believed(devices):
     assert _listed(*devices)[:2] == ((), None)
 
 
-def test_devices_of_a_host_whose_name_was_taken_out_are_its_own():
+@pytest.mark.parametrize("on", ["on        ", "", "on "])
+def test_devices_of_a_host_whose_name_was_taken_out_are_its_own(on):
     lines = [
-        f"#  Rank  {rank} Group  0 Pid   4349 on        device  {rank} [0x{rank}1] NVIDIA A100"
-        for rank in (0, 1)
+        f"#  Rank  {rank} Group  0 Pid   4349 {on}device  {rank} [0x{rank}1] NVIDIA A100" for rank in (0, 1)
     ]
     (one,) = READ(
         "\n".join(["# Using devices", *lines, "134217728 33554432 float sum -1 11744 11.43 11.43 0"])

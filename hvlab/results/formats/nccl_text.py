@@ -24,12 +24,12 @@ _WRITTEN = re.compile(
     rf"|{nccl_rows.HEAD.pattern}|{nccl_rows.ROW}"
 )
 _DEVICE = re.compile(
-    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+(?P<group>\d{1,6})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<hostname>.*?)"
-    r"\s*\bdevice\s+\d+\s+\[(?P<bus>[^\]]*)\]\s*(?P<device_info>.*)"
+    r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+(?P<group>\d{1,6})\s+)?(?:Pid\s+\d+\s+)?(?:on\s(?P<hostname>[^\[]{0,200}?))?"
+    r"\bdevice\s+\d+\s+\[(?P<bus>[^\]]*)\]\s*(?P<device_info>.*)"
 )
 # A web page takes the # for a heading's: these stand without it, too.
 _BARE = re.compile(
-    r"\s*(?:nThread \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s.*\bdevice\s"
+    r"\s*(?:nThread \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?(?:on\s[^\[]{0,200})?\bdevice\s"
     r"|size\s+count\s+type\b|Out of bounds values|Avg bus bandwidth)"
 )
 _PROGRAM = re.compile(rf"(?<![a-z_])({'|'.join(PROGRAMS)})_perf(?:_mpi)?\b")
@@ -142,7 +142,8 @@ class _Output:
         if match := _DEVICE.match(line):
             if int(match["rank"]) == 0:
                 self.devices, self.lists = [], self.lists + 1
-            self.devices.append(match.groupdict())
+            found = match.groupdict("")
+            self.devices.append({name: text.strip() for name, text in found.items()})
         elif nccl_rows.HEAD.match(line):
             self.table = nccl_rows.head(line, self.above)
         elif match := _FOOTER.match(line):
