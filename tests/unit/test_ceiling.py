@@ -350,6 +350,15 @@ def test_a_copy_between_two_hosts_is_judged(
     assert words in text
 
 
+def test_the_command_of_a_log_hides_no_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "log"
+    file.write_text("$ ./build/all_gather_perf -b 8G -e 8G -g 8\n" + _log("allgather", 1, 8, 360))
+    assert run(["results", "import", str(file), "--results", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "busbw GB/s 360" in " ".join(text.split())
+    assert "80% of the 450 GB/s" in text
+
+
 def test_a_ring_that_beats_its_wire_is_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "log"
     file.write_text(_log("allgather", 2, 1, 52.5))
