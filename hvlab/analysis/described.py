@@ -45,5 +45,8 @@ def cards(text: str) -> dict[str, Any]:
         )
     names = [f"nic{number}" for number in range(int(written["count"] or 1))]
     if set(re.findall("[a-z]+", words)) & set(_OVER_TCP):
-        return {"nics": [{"name": name, "speed_mbit": rate * 1000} for name in names]}
+        return {
+            "nics": [{"name": name, "speed_mbit": rate * 1000} for name in names],
+            "rdma": {"devices": []},
+        }
     return {"rdma": {"devices": [{"name": name, "rate": f"{rate} Gb/sec"} for name in names]}}

@@ -397,8 +397,9 @@ def test_network_cards_as_people_write_them(text: str, rates: list[int]) -> None
     assert [port["rate"] for port in facts["rdma"]["devices"]] == [f"{rate} Gb/sec" for rate in rates]
 
 
-def test_cards_over_tcp_are_judged_as_such() -> None:
-    facts = _hardware("h100:8", "4x200 tcp") or {}
+@pytest.mark.parametrize("gpus", ["h100:8", str(_TOPOLOGIES / "nccl-tests-256.xml")])
+def test_cards_over_tcp_are_judged_as_such(gpus: str) -> None:
+    facts = _hardware(gpus, "4x200 tcp") or {}
     top = ceiling.ceiling(_configuration(2, 8), _facts(2, **facts))
     assert isinstance(top, Ceiling)
     assert (top.limit.kind, top.limit.text, top.busbw) == ("network", "4 x 200 Gbit/s", 100)
