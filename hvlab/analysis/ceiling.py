@@ -400,7 +400,7 @@ def _lanes(text: str) -> float:
 
 def _gpu(name: str) -> Mapping[str, Any] | None:
     """Return the row of a GPU: the one with most words in its name."""
-    upper = re.sub(r"\b(RTX|GTX)(?=\d)", r"\1 ", name.upper())
+    upper = re.sub(r"\b([RG]TX)(?=\d)|(?<=\d)(?=TI\b)", r"\1 ", name.upper())
     words = [word for word in re.split(r"[\s_-]+", upper) if word != "NVIDIA"]
     rows: Mapping[str, Mapping[str, Any]] = _table()["gpus"]
     # A row's SXM also stands for SXM4 and the like.

@@ -11,12 +11,14 @@ from hvlab.base.errors import UsageError
 _COUNT = "[1-9][0-9]?"
 _GPUS = re.compile(rf"(?P<name>.*[^\s:]) ?: ?(?P<count>{_COUNT})|(?P<first>{_COUNT}) ?x ?(?P<last>\S.*)")
 _CARDS = re.compile(
-    rf"(?:(?P<count>{_COUNT}) ?[x*×] ?)?(?P<rate>[1-9][0-9]{{0,3}}) ?(?:g|gb|gbe|gbps|gbits?|gb/s|gbit/s)?"
-    r"|(?P<name>[a-z]+)(?P<named>[1-9][0-9]{1,2})?"
+    rf"(?:(?P<count>{_COUNT}) ?[x*×] ?)?(?P<generation>[a-z]dr)? ?"
+    r"(?:(?P<rate>[1-9][0-9]{0,3})(?: ?(?:g|gb|gbe|gbps|gbits?|gb/s|gbit/s)(?: [a-z]dr)?)?)?"
 )
 _OVER_TCP = ("ena", "gvnic", "tcp")
-# Words that tell no rate.
-_WORDS = re.compile(r"\b(?:efa|ib|infiniband|rdma|roce|rocev2|slingshot|{})\b".format("|".join(_OVER_TCP)))
+# What tells no rate.
+_WORDS = re.compile(
+    r"[,;()]|\b(?:efa|ib|infiniband|rdma|roce|rocev2|slingshot|{})\b".format("|".join(_OVER_TCP))
+)
 _BYTES = re.compile(r"GB(?:/s|ps|\b)|GiB")
 
 
@@ -33,10 +35,9 @@ def cards(text: str) -> dict[str, Any]:
     """Return the facts of 8x400, 4 x 200 Gbps RoCE, 2x100 tcp or hdr200. Raises UsageError."""
     words = text.lower()
     written = None if _BYTES.search(text) else _CARDS.fullmatch(" ".join(_WORDS.sub(" ", words).split()))
-    rate = 0
-    if written:
-        generation = infiniband(written["name"] or "")
-        rate = int(written["rate"] or (generation and (written["named"] or generation)) or 0)
+    rate = int(written["rate"] or 0) if written else 0
+    if written and not written["count"]:
+        rate = rate or infiniband(written["generation"] or "") or 0
     if not written or not rate:
         raise UsageError(
             f"--nic {text} does not tell how many cards of how many Gbit/s a host has",
