@@ -81,6 +81,7 @@ class Channel:
         self.last = -1
         self.over = False
         self.works: list[Any] = []
+        self.optimizers: list[Any] = []
         self._unnamed: Counter[str] = Counter()
         self._under_way: tuple[Any, torch.Tensor, bytes] | None = None
 

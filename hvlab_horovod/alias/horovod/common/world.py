@@ -49,7 +49,6 @@ class World:
         World.count += 1
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.channels = {0: Channel(dist.group.WORLD, list(range(self.size)))}
-        self.optimizers: list[Any] = []
         hosts: list[Any] = [None] * self.size
         dist.all_gather_object(hosts, (socket.gethostname(), own.local_rank))
         self.local_rank = own.local_rank

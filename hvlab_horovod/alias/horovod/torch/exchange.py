@@ -27,8 +27,9 @@ MORE_PASSES = (
 class Step(Operation):
     """All ranks are in the same step of an optimizer; one that has joined learns that it has to take part.
 
-    Buckets have a group of their own, and do not wait for this, but before the first step: then ``own`` holds
-    the order in which gradients became ready, and which were sparse.
+    All ranks' buckets have a group of their own, and do not wait for this, but before the first step: then
+    ``own`` holds the order in which gradients became ready, and which were sparse. Those of other process sets
+    are sent with it: torch names a group by how many its ranks have, and these may have different numbers.
     """
 
     kind = "step"
@@ -43,6 +44,8 @@ class Step(Operation):
     def issue(self, channel: Channel, owns: list[Any]) -> None:
         if self.own is not None or not self.exchange.arranged:
             self.exchange.arrange([own for own in owns if own])
+        if not self.exchange.overlaps:
+            self.exchange.send_rest()
 
 
 class Bucket:
@@ -103,12 +106,11 @@ class Exchange:
         self.parameters, self.groups = list(parameters), groups
         self.compression, self.passes, self.op, self.predivide = compression, passes, op, predivide
         self.sparse_as_dense, self.process_set = sparse_as_dense, process_set
-        own = world()
-        self.number = len(own.optimizers)
-        own.optimizers.append(weakref.ref(self))
         self.channel = process_set.channel
-        local = {} if self.channel is own.channels[0] else {"use_local_synchronization": True}
-        self.group = dist.new_group(self.channel.ranks, **local)
+        self.number = len(self.channel.optimizers)
+        self.channel.optimizers.append(weakref.ref(self))
+        self.overlaps = self.channel is world().channels[0]
+        self.group = dist.new_group() if self.overlaps else self.channel.group
         calm()
         numbers = sum(parameter.numel() for parameter in self.parameters)
         self.same = [
@@ -147,7 +149,7 @@ class Exchange:
                 return
             if not self.arranged:
                 self.order.append(number)
-            elif number in self.bucket_of:
+            elif self.overlaps and number in self.bucket_of:
                 self._begin(None)
                 bucket = self.bucket_of[number]
                 bucket.missing -= 1
@@ -185,6 +187,13 @@ class Exchange:
             bucket.work = dist.all_reduce(bucket.flat, REDUCTIONS[self.op], group=self.group, async_op=True)
             self.sent += 1
 
+    def send_rest(self) -> None:
+        """Send all buckets that were not."""
+        for bucket in self.buckets:
+            if not bucket.filled:
+                self._fill(bucket)
+        self._send()
+
     def arrange(self, owns: list[Any]) -> None:
         """Make the buckets, from what the ranks saw in their first backward pass."""
         first = owns[0][0] if owns else []
@@ -207,12 +216,10 @@ class Exchange:
         """Give every parameter the gradient of all ranks."""
         with LOCK:
             step = self._begin(None if self.arranged else [self.order, self._sparse()])
-        if not self.arranged:
-            wait(step, world().channels)
-        for bucket in self.buckets:
-            if not bucket.filled:
-                self._fill(bucket)
-        self._send()
+        if self.overlaps:
+            if not self.arranged:
+                wait(step, world().channels)
+            self.send_rest()
         wait(step, world().channels)
         handles = {number: self._sparse_handle(number) for number in self.sparse}
         factor = self.predivide / self.channel.size if self.op == Average else 1.0
@@ -267,7 +274,7 @@ class _JoinedStep(Step):
 
 
 def _stand_in(request: Request) -> Operation:
-    return _JoinedStep(world().optimizers[request.same[0]](), None)
+    return _JoinedStep(world().channels[0].optimizers[request.same[0]](), None)
 
 
 STAND_INS["step"] = _stand_in
