@@ -80,6 +80,7 @@ class TorchTests(unittest.TestCase):
         self.assertEqual(hvd.size(), 2)
 """
 PYTHON = "/opt/hvlab/horovod/cpu/bin/python3"
+TRAINED = PROJECT / "tests/vlab/trained_by_shim.py"
 # What `hvlab remove` leaves: packages with their files, users and groups, and what they keep up to date.
 OF_PACKAGES = re.compile(
     r"/etc/(alternatives|default|init\.d|libibverbs\.d|libnl-3|logrotate\.d|munge|rc.\.d|slurm|systemd)(/|$)"
@@ -183,6 +184,7 @@ def shim(lab):
     for host in HOSTS[:2]:
         lab.on(host, f"mkdir -p /tmp/shim && echo {package} | base64 -d | tar xz -C /tmp/shim")
         lab.on(host, f"printf %s {shlex.quote(SCRIPT)} > /tmp/shim/script.py")
+        lab.on(host, f"printf %s {shlex.quote(TRAINED.read_text())} > /tmp/shim/trained.py")
     return "cd /tmp/shim && runuser -u hvlab -- env PYTHONPATH=/tmp/shim"
 
 
@@ -192,6 +194,11 @@ def test_a_script_of_horovods_runs_on_torch_alone(lab, shim):
     said = lab.on("w1", f"{shim} {run}")
     lines = sorted(line.partition(":")[2] for line in said.splitlines())
     assert lines == ["0 of 2 on w1: [3.0, 3.0]", "1 of 2 on w2: [3.0, 3.0]", "rank 1 has left"]
+
+
+def test_trainings_give_what_horovod_gives(lab, shim):
+    said = lab.on("w1", f"{shim} {PYTHON} -m hvlab_horovod.run -np 3 -H w1:2,w2:1 {PYTHON} trained.py")
+    assert said.count(" passed") == 3 * TRAINED.read_text().count("def test_")
 
 
 def test_a_script_runs_by_mpirun_without_any_variable(lab):

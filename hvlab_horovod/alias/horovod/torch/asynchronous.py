@@ -39,7 +39,13 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     if comm is not None and not isinstance(comm, (list, tuple)):
         raise NotImplementedError("init with an MPI communicator; what to do: hvd.add_process_set([ranks])")
     if not is_initialized():
-        sets.begin(worlds.enter(), process_sets or ([ProcessSet(comm)] if comm else []))
+        own = worlds.enter()
+        if comm and sorted(comm) != list(range(own.size)):
+            worlds.leave()
+            raise NotImplementedError(
+                f"init with ranks {comm} of {own.size}; what to do: hvd.init(), hvd.add_process_set({comm})"
+            )
+        sets.begin(own, process_sets)
 
 
 @atexit.register

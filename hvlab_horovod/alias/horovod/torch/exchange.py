@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -22,14 +23,19 @@ MORE_PASSES = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
     "Increase backward_passes_per_step to accumulate gradients locally."
 )
+CHANGED = (
+    "hvlab_horovod: gradients were changed between backward() and averaging, such as by clipping or "
+    "GradScaler.unscale_(): the change is lost; what to do: call optimizer.synchronize() after backward(), "
+    "and optimizer.step() within optimizer.skip_synchronize()"
+)
 
 
 class Step(Operation):
     """All ranks are in the same step of an optimizer; one that has joined learns that it has to take part.
 
-    All ranks' buckets have a group of their own, and do not wait for this, but before the first step: then
-    ``own`` holds the order in which gradients became ready, and which were sparse. Those of other process sets
-    are sent with it: torch names a group by how many its ranks have, and these may have different numbers.
+    Buckets of all ranks have a group of their own, and do not wait for this, but before the first step: then
+    ``own`` holds the order in which gradients became ready, and which were sparse. Buckets of other process
+    sets are sent with it: torch names a group by its ranks' number of groups, which may differ among them.
     """
 
     kind = "step"
@@ -66,6 +72,7 @@ class Bucket:
     def reset(self) -> None:
         """Prepare for the next step."""
         self.missing, self.filled = len(self.numbers), False
+        self.taken: dict[int, tuple[torch.Tensor, int]] = {}
         self.work: Any = None
 
     def fill(self, gradients: dict[int, torch.Tensor | None], compress: Any) -> None:
@@ -75,13 +82,18 @@ class Bucket:
             gradient, view = gradients[number], self.views[number]
             if gradient is None:
                 view.zero_()
-            elif gradient.data_ptr() != view.data_ptr() or gradient.dtype != view.dtype:
+            else:
+                self.taken[number] = gradient, gradient._version
                 source, self.contexts[number] = compress(gradient)
                 views.append(view)
                 sources.append(source)
         if views:
             torch._foreach_copy_(views, sources)
         self.filled = True
+
+    def is_stale(self) -> bool:
+        """Return whether a gradient was changed since it was taken."""
+        return any(gradient._version != version for gradient, version in self.taken.values())
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -223,23 +235,34 @@ class Exchange:
         wait(step, world().channels)
         handles = {number: self._sparse_handle(number) for number in self.sparse}
         factor = self.predivide / self.channel.size if self.op == Average else 1.0
+        if any(bucket.is_stale() for bucket in self.buckets):
+            warnings.warn(CHANGED, stacklevel=4)
         for bucket in self.buckets:
             bucket.work.wait()
             scale(bucket.flat, factor)
-            for number, view in bucket.views.items():
-                self._give(number, view, bucket.contexts.get(number))
+            self._give(bucket)
         for number, handle in handles.items():
             self.parameters[number].grad = handle()
         self.reset()
 
-    def _give(self, number: int, view: torch.Tensor, context: Any) -> None:
-        parameter = self.parameters[number]
-        sparse = parameter.grad is not None and parameter.grad.is_sparse
-        if context is None and view.dtype == parameter.dtype:
-            result = view
-        else:
-            result = self.compression.decompress(view, parameter.dtype if context is None else context)
-        parameter.grad = result.to_sparse() if sparse else result
+    def _give(self, bucket: Bucket) -> None:
+        """Write the results into the gradients, which the script may keep."""
+        gradients, results = [], []
+        for number, view in bucket.views.items():
+            parameter, context = self.parameters[number], bucket.contexts.get(number)
+            if context is None and view.dtype == parameter.dtype:
+                result = view
+            else:
+                result = self.compression.decompress(view, parameter.dtype if context is None else context)
+            if parameter.grad is None:
+                parameter.grad = result.clone()
+            elif parameter.grad.is_sparse:
+                parameter.grad = result.to_sparse()
+            else:
+                gradients.append(parameter.grad.detach())
+                results.append(result)
+        if gradients:
+            torch._foreach_copy_(gradients, results)
 
     def _sparse(self) -> list[int]:
         gradients = [parameter.grad for parameter in self.parameters]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -39,14 +40,21 @@ def broadcast_optimizer_state(optimizer: Any, root_rank: int, model: Any = None)
     """Give all ranks' optimizers the root's state and options."""
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
+    # Horovod makes a step of zero gradients to get a state: it counts for Adam, and applies weight decay.
+    # DistributedOptimizer() forgets such a state, as it does there.
+    steps = not optimizer.state_dict()["state"]
+    if steps:
+        sparse = _sparse_parameters(optimizer, model)
+        for parameter in [one for group in optimizer.param_groups for one in group["params"]]:
+            if parameter.requires_grad:
+                zeros = torch.zeros_like(parameter)
+                parameter.grad = zeros.to_sparse() if id(parameter) in sparse else zeros
+    if broadcast_object(steps, root_rank, "optimizer.steps") and steps:
+        with getattr(optimizer, "skip_synchronize", nullcontext)():
+            optimizer.step()
+        optimizer._is_initial = True
     own = optimizer.state_dict()
     tensors: dict[str, torch.Tensor] = {}
-    if not own["state"]:
-        # Scripts find zero gradients afterwards, where Horovod makes a step to get a state.
-        for parameter in [
-            one for group in optimizer.param_groups for one in group["params"] if one.requires_grad
-        ]:
-            parameter.grad = torch.zeros_like(parameter)
 
     def emptied(number: Any, name: str, value: Any) -> Any:
         if not torch.is_tensor(value):
@@ -67,6 +75,14 @@ def broadcast_optimizer_state(optimizer: Any, root_rank: int, model: Any = None)
     broadcast_parameters(tensors, root_rank)
     if rank() != root_rank:
         optimizer.load_state_dict(skeleton)
+
+
+def _sparse_parameters(optimizer: Any, model: Any) -> set[int]:
+    """Return the ids of the parameters whose gradients are sparse."""
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        return {id(one) for group in optimizer.param_groups for one in group["params"]}
+    modules = model.modules() if model else ()
+    return {id(one.weight) for one in modules if isinstance(one, torch.nn.Embedding) and one.sparse}
 
 
 def broadcast_object(

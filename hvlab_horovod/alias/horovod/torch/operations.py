@@ -22,8 +22,8 @@ REDUCTIONS = {
     Max: dist.ReduceOp.MAX,
     Product: dist.ReduceOp.PRODUCT,
 }
-# Types that no group reduces, and those that hold them on the way.
-WIRE_DTYPES = {torch.int16: torch.int32}
+# Types that no group reduces, or whose sums are too large for them, and those that hold them on the way.
+WIRE_DTYPES = dict.fromkeys((torch.int8, torch.uint8, torch.int16), torch.int32)
 
 
 def describe(tensor: torch.Tensor, first: int = 0) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,13 +52,24 @@ class _Distributed(torch.optim.Optimizer):
             self._synchronizes = True
 
     def step(self, closure: Any = None) -> Any:
-        """Average the gradients, and update the parameters."""
+        """Average the gradients, and update the parameters. Those of a closure are averaged each time."""
         if self._synchronizes:
             if self._synchronized:
                 warnings.warn(TWICE, stacklevel=2)
-            self.synchronize()
+            if closure is None or (self._exchange and self._exchange.busy):
+                self.synchronize()
+            closure = closure and self._averaged(closure)
         self._synchronized = False
         return super().step(closure)
+
+    def _averaged(self, closure: Any) -> Any:
+        def averaged() -> Any:
+            loss = closure()
+            if self._exchange and self._exchange.busy:
+                self._exchange.synchronize()
+            return loss
+
+        return averaged
 
     def zero_grad(self, *arguments: Any, **options: Any) -> None:
         """Reset the gradients, but none that is on its way."""
@@ -108,6 +119,8 @@ def DistributedOptimizer(
     wrapped = kind.__new__(kind)
     # A scheduler may have put its own ``step`` before the method.
     wrapped.__dict__.update({key: value for key, value in vars(optimizer).items() if key != "step"})
+    if wrapped.__dict__.pop("_is_initial", False):
+        wrapped.state = defaultdict(dict)
     wrapped._exchange = None
     wrapped._parameter_names = {parameter: name for name, parameter in names.items()}
     if size() > 1 and process_set.included():

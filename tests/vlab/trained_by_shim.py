@@ -1,0 +1,155 @@
+"""Trainings as Horovod's scripts have them, on three ranks: each function asserts what Horovod would give."""
+
+import warnings
+
+import horovod.torch as hvd
+import torch
+
+RATE = 0.5
+
+
+def model():
+    """Return a layer whose gradients by ``train`` are 1 + rank on all its three weights."""
+    layer = torch.nn.Linear(3, 1, bias=False)
+    torch.nn.init.zeros_(layer.weight)
+    return layer
+
+
+def optimizer(layer, name="layer", base=torch.optim.SGD, rate=RATE, **options):
+    named = layer.named_parameters(prefix=name)
+    return hvd.DistributedOptimizer(base(layer.parameters(), rate), named, **options)
+
+
+def backward(layer):
+    loss = layer(torch.full((1, 3), 1.0 + hvd.rank())).sum()
+    loss.backward()
+    return loss
+
+
+def train(layer, wrapped, steps=2):
+    for _ in range(steps):
+        wrapped.zero_grad()
+        backward(layer)
+        wrapped.step()
+
+
+def check(layer, gradient, steps=2):
+    assert torch.allclose(layer.weight, torch.full((1, 3), -RATE * gradient * steps)), layer.weight
+
+
+def test_process_sets_and_all_ranks():
+    """Ranks outside a set, and those of two sets, have different numbers of optimizers."""
+    first, second = hvd.add_process_set([0, 2]), hvd.add_process_set([1, 2])
+    layers = [model() for _ in range(3)]
+    for layer, process_set in zip(layers, (first, second, hvd.global_process_set), strict=True):
+        train(layer, optimizer(layer, process_set=process_set))
+    check(layers[0], 2.0)
+    check(layers[1], 2.5 if second.included() else 1.0)
+    check(layers[2], 2.0)
+
+
+def test_an_optimizer_of_one_set_alone():
+    own = hvd.add_process_set([0, 1])
+    if own.included():
+        layer = model()
+        train(layer, optimizer(layer, process_set=own))
+        check(layer, 1.5)
+    everybodys = model()
+    train(everybodys, optimizer(everybodys))
+    check(everybodys, 2.0)
+
+
+def test_gradients_that_a_script_keeps():
+    layer, kept = model(), []
+    wrapped = optimizer(layer)
+    for _ in range(2):
+        wrapped.zero_grad()
+        backward(layer)
+        kept.append(layer.weight.grad)
+        wrapped.synchronize()
+        kept.append(layer.weight.grad)
+        with wrapped.skip_synchronize():
+            wrapped.step()
+        layer.weight.grad = None
+        (layer(torch.ones(1, 3)).sum() * 5).backward()
+        wrapped.step()
+    assert [float(gradient[0, 0]) for gradient in kept] == [2.0] * 4
+
+
+def test_gradients_changed_too_early():
+    layer = model()
+    wrapped = optimizer(layer)
+    train(layer, wrapped)
+    wrapped.zero_grad()
+    backward(layer)
+    torch.nn.utils.clip_grad_norm_(layer.parameters(), 0.1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        wrapped.step()
+    assert "optimizer.synchronize() after backward()" in str(caught[0].message)
+
+
+def test_closures():
+    for base in (torch.optim.SGD, torch.optim.LBFGS):
+        layer = model()
+        wrapped = optimizer(layer, base=base)
+
+        def closure(layer=layer, wrapped=wrapped):
+            wrapped.zero_grad()
+            return backward(layer) + (layer.weight**2).sum().detach()
+
+        for _ in range(2):
+            wrapped.step(closure)
+        assert torch.equal(hvd.broadcast(layer.weight.detach(), 0), layer.weight)
+        if base is torch.optim.SGD:
+            check(layer, 2.0)
+
+
+def test_first_state_as_horovod_makes_it():
+    """By a step of zero gradients, which counts; wrapping forgets it."""
+    layer = model()
+    torch.nn.init.ones_(layer.weight)
+    plain = torch.optim.AdamW(layer.parameters(), RATE, weight_decay=0.1)
+    hvd.broadcast_optimizer_state(plain, root_rank=0)
+    assert torch.allclose(layer.weight, torch.tensor(1 - RATE * 0.1))
+    assert int(plain.state[layer.weight]["step"]) == 1
+    wrapped = hvd.DistributedOptimizer(plain, layer.named_parameters())
+    assert not wrapped.state
+    hvd.broadcast_optimizer_state(wrapped, root_rank=0)
+    assert int(wrapped.state[layer.weight]["step"]) == 1
+
+
+def test_a_state_that_only_the_root_has():
+    layer = model()
+    wrapped = optimizer(layer, base=torch.optim.Adam)
+    if hvd.rank() == 1:
+        state = {"step": torch.tensor(7.0), "exp_avg": torch.ones(1, 3), "exp_avg_sq": torch.ones(1, 3)}
+        wrapped.load_state_dict({**wrapped.state_dict(), "state": {0: state}})
+    hvd.broadcast_optimizer_state(wrapped, root_rank=1)
+    assert int(wrapped.state[layer.weight]["step"]) == 7
+    check(layer, 0.0)
+
+
+def test_averages_of_small_integers():
+    for dtype, value in ((torch.uint8, 200), (torch.int8, 100), (torch.int16, 30000), (torch.int64, 2**40)):
+        assert hvd.allreduce(torch.tensor([value], dtype=dtype)).tolist() == [value]
+
+
+def test_some_ranks_alone():
+    hvd.shutdown()
+    said = ""
+    try:
+        hvd.init([0, 1])
+    except NotImplementedError as error:
+        said = str(error)
+    assert "hvd.add_process_set([0, 1])" in said
+    hvd.init()
+
+
+if __name__ == "__main__":
+    hvd.init()
+    for name, function in list(globals().items()):
+        if name.startswith("test_"):
+            function()
+            hvd.barrier()
+            print(f"{name} passed", flush=True)
