@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,19 +15,30 @@ from hvlab_horovod import ALIAS
 LOCAL = ("localhost", "127.0.0.1")
 # Horovod's options whose work torch.distributed does itself or not at all, and their numbers of values.
 IGNORED = {
-    **dict.fromkeys(("--disable-cache", "--no-stall-check", "--tcp", "--hierarchical-allreduce"), 0),
-    **dict.fromkeys(
-        ("--hierarchical-allgather", "--torus-allreduce", "--mpi-threads-disable", "--autotune"), 0
-    ),
-    **dict.fromkeys(("--cycle-time-ms", "--cache-capacity", "--num-nccl-streams", "--thread-affinity"), 1),
-    **dict.fromkeys(("--start-timeout", "--gloo-timeout-seconds", "--log-level"), 1),
+    **dict.fromkeys(("--disable-cache", "--no-stall-check", "--stall-check", "--tcp"), 0),
+    **dict.fromkeys(("--hierarchical-allreduce", "--no-hierarchical-allreduce"), 0),
+    **dict.fromkeys(("--hierarchical-allgather", "--no-hierarchical-allgather"), 0),
+    **dict.fromkeys(("--torus-allreduce", "--no-torus-allreduce", "--autotune", "--no-autotune"), 0),
+    **dict.fromkeys(("--mpi-threads-disable", "--no-mpi-threads-disable", "--log-with-timestamp"), 0),
+    **dict.fromkeys(("--log-without-timestamp", "--log-hide-timestamp", "--no-log-hide-timestamp"), 0),
+    **dict.fromkeys(("--autotune-log-file", "--autotune-warmup-samples"), 1),
+    **dict.fromkeys(("--autotune-steps-per-sample", "--autotune-bayes-opt-max-samples"), 1),
+    **dict.fromkeys(("--autotune-gaussian-process-noise", "--log-level", "--thread-affinity"), 1),
+    **dict.fromkeys(("--cycle-time-ms", "--cache-capacity", "--num-nccl-streams"), 1),
+    **dict.fromkeys(("--start-timeout", "--gloo-timeout-seconds"), 1),
     **dict.fromkeys(("--stall-check-warning-time-seconds", "--stall-check-shutdown-time-seconds"), 1),
 }
+ELASTIC = (
+    *("--min-np", "--max-np", "--min-num-proc", "--max-num-proc", "--host-discovery-script"),
+    *("--slots-per-host", "--elastic-timeout", "--reset-limit", "--blacklist-cooldown-range"),
+)
 REFUSED = {
-    **dict.fromkeys(("--min-np", "--max-np", "--host-discovery-script"), "torchrun --max-restarts"),
+    **dict.fromkeys(ELASTIC, "torchrun --max-restarts"),
     **dict.fromkeys(("--mpi", "--mpi-args", "--jsrun", "--binding-args"), "mpirun, with the same script"),
+    **dict.fromkeys(("-cb", "--check-build"), "python -m torch.utils.collect_env"),
     "--config-file": "options here, HOROVOD_ variables in the environment",
 }
+HOST = re.compile(r"([\w.-]+)(?::(\d+)|\s+slots\s*=\s*(\d+))?(?:\s+max[_-]slots\s*=\s*\d+)?")
 # The variables of this environment that ranks on other hosts need, too. They are ssh's arguments, which every
 # user can read: no secret is among them.
 SENT = re.compile(
@@ -50,6 +61,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="hvlab-run", allow_abbrev=False, description="Run a script of Horovod's on torch.distributed."
     )
+    parser.add_argument(
+        "-v", "--version", action="version", version="hvlab-run, for scripts of Horovod 0.28.1"
+    )
     parser.add_argument("-np", "--num-proc", type=int, required=True, dest="size", metavar="N")
     hosts = parser.add_mutually_exclusive_group()
     hosts.add_argument("-H", "--hosts", metavar="HOST:SLOTS,...", help="default: localhost with N slots")
@@ -63,6 +77,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--timeline-filename", metavar="FILE", help="rank 0 writes Horovod's timeline here")
     parser.add_argument("--timeline-mark-cycles", action="store_true", help="with its cycles")
+    parser.add_argument("--no-timeline-mark-cycles", action="store_false", dest="timeline_mark_cycles")
+    parser.add_argument(
+        *("-prefix-timestamp", "--prefix-output-with-timestamp"),
+        action="store_true",
+        dest="timestamp",
+        help="print the time before each line",
+    )
     # Gloo is used anyway.
     parser.add_argument("--gloo", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--verbose", action="store_true", help="print each rank's command")
@@ -72,6 +93,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(name, nargs="?", action=_Refuse, help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     options = parser.parse_args(argv, argparse.Namespace(ignored=[]))
+    if options.size < 1:
+        parser.error(f"-np {options.size}; what to do: -np with the number of ranks, 1 or more")
+    if options.command[:1] == ["--"]:
+        del options.command[0]
     if not options.command:
         parser.error("no command; as in: hvlab-run -np 2 python train.py")
     return options
@@ -97,32 +122,35 @@ class _Refuse(argparse.Action):
 def slots(options: argparse.Namespace) -> list[tuple[str, int]]:
     """Return the hosts and the ranks on each. Raises ValueError if there are too few slots."""
     if options.hostfile:
-        lines = [
-            line.split("#")[0].split() for line in options.hostfile.read_text(encoding="utf-8").splitlines()
-        ]
-        pairs = [
-            (line[0], int(dict(word.split("=") for word in line[1:]).get("slots", 1)))
-            for line in lines
-            if line
-        ]
+        lines = options.hostfile.read_text(encoding="utf-8").splitlines()
+        words = [word for line in lines if (word := line.split("#")[0].strip())]
+        remedy = f"{options.hostfile}: lines as `host slots=2`"
     else:
         words = (options.hosts or f"localhost:{options.size}").split(",")
-        pairs = [(host, int(count or 1)) for host, _, count in (word.partition(":") for word in words)]
+        remedy = "-H host:slots,host:slots"
+    pairs: dict[str, int] = {}
+    for word in words:
+        if not (match := HOST.fullmatch(word.strip())):
+            raise ValueError(f"not a host and its slots: {word!r}; what to do: {remedy}")
+        host, *counts = match.groups()
+        pairs[host] = pairs.get(host, 0) + int(next(filter(None, counts), 1))
     placed, left = [], options.size
-    for host, count in pairs:
-        if left:
+    for host, count in pairs.items():
+        if left and count:
             placed.append((host, min(count, left)))
             left -= min(count, left)
     if left:
-        asked = sum(count for _, count in pairs)
-        raise ValueError(f"-np {options.size}, but the hosts have {asked} slots; what to do: -H host:slots")
-    if re.search(r"[^\w.-]", "".join(host for host, _ in pairs)):
-        raise ValueError(f"names of hosts, not {pairs}; what to do: -H host:slots,host:slots")
+        asked = sum(pairs.values())
+        raise ValueError(f"-np {options.size}, but the hosts have {asked} slots; what to do: {remedy}")
     return placed
 
 
 def ranks(
-    options: argparse.Namespace, address: str, port: int, environment: Mapping[str, str] = os.environ
+    options: argparse.Namespace,
+    address: str,
+    port: int,
+    environment: Mapping[str, str] = os.environ,
+    local_names: Collection[str] = LOCAL,
 ) -> list[Rank]:
     """Return each rank's command; ``address`` and ``port`` are where rank 0 waits for the others."""
     placed = slots(options)
@@ -147,12 +175,12 @@ def ranks(
                 own["HOROVOD_TIMELINE_MARK_CYCLES"] = int(options.timeline_mark_cycles)
             variables = {name: str(value) for name, value in own.items()}
             argv = tuple(options.command)
-            if host not in LOCAL:
+            if host not in local_names:
                 sent = {
                     name: value for name, value in environment.items() if SENT.fullmatch(name)
                 } | variables
                 argv = (*_ssh(options, host), remote(folder, sent, options.command))
-            result.append(Rank("" if host in LOCAL else host, argv, variables))
+            result.append(Rank("" if host in local_names else host, argv, variables))
     return result
 
 

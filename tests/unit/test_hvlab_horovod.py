@@ -1,7 +1,9 @@
 """What hvlab_horovod decides without torch; its ranks are tested where torch is."""
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvlab_horovod import launch
+from hvlab_horovod import launch, run
 from hvlab_horovod.alias.horovod.common import buckets, place, threads
 from hvlab_horovod.alias.horovod.common.agreement import Agreement, Message, Request, agree
 
@@ -217,7 +219,16 @@ def test_a_timeline_is_asked_for():
     assert rank.environment["HOROVOD_TIMELINE"] == "t.json"
 
 
-@pytest.mark.parametrize("words", [("-H", "a:1"), ("-H", "a:1,-oProxyCommand=x y:1")])
+def test_every_option_of_horovodrun_is_known(capsys):
+    """By name, as its help has them; none is taken for another."""
+    for name, values in {**launch.IGNORED, **dict.fromkeys(launch.REFUSED, 0)}.items():
+        with contextlib.suppress(SystemExit):
+            assert launch.parse(["-np", "1", name, *["1"] * values, "x"]).command == ["x"]
+        assert "unrecognized" not in capsys.readouterr().err
+    assert launch.parse(["-np", "1", "-prefix-timestamp", "--no-timeline-mark-cycles", "--", "x"]).timestamp
+
+
+@pytest.mark.parametrize("words", [("-H", "a:1"), ("-H", "a:1,-oProxyCommand=x y:1"), ("-H", "a:x")])
 def test_hosts_that_cannot_be(words):
     with pytest.raises(ValueError, match="what to do: -H"):
         started("-np", "2", *words, "x")
@@ -243,9 +254,74 @@ def test_ignored_options():
 
 
 def test_hostfile(tmp_path):
-    (tmp_path / "hosts").write_text("# lab\na slots=1\nb\n")
-    options = launch.parse(["-np", "2", "--hostfile", str(tmp_path / "hosts"), "x"])
-    assert launch.slots(options) == [("a", 1), ("b", 1)]
+    (tmp_path / "hosts").write_text("# lab\na slots = 1 max_slots=4\nb\n\nc:2\na slots=1\nd:0\n")
+    options = launch.parse(["-np", "5", "--hostfile", str(tmp_path / "hosts"), "x"])
+    assert launch.slots(options) == [("a", 2), ("b", 1), ("c", 2)]
+    (tmp_path / "hosts").write_text("a gpus=2\n")
+    with pytest.raises(ValueError, match=r"'a gpus=2'; what to do: .*/hosts: lines as `host slots=2`"):
+        launch.slots(options)
+
+
+def test_a_meeting_place_that_others_reach(monkeypatch):
+    addresses = {"me": "127.0.1.1", "you": "192.0.2.7", "he": "127.0.0.1"}
+    monkeypatch.setattr(run, "_address", addresses.__getitem__)
+    assert run.find_meeting_place(["me"], ["me"])[0] == "127.0.0.1"
+    assert run.find_meeting_place(["you", "me"], ["me"])[0] == "192.0.2.7"
+    with pytest.raises(ValueError, match=r"he is 127\.0\.0\.1 here, which is not he"):
+        run.find_meeting_place(["he", "me"], ["me"])
+    with pytest.raises(ValueError, match="localhost means another host on each"):
+        run.find_meeting_place(["localhost", "you"], ["localhost"])
+
+
+def test_names_of_this_host(monkeypatch):
+    monkeypatch.setattr(run, "_address", {"me": "127.0.0.1", "you": "192.0.2.7"}.__getitem__)
+    assert [name for name in ("me", "you") if run.is_own(name)] == ["me"]
+
+
+def started_here(*words, **options):
+    argv = [sys.executable, "-m", "hvlab_horovod.run", *words]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (("-np", "0", "x"), 2, b"with the number of ranks"),
+        (("-np", "2", "no-such-command"), 127, b"this host cannot start the ranks: [Errno 2]"),
+    ],
+)
+def test_what_cannot_start(words, code, error):
+    process = started_here(*words)
+    assert error in process.communicate(timeout=30)[1]
+    assert process.returncode == code
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system ends children as Linux does")
+@pytest.mark.parametrize("sent", [signal.SIGHUP, signal.SIGKILL])
+def test_ranks_end_with_their_launcher(sent):
+    program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    process = started_here("-np", "1", sys.executable, "-S", "-c", program)
+    rank = int(process.stdout.readline().rpartition(b":")[2])
+    process.send_signal(sent)
+    process.wait(20)
+    # Its pipe ends with it.
+    process.communicate(timeout=20)
+    assert not Path(f"/proc/{rank}").exists() or "Z" in Path(f"/proc/{rank}/stat").read_text()
+
+
+def test_lines_and_progress_bars():
+    program = r"""import sys; sys.stdout.buffer.write(b"1%\r2%\r\nodd \xff\r\r3%")"""
+    said, _ = started_here("-np", "1", sys.executable, "-S", "-c", program).communicate(timeout=30)
+    parts = (b"1%\r", b"2%\n", b"odd \xff\r", b"\r", b"3%")
+    assert said == b"".join(b"[0]<stdout>:" + part for part in parts)
+
+
+def test_a_reader_that_has_enough():
+    program = "for number in range(50000): print(number)"
+    with started_here("-np", "1", sys.executable, "-S", "-c", program) as process:
+        assert process.stdout.readline() == b"[0]<stdout>:0\n"
+        process.stdout.close()
+        assert (process.wait(30), process.stderr.read()) == (0, b"")
 
 
 def test_a_rank_that_fails_ends_the_others(tmp_path):
