@@ -11,14 +11,19 @@ from hvlab_horovod import ALIAS
 
 
 def main() -> None:
-    """Run ``SCRIPT [ARGUMENT...]`` as Python would, with the alias first on its path and its children's."""
-    if not sys.argv[1:]:
-        sys.exit("usage: python -m hvlab_horovod SCRIPT [ARGUMENT...]")
+    """Run ``SCRIPT`` or ``-m MODULE`` as Python would, with the alias first on their path."""
     del sys.argv[0]
-    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+    is_module = sys.argv[:1] == ["-m"]
+    del sys.argv[:is_module]
+    if not sys.argv:
+        sys.exit("usage: python -m hvlab_horovod {SCRIPT | -m MODULE} [ARGUMENT...]")
+    sys.path[0] = str(Path.cwd() if is_module else Path(sys.argv[0]).resolve().parent)
     sys.path.insert(0, str(ALIAS))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ALIAS), os.environ.get("PYTHONPATH"))))
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    if is_module:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":

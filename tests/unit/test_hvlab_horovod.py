@@ -331,13 +331,22 @@ def test_a_rank_that_fails_ends_the_others(tmp_path):
     assert (done.returncode, "rank 1 on this host ended with 7" in done.stderr) == (7, True)
 
 
-def test_alias_is_first_for_a_script_and_its_children(tmp_path):
+@pytest.mark.parametrize("words", [("x.py",), ("-m", "x")])
+def test_alias_is_first_for_a_script_and_its_children(words, tmp_path):
     (tmp_path / "x.py").write_text(
-        "import sys, os, horovod; print(horovod.__version__, os.environ['PYTHONPATH'])"
+        "import sys, os, horovod; print(horovod.__version__, os.environ['PYTHONPATH'], sys.argv[1:])"
     )
-    argv = [sys.executable, "-m", "hvlab_horovod", str(tmp_path / "x.py")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-m", "hvlab_horovod", *words, "7"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(launch.ALIAS.parents[1])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
     assert done.stdout.startswith(f"0.28.1+torch.distributed {launch.ALIAS}")
+    assert done.stdout.endswith("['7']\n")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def check(layer, gradient, steps=2):
 
 def test_process_sets_and_all_ranks():
     """Ranks outside a set, and those of two sets, have different numbers of optimizers."""
-    first, second = hvd.add_process_set([0, 2]), hvd.add_process_set([1, 2])
+    first, second = PAIRS
     layers = [model() for _ in range(3)]
     for layer, process_set in zip(layers, (first, second, hvd.global_process_set), strict=True):
         train(layer, optimizer(layer, process_set=process_set))
@@ -57,6 +57,19 @@ def test_an_optimizer_of_one_set_alone():
     everybodys = model()
     train(everybodys, optimizer(everybodys))
     check(everybodys, 2.0)
+
+
+def test_operations_of_overlapping_sets():
+    """Each rank waits first for what another rank has yet to begin."""
+    sets = [one for one in (hvd.global_process_set, *PAIRS) if one.included()]
+    for turn in range(50):
+        handles = [
+            hvd.allreduce_async(torch.ones(100), op=hvd.Sum, name=f"{turn}.{one.ranks}", process_set=one)
+            for one in sets
+        ]
+        order = [(number + hvd.rank() + turn) % len(handles) for number in range(len(handles))]
+        for number in order:
+            assert float(hvd.synchronize(handles[number])[0]) == sets[number].size()
 
 
 def test_gradients_that_a_script_keeps():
@@ -148,6 +161,7 @@ def test_some_ranks_alone():
 
 if __name__ == "__main__":
     hvd.init()
+    PAIRS = [hvd.add_process_set([0, 2]), hvd.add_process_set([1, 2])]
     for name, function in list(globals().items()):
         if name.startswith("test_"):
             function()

@@ -136,9 +136,9 @@ class Channel:
             time.sleep(PAUSE_S)
 
     def advance(self, operation: Operation | None, block: bool = True) -> None:
-        """Issue what all ranks are ready for. ``block`` says that this rank waits for the operation."""
+        """Issue what all ranks are ready for. This rank waits for ``operation``; here alone if ``block``."""
         with LOCK:
-            under_way = self.begin(operation.key if operation and block else "")
+            under_way = self.begin(operation.key if operation else "")
             if not block and not under_way[0].is_completed():
                 return
             try:
@@ -148,7 +148,7 @@ class Channel:
             finally:
                 self._under_way = None
             timeline.cycle()
-            self._act(agree(messages, self.ranks), operation if block else None)
+            self._act(agree(messages, self.ranks), operation)
 
     def _exchanged(self, work: Any, every: torch.Tensor, own: bytes) -> list[bytes]:
         work.wait()
@@ -207,14 +207,18 @@ STAND_INS: dict[str, Any] = {"barrier": lambda _: Operation(None)}
 
 
 def wait(operation: Operation, channels: dict[int, Channel]) -> Any:
-    """Return an operation's result. Other process sets' operations go on meanwhile."""
+    """Return an operation's result. Other process sets' operations go on meanwhile: a rank may need them."""
     own: Channel = operation.channel
-    while not operation.issued:
+    while not operation.is_complete():
         others = [channel for channel in channels.values() if channel is not own and channel.pending]
-        if not others:
-            own.advance(operation)
-        else:
-            for channel in (own, *others):
-                channel.advance(operation if channel is own else None, block=False)
+        if others:
+            if not operation.issued or own.pending:
+                own.advance(None if operation.issued else operation, block=False)
+            for channel in others:
+                channel.advance(None, block=False)
             time.sleep(PAUSE_S)
+        elif operation.issued:
+            break
+        else:
+            own.advance(operation)
     return operation.result()

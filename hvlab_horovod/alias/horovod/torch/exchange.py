@@ -205,6 +205,8 @@ class Exchange:
             if not bucket.filled:
                 self._fill(bucket)
         self._send()
+        if self.step:
+            self.step.works = [bucket.work for bucket in self.buckets]
 
     def arrange(self, owns: list[Any]) -> None:
         """Make the buckets, from what the ranks saw in their first backward pass."""
@@ -238,7 +240,6 @@ class Exchange:
         if any(bucket.is_stale() for bucket in self.buckets):
             warnings.warn(CHANGED, stacklevel=4)
         for bucket in self.buckets:
-            bucket.work.wait()
             scale(bucket.flat, factor)
             self._give(bucket)
         for number, handle in handles.items():
