@@ -41,8 +41,9 @@ REFUSED = {
 HOST = re.compile(r"([\w.-]+)(?::(\d+)|\s+slots\s*=\s*(\d+))?(?:\s+max[_-]slots\s*=\s*\d+)?")
 # The variables of this environment that ranks on other hosts need, too. They are ssh's arguments, which every
 # user can read: no secret is among them.
+SENT_PREFIXES = "HOROVOD|HVLAB|OMP|MKL|NCCL|GLOO|TORCH|CUDA|UCX|HF"
 SENT = re.compile(
-    r"(?!.*(TOKEN|SECRET|PASSW|CREDENTIAL|KEY))(HOROVOD|HVLAB|OMP|MKL|NCCL|GLOO|TORCH|CUDA|UCX|HF)_\w+"
+    rf"(?!.*(TOKEN|SECRET|PASSW|CREDENTIAL|KEY))({SENT_PREFIXES})_\w+"
     r"|PATH|PYTHONPATH|LD_LIBRARY_PATH|VIRTUAL_ENV"
 )
 
@@ -59,7 +60,11 @@ class Rank:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the options; end the program with a remedy for those that have no counterpart."""
     parser = argparse.ArgumentParser(
-        prog="hvlab-run", allow_abbrev=False, description="Run a script of Horovod's on torch.distributed."
+        prog="hvlab-run",
+        allow_abbrev=False,
+        description="Run a script of Horovod's on torch.distributed.",
+        epilog="Other hosts get PATH, PYTHONPATH, LD_LIBRARY_PATH, VIRTUAL_ENV and variables that begin with "
+        f"{SENT_PREFIXES.replace('|', '_, ')}_; others as in: hvlab-run ... env NAME=value python train.py",
     )
     parser.add_argument(
         "-v", "--version", action="version", version="hvlab-run, for scripts of Horovod 0.28.1"
