@@ -67,14 +67,14 @@ CASES = {
     "jobs-that-do-not-end": Case(
         f"draining|{OURS}",
         squeue="echo '7 of ann'",
-        said="jobs still run there after 5 s: 7 of ann. Nothing was changed",
+        said="jobs still run there after 5 s: 7 of ann. The node was resumed",
         called=RESUMED,
     ),
     # A job runs with a flag, STOPPED or CONFIGURING: squeue's RUNNING is no flag at all (src/squeue/print.c).
     "a-job-that-is-stopped": Case(
         f"draining|{OURS}",
         squeue="case $* in *--states*) ;; *) echo '8 of eve';; esac",
-        said="jobs still run there after 5 s: 8 of eve. Nothing was changed",
+        said="jobs still run there after 5 s: 8 of eve. The node was resumed",
         called=RESUMED,
     ),
     "slurmctld-away-for-a-moment": Case(
@@ -84,7 +84,7 @@ CASES = {
         f"draining|{OURS}",
         squeue=SILENT,
         said="squeue does not say which jobs run there after 5 s: slurm_load_node: Unable to contact slurm "
-        "controller. Nothing",
+        "controller. The node was resumed",
         called=RESUMED,
     ),
     "no-slurmctld": Case(

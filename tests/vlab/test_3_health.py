@@ -94,10 +94,11 @@ def test_a_timer_runs_the_check_between_jobs_until_it_is_asked_for_no_more(lab):
     assert lab.on("t2", f"systemctl is-active {service}.timer") == "active\n"
     lab.on("t2", f"systemctl start {service}")
     assert 'hvlab_hard_fault{host="t2",check="cpu count"} 0' in lab.on("t2", f"cat {gauges}; rm {gauges}")
-    step = "cp /bin/sleep /run/slurmstepd; /run/slurmstepd 20 > /dev/null 2>&1 &"
-    lab.on(
-        "t2", f"{step} systemctl start {service}; pkill slurmstepd; rm /run/slurmstepd; test ! -e {gauges}"
-    )
+    step = "bash -c 'exec -a \"slurmstepd: [7.batch]\" sleep 20' > /dev/null 2>&1 &"
+    lab.on("t2", f"{step} sleep 0.5; systemctl start {service}; kill $!; test ! -e {gauges}")
+    # slurmd's own, with control groups v2.
+    stays = "cp /bin/sleep /run/slurmstepd; /run/slurmstepd infinity > /dev/null 2>&1 &"
+    lab.on("t2", f"{stays} systemctl start {service}; kill $!; rm /run/slurmstepd; test -e {gauges}")
     refused = ["-e", "node_health_timer=soon", "--tags", "node_health"]
     lab.playbook("playbooks/base.yml", *refused, expect=2)
     without = ["-e", "node_health_timer=", "--tags", "node_health"]
