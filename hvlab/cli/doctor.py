@@ -102,6 +102,7 @@ def command(
             [each.as_json() for each in group] for group in (diagnosis.causes, diagnosis.harmless)
         )
         document = {"log": path, "lines": _number(lines), "causes": causes, "harmless": harmless}
+        document["suspects"] = [{"number": at, "text": words} for at, words in _suspects(lines, diagnosis)]
         document["not_looked_for"] = diagnosis.stopped
         click.echo(json.dumps(document, indent=1))
     else:
@@ -128,10 +129,8 @@ def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:
         parts.append("\n".join(["harmless:", *rows]))
     if not diagnosis.causes:
         parts.append(_nothing(lines, diagnosis))
-    elif all(each.certainty == "failure" for each in diagnosis.causes):
-        named = {number for each in diagnosis.causes for number, _ in each.lines}
-        left = [(at, words) for at, words in reading.suspects(lines, diagnosis) if at not in named]
-        parts += ["\n".join(["the last other lines that look like errors:", *_rows(left)])] if left else []
+    elif left := _suspects(lines, diagnosis):
+        parts.append("\n".join(["the last other lines that look like errors:", *_rows(left)]))
     if diagnosis.stopped:
         parts.append(
             f"stopped: this log takes too long to search; {diagnosis.stopped} known entries were not "
@@ -140,8 +139,16 @@ def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:
     return "\n\n".join(parts)
 
 
+def _suspects(lines: Sequence[str], diagnosis: Diagnosis) -> list[tuple[int, str]]:
+    """Where no cause is known, the last lines that look like errors and are not shown already."""
+    if any(each.certainty != "failure" for each in diagnosis.causes):
+        return []
+    named = {number for each in diagnosis.causes for number, _ in each.lines}
+    return [(at, words) for at, words in reading.suspects(lines, diagnosis) if at not in named]
+
+
 def _nothing(lines: Sequence[str], diagnosis: Diagnosis) -> str:
-    rows = _rows(reading.suspects(lines, diagnosis))
+    rows = _rows(_suspects(lines, diagnosis))
     number = _number(lines)
     errors = ["the last lines that look like errors:", *rows] if rows else ["no line looks like an error"]
     look = (

@@ -344,7 +344,7 @@ def test_json(log, capsys):
     assert cause["id"] == "host-key"
     assert cause["lines"] == [{"number": 1, "text": "Host key verification failed."}]
     assert {"title", "why", "remedy", "source", "count"} < set(cause)
-    assert told["harmless"] == []
+    assert told["harmless"] == told["suspects"] == []
 
 
 @pytest.mark.parametrize(
@@ -361,6 +361,11 @@ def test_a_log_of_which_nothing_is_known_shows_what_looks_like_errors(log, capsy
     told = capsys.readouterr().out
     assert told.startswith("nothing known in 5 lines; the last lines that look like errors:\n")
     assert "\n  line 3: the frobnicator failed: x\n  line 5: ERROR 77: bad\n  what to do: " in told
+    assert run(["doctor", path, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["suspects"] == [
+        {"number": 3, "text": "the frobnicator failed: x"},
+        {"number": 5, "text": "ERROR 77: bad"},
+    ]
     assert run(["doctor", log(b"all is well\n")]) == 0
     assert "nothing known in 1 line; no line looks like an error\n" in capsys.readouterr().out
     assert run(["doctor", path, "--log", path]) == 2
@@ -375,6 +380,8 @@ def test_beside_a_bare_failure_stand_the_other_errors(log, capsys):
         "errors:\n  line 1: my_solver: assertion `x > 0' failed at solver.c:33\n  line 2: 错误：磁盘已满\n"
         in printed
     )
+    assert run(["doctor", log(text.encode()), "--format", "json"]) == 1
+    assert [each["number"] for each in json.loads(capsys.readouterr().out)["suspects"]] == [1, 2]
 
 
 def test_exit_code_2_where_there_is_no_such_file(tmp_path, capsys):
