@@ -87,10 +87,13 @@ def _judge_path(name: str, table: Mapping[str, str], prefix: str, *, others: boo
 
 
 def _check_linked(name: str, table: Mapping[str, str], replies: HostReplies) -> Iterator[HostFault]:
-    """With hvlab's own mpirun, Horovod has to be linked with the library beside it."""
+    """With hvlab's own mpirun, Horovod and the loader have to take the library beside it."""
     prefix, own = _prefix(replies), table.get("libmpi", "")
     if not prefix or not own.startswith(f"{prefix}/"):
         return
+    if table.get("loaded", own) != own:
+        observed = f"LD_LIBRARY_PATH of a login shell leads to {table['loaded']}, not to that of {prefix}"
+        yield HostFault("different-mpi", name, observed)
     for path, environment in environments.environments(replies).items():
         for library in environment.libmpi:
             if library != own:

@@ -130,6 +130,18 @@ def test_horovod_is_linked_with_the_mpi_of_mpirun(hosts):
 
 
 @pytest.mark.parametrize(
+    ("loaded", "expected"),
+    [
+        ("/opt/hvlab/openmpi/4.1.4/lib/libmpi.so.40.30.4", set()),
+        ("/opt/hpcx/ompi/lib/libmpi.so.40.30.6", {("different-mpi", "p2")}),
+    ],
+)
+def test_a_library_path_that_shadows_open_mpi(hosts, loaded, expected):
+    hosts["p2"]["open mpi"]["out"] += f"loaded {loaded}\n"
+    assert shown(hosts) == expected
+
+
+@pytest.mark.parametrize(
     ("printed", "slots", "expected"),
     [
         ("1\n", 2, {("cma-denied", "p2")}),
