@@ -134,6 +134,15 @@ def test_a_fault_is_named_with_its_host_and_what_to_do(lab, name):
     assert raised.value.remedy
 
 
+def test_open_mpi_5_has_its_internal_hwloc_as_a_library_of_its_own(lab):
+    library = said("libhwloc.so.15 => /opt/hvlab/openmpi/5.0.7/lib/libhwloc.so.15 (0x00007fdaab8b4000)")
+    first = lab["h0001"]
+    node = replace(
+        first, answers=first.answers | {"orted libraries": {**first.answers["orted libraries"], **library}}
+    )
+    CHECKS["hwloc_purge: programs use their own hwloc"].run(node, lab)
+
+
 def test_a_revoked_key_is_named(lab):
     first = lab["h0001"]
     refused = said(

@@ -210,8 +210,11 @@ def test_a_script_runs_by_mpirun_without_any_variable(lab):
 
 def test_a_program_loads_mpi_for_itself_alone(lab):
     """As mpi4py does: Open MPI's plugins then find no symbol of libmpi but by a link of their own."""
-    script = "import ctypes as c; m = c.CDLL('libmpi.so.40'); print(m.MPI_Init(None, None)); m.MPI_Finalize()"
-    run = f"mpirun -np 2 -H w1:1,w2:1 python3 -c {shlex.quote(script)}"
+    library = "$(ldd $(command -v ompi_info) | sed -n 's/.*libmpi.so.40 => \\([^ ]*\\).*/\\1/p')"
+    script = (
+        "import ctypes as c, sys; m = c.CDLL(sys.argv[1]); print(m.MPI_Init(None, None)); m.MPI_Finalize()"
+    )
+    run = f"mpirun -np 2 -H w1:1,w2:1 python3 -c {shlex.quote(script)} {library}"
     assert lab.on("w1", f"runuser -l hvlab -c {shlex.quote(run)}").split() == ["0", "0"]
 
 
