@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -308,7 +309,11 @@ def runs(pid):
 @pytest.mark.parametrize("sent", [signal.SIGHUP, signal.SIGKILL])
 def test_ranks_end_with_their_launcher(sent):
     program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
-    process = started_here("-np", "1", sys.executable, "-S", "-c", program)
+    # Under nohup SIGHUP would be ignored.
+    process = started_here(
+        *("-np", "1", sys.executable, "-S", "-c", program),
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
+    )
     rank = int(process.stdout.readline().rpartition(b":")[2])
     process.send_signal(sent)
     process.communicate(timeout=20)
