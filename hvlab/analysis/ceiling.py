@@ -38,7 +38,7 @@ _RISING = 1.1
 # From this size on, one size alone is enough, in bytes.
 _LARGE = 2**27
 _GPUS = ("cuda", "rocm")
-# So many ranks use all cards of their host.
+# This many ranks use all cards of their host.
 _WHOLE_HOST = 4
 # Their links depend on the root or the partners: no ceiling is known.
 _BY_PLACE = ("gather", "scatter", "hypercube")

@@ -165,8 +165,8 @@ def test_an_uplink_among_links_that_vary(launch):
         for other, rate in enumerate(row)
         if one != other
     }
-    found = {(each.kind, each.members) for each in uplinks(slow, 16, ratio=1.2)}
-    assert ("out", tuple(launch["behind"])) in found
+    groups = {(each.kind, each.members) for each in uplinks(slow, 16, ratio=1.2)}
+    assert ("out", tuple(launch["behind"])) in groups
 
 
 def test_two_hosts_that_send_slowly_are_no_uplink():
