@@ -73,7 +73,7 @@ def _address(host: str) -> str:
 
 
 def is_own(host: str) -> bool:
-    """Return whether a name is this host's: a socket can be bound to its address."""
+    """Return whether a name is this host's own, by binding a socket to its address."""
     try:
         socket.create_server((_address(host), 0)).close()
     except (ValueError, OSError):

@@ -299,7 +299,7 @@ def test_what_cannot_start(words, code, error):
 
 
 def runs(pid):
-    """Return whether a process runs; one that has ended may still be listed."""
+    """Return whether a process runs, and is no zombie."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

@@ -142,8 +142,8 @@ class _Output:
         if match := _DEVICE.match(line):
             if int(match["rank"]) == 0:
                 self.devices, self.lists = [], self.lists + 1
-            found = match.groupdict("")
-            self.devices.append({name: text.strip() for name, text in found.items()})
+            columns = match.groupdict("")
+            self.devices.append({name: text.strip() for name, text in columns.items()})
         elif nccl_rows.HEAD.match(line):
             self.table = nccl_rows.head(line, self.above)
         elif match := _FOOTER.match(line):

@@ -248,12 +248,10 @@ def _narrowest(slow: Mapping[Cell, float], hosts: Sequence[int], ratio: float) -
     """Return the group whose leaving or arriving links differ most from all others, if not by chance."""
     ways: tuple[Kind, Kind] = ("out", "in")
     explained, group = max((_climb(slow, kind, hosts) for kind in ways), key=lambda each: each[0])
-    held = {cell: group.holds(cell) for cell in slow}
-    middles = [
-        statistics.median(value for cell, value in slow.items() if held[cell] == way) for way in (True, False)
-    ]
-    size = middles[0] - middles[1]
-    noise = _deviation(value - size * held[cell] for cell, value in slow.items())
+    held = {cell: value for cell, value in slow.items() if group.holds(cell)}
+    others = [value for cell, value in slow.items() if cell not in held]
+    size = statistics.median(held.values()) - statistics.median(others)
+    noise = _deviation([*(value - size for value in held.values()), *others])
     # The largest of 2^N squares of normal variables is about 2 N log 2.
     chance = 2 * len(hosts) * math.log(2) * noise**2
     return replace(group, size=size) if explained > chance and size > SHARE * math.log(ratio) else None

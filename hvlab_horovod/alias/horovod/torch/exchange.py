@@ -92,7 +92,7 @@ class Bucket:
         self.filled = True
 
     def is_stale(self) -> bool:
-        """Return whether a gradient was changed since it was taken."""
+        """Return whether the script has changed a gradient since this bucket copied it."""
         return any(gradient._version != version for gradient, version in self.taken.values())
 
 
