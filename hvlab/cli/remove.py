@@ -29,22 +29,26 @@ class Removed(HostAnswer):
 
 @click.command("remove")
 @options.of_verb("remove")
-def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_format: str) -> None:
+def command(
+    inventory: Path, limit: str | None, store: Store, *, packages: bool, yes: bool, output_format: str
+) -> None:
     """\b
-    hvlab remove                                # show what would go, then ask
+    hvlab remove                   # show what would go, then ask
     hvlab remove -l n3 --yes
+    hvlab remove --packages        # NVIDIA's driver, CUDA and Slurm, too
 
     Remove everything hvlab put on the hosts: the stack, its files, the lab's user and keys, holds on
     packages, package sources, and the services of its Slurm.
 
     It relies on hvlab's records on each host. A file that it replaced gets its former text back if that
-    was kept. System packages stay, including NVIDIA's driver. Hosts that stay in the lab accept a removed
-    one until `hvlab keys revoke` is run for it.
+    was kept. System packages stay; --packages removes those that hvlab installed and holds, and their
+    dependencies that nothing else needs. A driver that was there before stays. Hosts that stay in the lab
+    accept a removed one until `hvlab keys revoke` is run for it.
 
     Without --yes it asks first; without a terminal, it only shows.
     """
     lab = load(inventory, limit=limit)
-    found, failures = _ask_hosts(lab, look=True)
+    found, failures = _ask_hosts(lab, look=True, packages=packages)
     if output_format == "json":
         click.echo(json.dumps(found, indent=1))
     else:
@@ -54,7 +58,8 @@ def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_
         click.echo(f"nothing to remove from {some(found) if found else 'any host that answers'}", err=True)
     elif yes or (sys.stdin.isatty() and click.confirm(f"Remove this from {some(hosts)}?", err=True)):
         with measuring(store.folder.resolve(), lab.name):
-            done, failures = _ask_hosts(load(inventory, limit=",".join(hosts)), look=False)
+            lab_of_these = load(inventory, limit=",".join(hosts))
+            done, failures = _ask_hosts(lab_of_these, look=False, packages=packages)
         for host, one in done.items():
             for words in one["stays"]:
                 click.echo(f"{host}: stays: {words}", err=True)
@@ -66,8 +71,11 @@ def command(inventory: Path, limit: str | None, store: Store, yes: bool, output_
         raise explain(failures, len(lab.hosts), failed, remedy="correct that, and run it again")
 
 
-def _ask_hosts(lab: Lab, *, look: bool) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
-    found, failures = collect(lab, "remove.yml", {"hvlab_look": look}, shape=Removed)
+def _ask_hosts(
+    lab: Lab, *, look: bool, packages: bool
+) -> tuple[dict[str, dict[str, Any]], list[HostFailure]]:
+    variables = {"hvlab_look": look, "hvlab_packages": packages}
+    found, failures = collect(lab, "remove.yml", variables, shape=Removed)
     return {host: {name: one[name] for name in Removed.model_fields} for host, one in found.items()}, failures
 
 

@@ -533,7 +533,6 @@ def test_a_runfile_leaves_no_pinning_package():
 
 
 PYTHON = [{"pid": "7", "name": "python"}]
-DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]
 
 
 @pytest.mark.parametrize(
@@ -542,7 +541,6 @@ DAEMON = [{"pid": "8", "name": "nvidia-persiste"}]
         ({}, {}, "load", False),
         ({"loaded": "550.54.14"}, {}, "nothing", True),
         ({"loaded": "535.54.03"}, {}, "reload", False),
-        ({"loaded": "535.54.03", "users": DAEMON}, {}, "reload", False),
         ({"loaded": "535.54.03", "users": PYTHON}, {"in_use": "allow"}, "reboot", False),
         ({"loaded": "535.54.03", "users": PYTHON}, {"reboot": "never"}, "nothing", False),
         ({"nouveau": True}, {}, "reboot", False),

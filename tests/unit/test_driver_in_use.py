@@ -10,7 +10,7 @@ from hvlab.stack.provision.driver.in_use import loading
 from hvlab.stack.provision.driver.plan import plan
 from tests.contract.tree import ROOT, load
 from tests.unit.plays import ansible_playbook, play
-from tests.unit.test_driver import BUILT, DAEMON, KERNEL, PYTHON, REQUEST, make
+from tests.unit.test_driver import BUILT, KERNEL, PYTHON, REQUEST, make
 
 HOLDERS = [*PYTHON, {"pid": "9", "name": "ray::worker"}]
 OLD = {
@@ -42,7 +42,7 @@ def test_an_upgrade_under_running_processes_is_refused_before_anything_changes(r
         (replace(NEWER, in_use="allow"), {}),
         # The host is drained first, and judged then.
         (replace(NEWER, in_use="drain"), {}),
-        (NEWER, {"users": DAEMON}),
+        (NEWER, {"users": []}),
         # Nothing changes, or nothing that is in use.
         (REQUEST, {}),
         (replace(NEWER, load="never"), {}),

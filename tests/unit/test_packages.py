@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from ansible.module_utils import hvlab_system as facts
 
 from hvlab.ansible import plugin
 from hvlab.ansible.action import hvlab_packages
-from hvlab.ansible.action.hvlab_packages import HELD_OWN, ActionModule
+from hvlab.ansible.action.hvlab_packages import HELD_OWN, INSTALLED_OWN, ActionModule
 from hvlab.base.errors import UsageError
 from hvlab.stack.provision import packages
 from hvlab.stack.provision.packages import (
@@ -216,8 +217,9 @@ def test_dpkg_holds(monkeypatch):
 class Host:
     """A host that answers commands from a list: (words that are in the command, its answer)."""
 
-    def __init__(self, manager="apt", packages=None, held=(), own=()):
+    def __init__(self, manager="apt", packages=None, held=(), own=(), came=()):
         self.observed = {"packages": packages or {}, "held": list(held), "held_own": list(own)}
+        self.observed["installed_own"] = list(came)
         self.manager = manager
         self.commands: list[str] = []
         self.files: list[dict] = []
@@ -311,7 +313,68 @@ def test_without_a_hold_of_ours_apt_may_not_change_held_ones():
     ]
     host.task({"name": ["gcc"], "hold": True})
     assert not [c for c in host.commands if "--allow-change-held-packages" in c]
-    assert [(f["path"], json.loads(f["content"])) for f in host.files] == [(HELD_OWN, ["gcc"])]
+    written = {file["path"]: json.loads(file["content"]) for file in host.files}
+    assert written == {HELD_OWN: ["gcc"], INSTALLED_OWN: ["gcc"]}
+
+
+def test_what_came_is_recorded_and_what_was_there_is_not():
+    host = Host(packages={"gcc": "1"}, held=["gcc"], own=["gcc"], came=["make"])
+    host.answers = [
+        ("--simulate", {"stdout": "Inst gcc [1] (2 x)\nInst libgcc (2 x)"}),
+        ("dpkg-query", {"stdout": "installed gcc 2\ninstalled libgcc 2"}),
+    ]
+    done = host.task({"name": [{"name": "gcc", "version": "2"}]})
+    assert done["ansible_facts"]["hvlab"]["installed_own"] == ["libgcc", "make"]
+    [file] = host.files
+    assert (file["path"], json.loads(file["content"])) == (INSTALLED_OWN, ["libgcc", "make"])
+
+
+REMOVING_DNF = """
+ Package        Architecture  Version   Repository  Size
+Removing:
+ cuda           x86_64        13.0-1    @cuda       0
+Removing unused dependencies:
+ cuda-nvcc      x86_64        13.0-1    @cuda       90 M
+
+Transaction Summary
+Operation aborted.
+"""
+
+
+@pytest.mark.parametrize(
+    ("manager", "answers"),
+    [
+        (
+            "apt",
+            [
+                ("--auto-remove -- cuda", {"stdout": "Purg cuda [1]\nPurg cuda-nvcc [1]\nPurg orphan [1]"}),
+                ("--auto-remove", {"stdout": "Purg orphan [1]"}),
+                ("-- cuda", {"stdout": "Purg cuda [1]"}),
+            ],
+        ),
+        (
+            "dnf",
+            [
+                ("remove=1", {"rc": 1, "stdout": REMOVING_DNF}),
+                ("remove", {"rc": 1, "stdout": re.sub("(?m)^Removing unused.*\n.*\n", "", REMOVING_DNF)}),
+            ],
+        ),
+    ],
+)
+def test_dependencies_go_that_nothing_else_needs(manager, answers):
+    host = Host(manager, packages=dict.fromkeys(["cuda", "cuda-nvcc", "orphan"], "1"), own=["cuda"])
+    host.answers = answers
+    wanted = {"name": ["cuda"], "state": "absent", "unused": True, "allow_removal": []}
+    done = host.task(wanted, check_mode=True)
+    assert done["removed"] == ["cuda", "cuda-nvcc"]
+
+
+def test_a_package_that_something_needs_is_not_removed():
+    host = Host(packages={"cuda": "1", "theirs": "1"}, own=["cuda"])
+    host.answers = [("--simulate", {"stdout": "Purg theirs [1]\nPurg cuda [1]"})]
+    wanted = {"name": ["cuda"], "state": "absent", "unused": True, "allow_removal": [], "remedy": "x"}
+    with pytest.raises(AnsibleActionFail, match="cuda cannot be removed: theirs would be removed with it"):
+        host.task(wanted, check_mode=True)
 
 
 def test_lists_that_another_program_reads_are_waited_for(monkeypatch):

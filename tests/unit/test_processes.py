@@ -56,6 +56,22 @@ def test_people_s_work_is_neither_a_service_nor_short(monkeypatch, process, long
     assert [word.startswith(f"{comm}[{started.pid}] of ") for word in words] == [True] * named
 
 
+@pytest.mark.parametrize(
+    ("comm", "device", "named"),
+    [
+        ("python", "/dev/nvidia0", True),
+        ("python", "/dev/null", False),
+        ("nvidia-persiste", "/dev/nvidiactl", False),
+    ],
+)
+def test_who_uses_a_gpu_but_not_nvidias_services(monkeypatch, comm, device, named):
+    monkeypatch.setattr(hvlab_processes, "processes", lambda: [os.getpid()])
+    monkeypatch.setattr(hvlab_processes, "name", lambda pid: f"{comm}\n")
+    monkeypatch.setattr(hvlab_processes.os, "readlink", lambda path: device)
+    user = {"pid": str(os.getpid()), "name": comm}
+    assert hvlab_processes.gpu_users() == [user] * named
+
+
 def test_who_is_logged_in_but_not_this_login(monkeypatch):
     """As systemd 252 of Debian 12 prints them."""
     shown = {

@@ -120,6 +120,67 @@ def test_packages_stay_with_the_words_that_remove_them(call, tmp_path, monkeypat
     assert "`apt-get purge cuda-toolkit-13-0 nvidia-open` there" in shown["stays"][0]
 
 
+@pytest.mark.parametrize(
+    ("manager", "called"),
+    [
+        (
+            "apt-get",
+            "apt-get -y --purge --allow-change-held-packages -o DPkg::Lock::Timeout=300 remove nvidia-open\n"
+            "nvidia-uninstall --silent\napt-mark unhold nvidia-container-toolkit\n"
+            "update-initramfs -u -k all\n",
+        ),
+        (
+            "dnf",
+            "dnf -y --setopt=clean_requirements_on_remove=0 remove nvidia-open\nnvidia-uninstall --silent\n"
+            "dnf versionlock delete nvidia-container-toolkit nvidia-open\ndracut --force --regenerate-all\n",
+        ),
+    ],
+)
+def test_the_driver_goes_where_it_is_asked_for(call, tmp_path, monkeypatch, manager, called):
+    log, rebuilds = tmp_path / "log", {"apt-get": "update-initramfs", "dnf": "dracut"}
+    for name in (manager, "apt-mark", "nvidia-uninstall", rebuilds[manager]):
+        program(tmp_path / "bin", name, f'#!/bin/sh\necho "${{0##*/}} $*" >> {log}\n')
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    blacklist = tmp_path / "modprobe.d/hvlab-nvidia.conf"
+    monkeypatch.setattr(hvlab_remove, "UNINSTALLER", f"{tmp_path}/bin/nvidia-uninstall")
+    monkeypatch.setattr(hvlab_remove, "WITH_DRIVER", f"{blacklist.parent}/")
+    readers = [
+        (f"{blacklist.parent}/", argv) for _, argv in hvlab_remove.READERS if argv[0] in rebuilds.values()
+    ]
+    monkeypatch.setattr(hvlab_remove, "READERS", readers)
+    monkeypatch.setattr(hvlab_remove, "list_held_own", lambda: ["nvidia-container-toolkit", "nvidia-open"])
+    (tmp_path / "facts.d").mkdir()
+    (tmp_path / "facts.d/hvlab_nvidia_driver.fact").write_text(json.dumps({"method": "runfile"}))
+    call(hvlab_files, files=[{"path": str(blacklist), "content": "blacklist nouveau\n"}])
+    shown = remove(call, tmp_path, check=True)
+    assert "NVIDIA's driver, with" in shown["stays"][0]
+    assert shown["gone"]["files"] == shown["gone"]["programs"] == []
+    shown = remove(call, tmp_path, check=True, packages=["nvidia-open"])
+    assert not log.exists()
+    monkeypatch.setattr(hvlab_remove, "gpu_users", lambda: [{"pid": "7", "name": "python"}])
+    assert (
+        "7 (python, which uses a GPU); nothing was" in remove(call, tmp_path, packages=["nvidia-open"])["msg"]
+    )
+    monkeypatch.setattr(hvlab_remove, "gpu_users", list)
+    assert remove(call, tmp_path, packages=["nvidia-open"])["gone"] == shown["gone"]
+    assert log.read_text() == called
+    assert not blacklist.exists()
+
+
+def test_packages_that_cannot_be_removed_leave_the_records(call, tmp_path, monkeypatch):
+    program(
+        tmp_path / "bin",
+        "apt-get",
+        "#!/bin/sh\necho 'E: Sub-process dpkg returned an error code (1)'\nexit 100\n",
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    monkeypatch.setattr(hvlab_remove, "list_held_own", list)
+    (tmp_path / "opt/pack").mkdir(parents=True)
+    done = remove(call, tmp_path, packages=["cuda"])
+    assert "run it again:\nE: Sub-process" in done["msg"]
+    assert (tmp_path / "opt/pack").exists()
+
+
 def test_packages_that_were_removed_are_named(call, tmp_path):
     (tmp_path / "facts.d").mkdir()
     (tmp_path / "facts.d/hvlab_hwloc_purge.fact").write_text(json.dumps({"removed": ["hwloc", "libhwloc15"]}))

@@ -113,7 +113,7 @@ def bare(request, tmp_path_factory):
     """The hosts before anything is installed, and what is on the first of them."""
     folder = tmp_path_factory.mktemp("walk") / "inventory"
     with booted(inventory(PROJECT / "tests/vlab/walk", folder, **request.param), tmp_path_factory) as lab:
-        yield lab, lab.on("w1", LIST)
+        yield lab, {host: lab.on(host, LIST) for host in ("w1", "w2")}
 
 
 @pytest.fixture(scope="module")
@@ -275,12 +275,16 @@ def test_a_fault(world, name):
 def test_what_was_installed_goes_again(bare):
     lab, before = bare
     assert "nothing was removed" in lab.hvlab("remove").stderr
-    lab.hvlab("remove", "--yes")
-    differing = set(lab.on("w1", LIST).splitlines()) ^ set(before.splitlines())
-    paths = {line.split()[1 if line.split()[0].isalnum() else 0] for line in differing}
-    left = {path for path in paths if not OF_PACKAGES.match(path)}
-    owned = lab.on("w1", f"dpkg-query --search {shlex.join(['/etc', *left])} 2>/dev/null || true")
-    assert left - {line.partition(": ")[2] for line in owned.splitlines()} == set()
+    lab.hvlab("remove", "--yes", "--limit", "w2")
+    assert "slurmd" in lab.on("w2", "ls /usr/sbin")
+    lab.hvlab("remove", "--yes", "--packages")
+    assert "slurm" not in lab.on("w1", "dpkg-query -W; apt-mark showhold; ls /usr/sbin")
+    for host in ("w1", "w2"):
+        differing = set(lab.on(host, LIST).splitlines()) ^ set(before[host].splitlines())
+        paths = {line.split()[1 if line.split()[0].isalnum() else 0] for line in differing}
+        left = {path for path in paths if not OF_PACKAGES.match(path)}
+        owned = lab.on(host, f"dpkg-query --search {shlex.join(['/etc', *left])} 2>/dev/null || true")
+        assert left - {line.partition(": ")[2] for line in owned.splitlines()} == set()
 
 
 def test_down_leaves_nothing(slurm):

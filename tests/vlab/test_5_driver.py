@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -214,6 +215,8 @@ def test_gpus_that_nvswitches_link_get_what_they_need(node):
     assert "NVreg_CreateImexChannel0=1" in node.on("cat /etc/modprobe.d/hvlab-nvidia-imex.conf")
     assert node.on("systemctl is-enabled nvidia-imex nvidia-fabricmanager").split() == ["enabled", "enabled"]
     assert node.play(linked) == 0
+    assert node.play(linked | {"nvidia_driver_imex_enabled": False}) > 0
+    assert node.on("systemctl is-enabled nvidia-imex || true").strip() == "disabled"
     # Packages of the test repository do not stop their services when they go.
     node.on("systemctl disable nvidia-imex nvidia-fabricmanager")
     node.on("apt-get -qy --allow-change-held-packages purge nvidia-imex-570 nvidia-fabricmanager-570 nvlsm")
@@ -269,6 +272,28 @@ def test_runfile(node):
     assert node.play(back | {"nvidia_driver_remove_old": True}) > 0
     assert node.built == "580.95.05"
     assert node.on("ls /usr/bin/nvidia-uninstall 2>/dev/null || true") == ""
+
+
+def test_remove_takes_the_driver_when_asked(node):
+    theirs = (
+        "Package: theirs\nVersion: 1\nArchitecture: all\nDepends: libcuda1\nMaintainer: x\nDescription: x\n"
+    )
+    node.on(f"mkdir -p /root/x/DEBIAN; printf {shlex.quote(theirs)} > /root/x/DEBIAN/control")
+    node.on("dpkg-deb --build /root/x /root/theirs.deb && dpkg --install /root/theirs.deb")
+    before = node.packages
+    refusal = node.lab.hvlab("remove", "--packages", expect=3).stderr
+    assert "d1: " in refusal
+    assert "theirs would be removed with it" in refusal
+    assert "leave out --packages" in refusal
+    node.on("dpkg --purge theirs")
+    shown = node.lab.hvlab("remove", "--packages")
+    assert "nvidia-kernel-open-dkms" in shown.stdout
+    assert node.packages == before
+    node.lab.hvlab("remove", "--packages", "--yes")
+    assert node.packages == {}
+    assert node.on("dkms status; ls -d /etc/modprobe.d/hvlab* /etc/hvlab 2>/dev/null || true") == ""
+    assert node.on("apt-mark showhold; apt-get --simulate autoremove | grep ^Remv || true") == ""
+    assert "hvlab-nvidia.conf" not in node.on(f"lsinitramfs /boot/initrd.img-{node.kernel}")
 
 
 @pytest.mark.driver

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -28,6 +28,7 @@ from hvlab.stack.provision.packages import (
 )
 
 HELD_OWN = "/etc/hvlab/held.json"
+INSTALLED_OWN = "/etc/hvlab/installed.json"
 # Maximum age of apt's lists; apt's own timer refreshes them as often.
 LISTS_S = 24 * 3600
 LOCK_S, LOCK_POLL_S = 300, 5
@@ -44,6 +45,7 @@ class ActionModule(HvlabAction):
         self.installed: dict[str, str] = dict(self.facts.get("packages") or {})
         self.held = set(self.facts.get("held") or [])
         self.own = set(self.facts.get("held_own") or [])
+        self.came = set(self.facts.get("installed_own") or [])
         if facts["pkg_mgr"] not in MANAGERS:
             known = ", ".join(MANAGERS)
             raise self._failure(f"packages are managed by {facts['pkg_mgr']}; known are {known}")
@@ -63,14 +65,14 @@ class ActionModule(HvlabAction):
                 self._judge(work)
             return result | self._plan(work)
         self._enable(work.modules)
-        before = self.installed
+        before, own, came = self.installed, self.own, self.came
         if work.install or work.remove:
             self._change(work)
         removed = sorted(set(before) - set(self.installed))
-        along = [
-            name for name in sorted(self.own) if self.installed.get(name) not in (before.get(name), None)
-        ]
+        along = [name for name in sorted(own) if self.installed.get(name) not in (before.get(name), None)]
+        self.came = (came | (set(self.installed) - set(before))) - set(removed)
         self._hold(list(dict.fromkeys([*work.hold, *along])), removed)
+        self._record({HELD_OWN: (own, self.own), INSTALLED_OWN: (came, self.came)})
         return result | {
             "changed": bool(before != self.installed or work.hold or work.modules),
             "removed": removed,
@@ -93,7 +95,8 @@ class ActionModule(HvlabAction):
             raise self._failure(error) from None
         names = [one.name for one in packages]
         if args["state"] == "absent":
-            return PackageChanges(remove=[name for name in names if name in self.installed])
+            remove = [name for name in names if name in self.installed]
+            return PackageChanges(remove=remove + self._unused(remove))
         install = [one for one in packages if not one.is_met(self.installed)]
         hold = [name for name in names if name not in self.held] if args["hold"] else []
         again = [one.name for one in install if one.name in self.own and one.name in self.installed]
@@ -107,6 +110,15 @@ class ActionModule(HvlabAction):
             hold=list(dict.fromkeys(hold + again)),
             modules=[one for one in args["modules"] if one not in streams],
         )
+
+    def _unused(self, names: Sequence[str]) -> list[str]:
+        """Return the packages that came with these, where they may go, and that nothing else needs."""
+        if not self.args["unused"] or not names:
+            return []
+        work = PackageChanges(remove=names)
+        self.manager.unlocked = bool(self.own & set(names))
+        goes, *stays = (self._simulate(work, argv) for argv in self.manager.unused(names))
+        return sorted(goes.removed.difference(self._simulate(work).removed, *(one.removed for one in stays)))
 
     def _prepare(self, work: PackageChanges) -> dict[str, Any]:
         """Refuse packages that cannot be installed; in check mode the repository may not exist yet."""
@@ -217,9 +229,9 @@ class ActionModule(HvlabAction):
         if refreshed["rc"] or not self.refreshed["stderr"]:
             self.refreshed = refreshed
 
-    def _simulate(self, work: PackageChanges) -> Transaction:
+    def _simulate(self, work: PackageChanges, *calls: Sequence[str]) -> Transaction:
         """Simulate; a refusal counts only after refreshing the lists, which may be old."""
-        answer = self._ask(work)
+        answer = self._ask(work, *calls)
         if not isinstance(answer, Transaction) and work.install:
             self._read_lists()
             answer = self._ask(work)
@@ -233,10 +245,10 @@ class ActionModule(HvlabAction):
             problem += "".join(missing) if listing["stdout"] else ""
         raise self._refusal(problem, answer, self.refreshed)
 
-    def _ask(self, work: PackageChanges) -> Transaction | dict[str, Any]:
+    def _ask(self, work: PackageChanges, *calls: Sequence[str]) -> Transaction | dict[str, Any]:
         """Return the simulated changes, or the result of the command that refused."""
         total = Transaction()
-        for argv in self.manager.simulate(work.install, work.remove):
+        for argv in calls or self.manager.simulate(work.install, work.remove):
             done = self._command(argv)
             answer = self.manager.judge(done["rc"], f"{done['stdout']}\n{done['stderr']}")
             if answer is None:
@@ -261,7 +273,7 @@ class ActionModule(HvlabAction):
 
     def _hold(self, names: Sequence[str], removed: Iterable[str]) -> None:
         """Hold packages, and record that the hold is ours: only that may be changed later."""
-        before, gone = set(self.own), self.own & set(removed)
+        gone = self.own & set(removed)
         stale = sorted((set(names) & self.own) | gone)
         if stale and (argv := self.manager.forget(stale)):
             self._command(argv)
@@ -271,8 +283,14 @@ class ActionModule(HvlabAction):
                 raise self._refusal(f"{', '.join(names)} cannot be held", done)
         self.own = (self.own | set(names)) - gone
         self.held = (self.held | set(names)) - gone
-        if self.own != before:
-            files = [{"path": HELD_OWN, "content": json.dumps(sorted(self.own)) + "\n", "mode": "0644"}]
+
+    def _record(self, lists: Mapping[str, tuple[set[str], set[str]]]) -> None:
+        files = [
+            {"path": path, "content": json.dumps(sorted(now)) + "\n", "mode": "0644"}
+            for path, (before, now) in lists.items()
+            if now != before
+        ]
+        if files:
             self._execute_module(module_name="hvlab_files", module_args={"files": files}, task_vars=self.vars)
 
     def _query(self) -> dict[str, str]:
@@ -286,6 +304,7 @@ class ActionModule(HvlabAction):
             "packages": self.installed,
             "held": sorted(self.held),
             "held_own": sorted(self.own),
+            "installed_own": sorted(self.came),
             "lists_age": 0 if self.read and not self.refreshed["stderr"] else self.facts.get("lists_age"),
             "module_streams": (self.facts.get("module_streams") or {})
             | dict(one.split(":", 1) for one in work.modules),

@@ -21,6 +21,8 @@ DAEMONS = {
     "condor_startd": "HTCondor",
     "sbatchd": "LSF",
 }
+# NVIDIA's own services, which go with the driver.
+SERVICES = ("nvidia-persiste", "nv-fabricmanage", "nvlsm", "nvidia-imex", "nv-hostengine", "nvidia-smi")
 MACHINES = ("qemu-system", "qemu-kvm")
 # Processes that belong to a login and are no work.
 LOGIN = ("sshd", "sshd-session", "systemd", "(sd-pam)", "dbus-daemon", "dbus-broker", "dbus-broker-lau")
@@ -60,6 +62,21 @@ def above(pid: int) -> Iterator[int]:
         yield pid
         with open("/proc/{}/status".format(pid)) as file:
             pid = next(int(line.split()[1]) for line in file if line.startswith("PPid:"))
+
+
+def gpu_users() -> list[dict[str, str]]:
+    """Return process ID and name of all that hold a device of NVIDIA open, except NVIDIA's own services."""
+    users = []
+    for pid in processes():
+        folder = "/proc/{}/fd/".format(pid)
+        try:
+            targets = {os.readlink(folder + number) for number in os.listdir(folder)}
+        except OSError:
+            continue
+        comm = name(pid).strip()
+        if any(target.startswith("/dev/nvidia") for target in targets) and comm not in SERVICES:
+            users.append({"pid": str(pid), "name": comm})
+    return users
 
 
 def work(warn: Any) -> dict[str, list[str]]:

@@ -19,6 +19,7 @@ LISTS = "/var/lib/apt/lists"
 # Touched by apt's timer, if set up.
 LISTS_STAMP = "/var/lib/apt/periodic/update-success-stamp"
 HELD_OWN = "/etc/hvlab/held.json"
+INSTALLED_OWN = "/etc/hvlab/installed.json"
 LOCKS = (
     "/etc/dnf/plugins/versionlock.list",
     "/etc/yum/pluginconf.d/versionlock.list",
@@ -77,6 +78,11 @@ def list_held() -> list[str]:
 def list_held_own() -> list[str]:
     """Return the packages held by hvlab itself, as recorded by hvlab_packages."""
     return sorted(set(json.loads(read(HELD_OWN) or "[]")) & set(list_held()))
+
+
+def list_installed_own() -> list[str]:
+    """Return the packages that hvlab_packages has installed, as it recorded."""
+    return list(json.loads(read(INSTALLED_OWN) or "[]"))
 
 
 def lists_age() -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_kernel import has_nouveau, rivals
-from ansible.module_utils.hvlab_processes import work
+from ansible.module_utils.hvlab_processes import gpu_users, work
 from ansible.module_utils.hvlab_system import ask_manager
 
 # The driver's module by its names in NVIDIA's and the distributions' packages, and not the kernel's nvidiafb.
@@ -120,20 +120,6 @@ def infiniband(kernel: str) -> list[str] | None:
         return None
     text = builtin + read(folder + "modules.dep")
     return [name for name in INFINIBAND if re.search(r"(?m)(^|/){}\.ko\b".format(name), text)]
-
-
-def gpu_users() -> list[dict[str, str]]:
-    """Return process id and name of all that hold a device of NVIDIA open."""
-    users = []
-    for folder in glob.glob("/proc/[0-9]*/fd"):
-        try:
-            targets = {os.readlink(os.path.join(folder, name)) for name in os.listdir(folder)}
-        except OSError:
-            continue
-        if any(target.startswith("/dev/nvidia") for target in targets):
-            pid = folder.split("/")[2]
-            users.append({"pid": pid, "name": read("/proc/{}/comm".format(pid)).strip()})
-    return users
 
 
 def service(module: AnsibleModule, name: str) -> dict[str, bool]:

@@ -17,8 +17,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes
 from ansible.module_utils.hvlab_managed import acting_as, alternative, read_replaced, record, target, writer
 from ansible.module_utils.hvlab_probe import read
-from ansible.module_utils.hvlab_processes import above, owner, processes
-from ansible.module_utils.hvlab_system import entries, list_held_own
+from ansible.module_utils.hvlab_processes import above, gpu_users, owner, processes
+from ansible.module_utils.hvlab_system import ask_manager, entries, list_held_own
 
 FACTS = "/etc/ansible/facts.d"
 SLURM = ("slurmrestd", "slurmctld", "slurmd", "slurmdbd")
@@ -28,9 +28,12 @@ TIMER_UNIT = "/etc/systemd/system/" + TIMER
 NOT_OURS = ("/run/", "/boot/", "/etc/ld.so.cache")
 BLOCK = re.compile(r"^# BEGIN hvlab\r?\n(?s:.*?)^# END hvlab\r?(?:\n|\Z)", re.MULTILINE)
 LOGIN_SECONDS = 10
+LAST_LINES = 15
 SHARED = re.compile(r"(?:nfs|cifs|ceph|lustre|gpfs|beegfs|9p|fuse)")
-# Part of the driver, which stays.
+# Part of the driver, which stays unless its packages go.
 WITH_DRIVER = "/etc/modprobe.d/"
+DRIVER = re.compile(r"nvidia-(driver|open|kernel|dkms|headless)|kmod-nvidia|cuda-drivers")
+UNINSTALLER = "/usr/bin/nvidia-uninstall"
 # Files of NVIDIA's package source and of pins on hosts that were provisioned before these were recorded.
 SOURCES = (
     "/etc/apt/sources.list.d/nvidia-cuda.sources",
@@ -45,6 +48,8 @@ READERS = (
     ("/etc/systemd/system/", ["systemctl", "daemon-reload"]),
     ("/etc/ld.so.conf.d/", ["ldconfig"]),
     ("/etc/munge/", ["systemctl", "try-restart", "munge"]),
+    (WITH_DRIVER, ["dracut", "--force", "--regenerate-all"]),
+    (WITH_DRIVER, ["update-initramfs", "-u", "-k", "all"]),
 )
 # Folders removed if empty; the last two are Ansible's for its modules.
 EMPTY = (FACTS, "/etc/ansible", "~/.hvlab/tmp", "~/.hvlab")
@@ -102,7 +107,17 @@ class Removal:
         self.folders = [
             path for path in module.params["folders"] if os.path.isdir(path) and self._is_own(path)
         ]
+        driver = fact("nvidia_driver")
+        asked: list[str] | None = module.params["packages"]
+        self.packages = list(asked or [])
+        self.uninstaller = (
+            [UNINSTALLER]
+            if asked is not None and driver.get("method") == "runfile" and os.path.exists(UNINSTALLER)
+            else []
+        )
+        driver_goes = self.uninstaller or any(map(DRIVER.match, self.packages))
         inside = tuple(folder + "/" for folder in self.folders)
+        kept = inside if driver_goes else (*inside, WITH_DRIVER)
         self.before = read_replaced(self.record)
         paths = {path for path in record(self.record) if not path.startswith(NOT_OURS)}
         if fact("nvidia_repository"):
@@ -112,13 +127,15 @@ class Removal:
             path
             for path in sorted(paths, reverse=True)
             if (os.path.lexists(path) or path in self.before)
-            and not (path + "/").startswith((*inside, WITH_DRIVER))
+            and not (path + "/").startswith(kept)
             # Kept by update-alternatives, and never led elsewhere.
             and (path in self.before or not alternative(path))
         ]
         units = [*(SLURM if fact("slurm") else ()), *([TIMER] if TIMER_UNIT in self.files else [])]
         self.services = [one for one in units if self._is_there(one)]
-        if fact("nvidia_driver"):
+        if driver_goes:
+            self.stays.append("modules of NVIDIA's driver that are loaded, until a reboot")
+        elif driver:
             self.stays.append("NVIDIA's driver, with {}".format(WITH_DRIVER))
         if fact("container_runtime"):
             self.stays.append("the container runtime and its settings, which other containers may use")
@@ -127,9 +144,10 @@ class Removal:
             self.stays.append("the database slurm_acct_db, with the accounting of jobs")
         self.holds = list_held_own()
         self.manager = next((one for one in ("apt-get", "dnf", "yum") if shutil.which(one)), "apt-get")
-        if self.holds:
+        held = [name for name in self.holds if name not in self.packages]
+        if held:
             verb = "purge" if self.manager == "apt-get" else "remove"
-            words = " ".join([self.manager, verb, *self.holds])
+            words = " ".join([self.manager, verb, *held])
             self.stays.append("the packages that it held: `{}` there, if nobody needs them".format(words))
         purged = fact("hwloc_purge").get("removed", [])
         if purged:
@@ -159,6 +177,8 @@ class Removal:
         user = [self.removed_user] if self.removed_user else []
         return {
             "services": self.services,
+            "packages": self.packages,
+            "programs": self.uninstaller,
             "holds": self.holds,
             "files": self.files,
             "folders": self.folders,
@@ -169,18 +189,16 @@ class Removal:
         """Take all of it away."""
         for service in self.services:
             self._run("systemctl", "disable", "--now", service)
-        if self.holds:
-            words = [self.manager, "versionlock", "delete"]
-            self._run(*(["apt-mark", "unhold"] if self.manager == "apt-get" else words), *self.holds)
         for path in self.files:
             try:
                 self._restore_file(path)
             except OSError as error:
                 self.stays.append("{}: {}".format(path, error.strerror or error))
+        self._remove_packages()
         for folder in self.folders:
             shutil.rmtree(folder)
         for folder, command in READERS:
-            if any(path.startswith(folder) for path in self.files):
+            if any(path.startswith(folder) for path in self.files) and shutil.which(command[0]):
                 self._run(*command)
         self._remove_users()
         if any(path.startswith(SSHD) for path in self.files):
@@ -193,6 +211,24 @@ class Removal:
         for path in EMPTY:
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.expanduser(path))
+
+    def _remove_packages(self) -> None:
+        """Uninstall, and end the holds on what stays: a purged package has none with apt."""
+        apt = self.manager == "apt-get"
+        purge = ["--purge", "--allow-change-held-packages", "-o", "DPkg::Lock::Timeout=300"]
+        options = purge if apt else ["--setopt=clean_requirements_on_remove=0"]
+        if self.packages:
+            status, text = ask_manager(self.module, [self.manager, "-y", *options, "remove", *self.packages])
+            if status:
+                self.module.fail_json(
+                    msg="the packages could not be removed, and some of the lab is left; correct that, and "
+                    "run it again:\n{}".format("\n".join(text.splitlines()[-LAST_LINES:]))
+                )
+        for program in self.uninstaller:
+            self._run(program, "--silent")
+        holds = [name for name in self.holds if not apt or name not in self.packages]
+        if holds:
+            self._run(*(["apt-mark", "unhold"] if apt else [self.manager, "versionlock", "delete"]), *holds)
 
     def _remove_users(self) -> None:
         if self.removed_user:
@@ -281,6 +317,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "record": {"type": "path", "default": "/var/lib/hvlab-files.json"},
+            "packages": {"type": "list", "elements": "str"},
             "folders": {
                 "type": "list",
                 "elements": "path",
@@ -292,9 +329,11 @@ def main() -> None:
     removal = Removal(module)
     gone = removal.gone
     busy = running(removal.user, removal.folders)
+    if removal.packages or removal.uninstaller:
+        busy += ["{pid} ({name}, which uses a GPU)".format(**user) for user in gpu_users()]
     if busy and not module.check_mode:
         module.fail_json(
-            msg="processes of the lab run here: {}; nothing was removed. Wait for them, or end them".format(
+            msg="processes use what would go: {}; nothing was removed. Wait for them, or end them".format(
                 ", ".join(busy)
             )
         )

@@ -18,9 +18,6 @@ from typing import Any
 from hvlab.stack.provision.packages import PackageSpec
 
 SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex", "nvidia-dcgm")
-SERVICE_PROCESSES = frozenset(
-    {"nvidia-persiste", "nv-fabricmanage", "nvlsm", "nvidia-imex", "nv-hostengine", "nvidia-smi"}
-)
 PACKAGED = ("repo", "local_repo", "distro", "elrepo")
 
 
@@ -100,8 +97,7 @@ class DriverHost:
     @property
     def holders(self) -> list[str]:
         """The processes that hold a GPU, except NVIDIA's own services."""
-        users = [user for user in self.state.get("users", []) if user["name"] not in SERVICE_PROCESSES]
-        return [f"{user['name']}[{user['pid']}]" for user in users]
+        return [f"{user['name']}[{user['pid']}]" for user in self.state.get("users", [])]
 
 
 def upstream(version: str) -> str:
