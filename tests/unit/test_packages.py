@@ -348,7 +348,6 @@ Operation aborted.
             "apt",
             [
                 ("--auto-remove -- cuda", {"stdout": "Purg cuda [1]\nPurg cuda-nvcc [1]\nPurg orphan [1]"}),
-                ("--auto-remove", {"stdout": "Purg orphan [1]"}),
                 ("-- cuda", {"stdout": "Purg cuda [1]"}),
             ],
         ),
@@ -362,7 +361,12 @@ Operation aborted.
     ],
 )
 def test_dependencies_go_that_nothing_else_needs(manager, answers):
-    host = Host(manager, packages=dict.fromkeys(["cuda", "cuda-nvcc", "orphan"], "1"), own=["cuda"])
+    host = Host(
+        manager,
+        packages=dict.fromkeys(["cuda", "cuda-nvcc", "orphan"], "1"),
+        own=["cuda"],
+        came=["cuda", "cuda-nvcc"],
+    )
     host.answers = answers
     wanted = {"name": ["cuda"], "state": "absent", "unused": True, "allow_removal": []}
     done = host.task(wanted, check_mode=True)

@@ -151,9 +151,13 @@ def test_the_driver_goes_where_it_is_asked_for(call, tmp_path, monkeypatch, mana
     monkeypatch.setattr(hvlab_remove, "list_held_own", lambda: ["nvidia-container-toolkit", "nvidia-open"])
     (tmp_path / "facts.d").mkdir()
     (tmp_path / "facts.d/hvlab_nvidia_driver.fact").write_text(json.dumps({"method": "runfile"}))
+    cuda = tmp_path / "cuda-12.6"
+    cuda.mkdir()
+    (tmp_path / "facts.d/hvlab_cuda.fact").write_text(json.dumps({"method": "runfile", "home": str(cuda)}))
     call(hvlab_files, files=[{"path": str(blacklist), "content": "blacklist nouveau\n"}])
     shown = remove(call, tmp_path, check=True)
-    assert "NVIDIA's driver, with" in shown["stays"][0]
+    assert "CUDA, which" in shown["stays"][0]
+    assert "NVIDIA's driver, with" in shown["stays"][1]
     assert shown["gone"]["files"] == shown["gone"]["programs"] == []
     shown = remove(call, tmp_path, check=True, packages=["nvidia-open"])
     assert not log.exists()
@@ -165,6 +169,7 @@ def test_the_driver_goes_where_it_is_asked_for(call, tmp_path, monkeypatch, mana
     assert remove(call, tmp_path, packages=["nvidia-open"])["gone"] == shown["gone"]
     assert log.read_text() == called
     assert not blacklist.exists()
+    assert not cuda.exists()
 
 
 def test_packages_that_cannot_be_removed_leave_the_records(call, tmp_path, monkeypatch):

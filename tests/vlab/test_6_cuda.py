@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -35,6 +36,7 @@ LIST = {
 UPGRADE = {"debian": "apt-get -q update && apt-get -qy upgrade", "redhat": "dnf -qy upgrade --nobest"}
 REFRESH = {"debian": "apt-get -q update", "redhat": "dnf -q clean expire-cache"}
 HELD_OWN = "/etc/hvlab/held.json"
+INSTALLED_OWN = "/etc/hvlab/installed.json"
 NCCL = {"debian": ("libnccl2", "libnccl-dev"), "redhat": ("libnccl", "libnccl-devel")}
 # The repository has a newer cuDNN for CUDA 13, too.
 DCGM = {"dcgm_enabled": True, "dcgm_driver_version": "580.95.05"}
@@ -280,3 +282,16 @@ def test_the_installer_runs_only_when_it_is_the_right_one(old, tmp_path):
     assert old.on("cat /usr/local/cuda-12.6/arguments").split()[:2] == ["--silent", "--toolkit"]
     assert "release 12.6," in old.nvcc()
     assert old.play(right, "--tags", "cuda") == 0
+
+
+def test_what_came_goes_when_asked(old):
+    """Packages that were there before stay."""
+    before = set(NCCL[old.name])
+    recorded = set(json.loads(old.on(f"cat {INSTALLED_OWN}")))
+    assert set(old.packages()) <= recorded
+    old.on(f"echo {shlex.quote(json.dumps(sorted(recorded - before)))} > {INSTALLED_OWN}")
+    shown = old.lab.hvlab("remove", "--packages", "--yes")
+    assert set(old.packages()) == before
+    assert f"{' '.join(sorted(before))}` there" in shown.stderr
+    assert old.on("ls -d /etc/hvlab /usr/local/cuda* 2>/dev/null || true") == ""
+    assert old.play(OLD | {"nccl_remove_old": True}) > 0

@@ -112,13 +112,13 @@ class ActionModule(HvlabAction):
         )
 
     def _unused(self, names: Sequence[str]) -> list[str]:
-        """Return the packages that came with these, where they may go, and that nothing else needs."""
+        """Return the dependencies of these that hvlab installed and nothing else needs."""
         if not self.args["unused"] or not names:
             return []
         work = PackageChanges(remove=names)
         self.manager.unlocked = bool(self.own & set(names))
-        goes, *stays = (self._simulate(work, argv) for argv in self.manager.unused(names))
-        return sorted(goes.removed.difference(self._simulate(work).removed, *(one.removed for one in stays)))
+        goes = self._simulate(work, self.manager.unused(names)).removed
+        return sorted((goes - self._simulate(work).removed) & self.came)
 
     def _prepare(self, work: PackageChanges) -> dict[str, Any]:
         """Refuse packages that cannot be installed; in check mode the repository may not exist yet."""

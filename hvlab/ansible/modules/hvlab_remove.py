@@ -104,17 +104,9 @@ class Removal:
         uids = {name: int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7)}
         self.uid = uids.get(self.user)
         self.stays: list[str] = []
-        self.folders = [
-            path for path in module.params["folders"] if os.path.isdir(path) and self._is_own(path)
-        ]
-        driver = fact("nvidia_driver")
-        asked: list[str] | None = module.params["packages"]
-        self.packages = list(asked or [])
-        self.uninstaller = (
-            [UNINSTALLER]
-            if asked is not None and driver.get("method") == "runfile" and os.path.exists(UNINSTALLER)
-            else []
-        )
+        self.packages: list[str] = list(module.params["packages"] or [])
+        folders = [*module.params["folders"], *self._by_installers(module.params["packages"] is not None)]
+        self.folders = [path for path in folders if os.path.isdir(path) and self._is_own(path)]
         driver_goes = self.uninstaller or any(map(DRIVER.match, self.packages))
         inside = tuple(folder + "/" for folder in self.folders)
         kept = inside if driver_goes else (*inside, WITH_DRIVER)
@@ -135,7 +127,7 @@ class Removal:
         self.services = [one for one in units if self._is_there(one)]
         if driver_goes:
             self.stays.append("modules of NVIDIA's driver that are loaded, until a reboot")
-        elif driver:
+        elif fact("nvidia_driver"):
             self.stays.append("NVIDIA's driver, with {}".format(WITH_DRIVER))
         if fact("container_runtime"):
             self.stays.append("the container runtime and its settings, which other containers may use")
@@ -155,6 +147,17 @@ class Removal:
             self.stays.append("packages that it removed are not back: `{}` there".format(words))
         self.service_users = [name for name in slurm.get("users", []) if name in uids]
         self.removed_user = self.user if self.uid is not None and self._is_ours(account) else ""
+
+    def _by_installers(self, asked: bool) -> list[str]:
+        """Return the folder of CUDA where NVIDIA's installer put it, and note the driver's uninstaller."""
+        driver, cuda = fact("nvidia_driver"), fact("cuda")
+        by_installer = driver.get("method") == "runfile" and os.path.exists(UNINSTALLER)
+        self.uninstaller = [UNINSTALLER] if asked and by_installer else []
+        if cuda.get("method") != "runfile":
+            return []
+        if not asked:
+            self.stays.append("CUDA, which NVIDIA's installer put into {home}".format(**cuda))
+        return [cuda["home"]] if asked else []
 
     def _is_own(self, path: str) -> bool:
         kind = find_shared_type(path)
@@ -195,7 +198,7 @@ class Removal:
             except OSError as error:
                 self.stays.append("{}: {}".format(path, error.strerror or error))
         self._remove_packages()
-        for folder in self.folders:
+        for folder in filter(os.path.isdir, self.folders):
             shutil.rmtree(folder)
         for folder, command in READERS:
             if any(path.startswith(folder) for path in self.files) and shutil.which(command[0]):

@@ -3,7 +3,7 @@
 Both package managers have the same members:
 
 - ``simulate`` returns commands that show what would happen; ``judge`` reads an answer, None is a refusal.
-- ``unused``: a command that shows what goes if unused dependencies do, and one for those unused before.
+- ``unused``: a command that shows what goes if unused dependencies do; with apt also those unused before.
 - ``perform`` returns the commands that do it, in order: downloads come before any removal.
 - ``hold`` keeps packages at their version, ``forget`` ends holds that no longer fit, ``release`` is the
   command line with which a person ends them. ``unlocked`` ignores our own holds.
@@ -235,9 +235,9 @@ class Apt:
         """Return the one simulated call."""
         return [self._argv(install, remove, "--simulate")]
 
-    def unused(self, remove: Sequence[str]) -> list[list[str]]:
-        """Return both calls: apt also removes what was unused before."""
-        return [self._argv([], names, "--simulate", "--auto-remove") for names in (remove, ())]
+    def unused(self, remove: Sequence[str]) -> list[str]:
+        """Let apt mark them."""
+        return self._argv([], remove, "--simulate", "--auto-remove")
 
     def judge(self, rc: int, text: str) -> Transaction | None:
         """Return the simulated transaction."""
@@ -305,9 +305,9 @@ class Rpm:
         simulable = install and (self.swaps or not remove)
         return (comes if simulable else []) + (goes if remove else [])
 
-    def unused(self, remove: Sequence[str]) -> list[list[str]]:
-        """Return the first call alone: what was unused before stays."""
-        return [self._argv("remove", remove, "--assumeno", "--setopt=clean_requirements_on_remove=1")]
+    def unused(self, remove: Sequence[str]) -> list[str]:
+        """Let dnf or yum look for them."""
+        return self._argv("remove", remove, "--assumeno", "--setopt=clean_requirements_on_remove=1")
 
     def judge(self, rc: int, text: str) -> Transaction | None:
         """Return the simulated transaction; a call that only stopped at the prompt succeeded."""
