@@ -17,7 +17,7 @@ from hvlab.checks.node import probe, subjects
 from hvlab.lab.inventory import Lab
 from hvlab.remote import direct
 from hvlab.remote.gather import collect
-from hvlab.remote.playbook import HostFailure
+from hvlab.remote.playbook import HostFailure, explain
 from hvlab.remote.probe import problems
 
 # Time limit of a question, see probe; then extra time for the round trip.
@@ -40,13 +40,15 @@ class Answered:
     asked: tuple[float, float]
 
 
-def ask(lab: Lab, chosen: Sequence[ModuleType], *, python: str = "") -> Answered:
+def ask(lab: Lab, chosen: Sequence[ModuleType], *, python: str = "", busy: bool = False) -> Answered:
     """Ask all hosts about the subjects at the same time, and read their answers.
 
-    ``python`` asks hosts without an inventory, by default the first that is new enough. Raises CheckError if
+    ``python`` asks hosts without an inventory, by default the first that is new enough. ``busy``: the
+    questions load the hosts of an inventory, which no other run may have. Raises CheckError if one has, or if
     Ansible itself fails.
     """
-    answered = ask_hosts(lab, subjects.questions(chosen), python=python)
+    taken = {"hvlab_takes_hosts": True} if busy else {}
+    answered = ask_hosts(lab, subjects.questions(chosen), further=taken, python=python)
     readings = {host: subjects.readings(chosen, each) for host, each in answered.readings.items()}
     return replace(answered, readings=readings)
 
@@ -56,13 +58,13 @@ def ask_hosts(
     questions: Mapping[str, Mapping[str, Any]],
     *,
     at_once: int = 0,
-    carried: Mapping[str, str] | None = None,
+    further: Mapping[str, Any] | None = None,
     python: str = "",
 ) -> Answered:
     """Put questions to all hosts; ``readings`` are the probe's answers, by question.
 
-    A silent host does not hold up the others; at least ``at_once`` are asked at the same time. ``carried``
-    are variables of ask.yml that bring a program along. Raises CheckError if Ansible itself fails.
+    A silent host does not hold up the others; at least ``at_once`` are asked at the same time. ``further``
+    are variables of ask.yml. Raises CheckError as ``ask``.
     """
     seconds = _ROUND_TRIP_S + _longest(questions)
     if lab.listed:
@@ -71,7 +73,7 @@ def ask_hosts(
         "hvlab_probe": probe.__file__,
         "hvlab_questions": base64.b64encode(json.dumps(questions).encode()).decode(),
         "hvlab_seconds": seconds,
-        **(carried or {}),
+        **(further or {}),
     }
     began = time.time()
     # Ansible would wait long for a dead host, or mistake an old connection for an answer.
@@ -80,6 +82,8 @@ def ask_hosts(
     gathered, failures = (
         collect(there, "ask.yml", variables, at_once=at_once, shape=str) if there.hosts else ({}, [])
     )
+    if held := [each for each in failures if each.held]:
+        raise explain(held, len(there.hosts), "nothing was measured", remedy="")
     return _sort_answers(gathered, failures, silent, began)
 
 

@@ -32,7 +32,7 @@ def ask(lab: Lab, *, seconds: int) -> tuple[dict[str, dict[str, Any]], dict[str,
     argv = ["python3", "-c", program, str(seconds), str(_LOOKS), *([spy] if lab.listed else [])]
     question = {"run": argv, "timeout": seconds + _MORE_S}
     answered = ask_hosts(
-        lab, {"standing": question}, at_once=len(lab.hosts), carried=carried if spy else None
+        lab, {"standing": question}, at_once=len(lab.hosts), further=carried if spy else None
     )
     seen, silent = {}, {**answered.silent, **answered.broken}
     for host, reading in answered.readings.items():

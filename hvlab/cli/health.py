@@ -80,7 +80,8 @@ def command(
     types = machine_types.load(None if lab.listed else inventory)
     machine_types.check_names(types, [host.text("lab_machine_type") for host in lab.hosts])
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
-        answered = ask(lab, chosen, python=python or (sys.executable if here and burn else ""))
+        own = sys.executable if here and burn else ""
+        answered = ask(lab, chosen, python=python or own, busy=bool(requested))
         outcomes = judge.judge(lab, answered, chosen, types)
     if output_format == "table":
         _table(outcomes)

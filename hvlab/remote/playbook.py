@@ -93,11 +93,12 @@ RESUMES = "bring it back; the same command resumes from there"
 
 @dataclass(frozen=True)
 class HostFailure:
-    """A failure on a host, in Ansible's words."""
+    """A failure on a host, in Ansible's words; ``held``: another run has it."""
 
     host: str
     message: str
     unreachable: bool
+    held: bool = False
 
 
 def explain(failures: Sequence[HostFailure], every: int, failed: str, *, remedy: str) -> HvlabError:
@@ -105,7 +106,8 @@ def explain(failures: Sequence[HostFailure], every: int, failed: str, *, remedy:
     lines = "\n".join(f"  {each.host}: {each.message.strip()}" for each in failures)
     if gone := [each.host for each in failures if each.unreachable]:
         return UnreachableError(f"{unusable(gone, every)}:\n{lines}", remedy=LEAVE_OUT)
-    return CheckError(f"{failed}:\n{lines}", remedy=remedy)
+    # Who has a host was said, with what to do.
+    return CheckError(f"{failed}:\n{lines}", remedy="" if any(each.held for each in failures) else remedy)
 
 
 @dataclass(frozen=True)
@@ -341,7 +343,8 @@ class Play:
                 lost = unreachable or bool(result.get("lost"))
                 host = str(data.get("host"))
                 # Messages of roles begin with their host, as do lists of failures.
-                self.failures.append(HostFailure(host, message.removeprefix(f"{host}: "), lost))
+                words, held = message.removeprefix(f"{host}: "), "holder" in result
+                self.failures.append(HostFailure(host, words, lost, held))
 
 
 def _remedy(cause: Cause) -> str:

@@ -231,9 +231,9 @@ def test_a_module_without_an_answer_says_what_was_printed(play):
 
 
 def test_a_message_that_begins_with_its_host_names_it_once(play):
-    play._enqueue(event("runner_on_failed", msg="n1: it is held by root@vm"))
+    play._enqueue(event("runner_on_failed", msg="n1: it is held by root@vm", holder={"owner": "root@vm"}))
     play._drain()
-    assert [failure.message for failure in play.failures] == ["it is held by root@vm"]
+    assert play.failures == [HostFailure("n1", "it is held by root@vm", unreachable=False, held=True)]
 
 
 def test_an_ignored_failure_is_none(play):

@@ -42,6 +42,18 @@ def test_what_is_slow_is_named(lab, tmp_path, topology, slow):
     assert 0 < found["median_bytes_per_s"] < 6.25e6
 
 
+def test_hosts_that_another_run_has_are_not_disturbed(lab):
+    hold = r"import socket, time; s = socket.socket(1); s.bind('\0hvlab-lock'); s.listen(); time.sleep(60)"
+    pid = lab.on("s2", f'python3 -c "{hold}" >/dev/null 2>&1 & echo $!').strip()
+    try:
+        for words in (["find-slow"], ["health", "--burn"]):
+            said = lab.hvlab(*words, expect=1).stderr
+            assert "s2: it is held by" in said
+            assert "wait until that has ended" in said
+    finally:
+        lab.on("s2", f"kill {pid}")
+
+
 def running(lab):
     """Return, for each host, the pids of the program that measures."""
     return [
