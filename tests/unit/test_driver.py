@@ -577,6 +577,13 @@ def test_without_a_gpu_or_for_another_kernel_nothing_is_loaded():
     assert step.reason == f"it is built for kernel 6.1.0-10-amd64, and {KERNEL} runs"
 
 
+def test_a_driver_from_outside_needs_no_module():
+    host, request = make(own={"driver": "581.29"}), replace(REQUEST, method="none")
+    assert not problems(host, request)
+    assert loading(host, request).reason == "its driver comes from outside"
+    assert "no driver is loaded" in problems(make(), request)
+
+
 def test_the_library_tells_the_installed_version_before_the_module_does():
     assert find_installed_version(make(dkms=[BUILT], library="570.86.15"), KERNEL) == "570.86.15"
     assert find_installed_version(make(dkms=[BUILT]), KERNEL) == "550.54.14"

@@ -549,6 +549,18 @@ def test_a_command_that_hangs_is_left(tmp_path):
     assert time.monotonic() - started < 20
 
 
+def test_under_wsl_the_driver_is_that_of_windows(monkeypatch, tmp_path):
+    """No module is loaded: https://github.com/NVIDIA/nvidia-container-toolkit/pull/1782."""
+    root = put(tmp_path, {"dev/dxg": ""})
+    smi(monkeypatch, (0, "581.29\n"), (9, "NVIDIA-SMI has failed because it couldn't communicate\n"))
+    assert hvlab_gpu.driver(root) == "581.29"
+    assert hvlab_gpu.driver(root) is None
+
+
+def test_programs_of_wsl_are_found():
+    assert hvlab_probe.run_for_status("printenv", "PATH")[1].strip().endswith(":/usr/lib/wsl/lib")
+
+
 def test_what_a_command_said_with_its_status():
     assert hvlab_probe.run_for_status("sh", "-c", "echo out; echo err >&2; exit 9") == (9, "out\nerr\n")
 

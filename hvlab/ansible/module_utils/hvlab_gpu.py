@@ -145,7 +145,10 @@ def on_bus(row: dict[str, str], name: str | None) -> dict[str, Any]:
 
 
 def driver(root: str = "") -> str | None:
-    """Return the version of the loaded driver."""
+    """Return the version of the loaded driver; under WSL, where no module is loaded, that of Windows."""
+    if os.path.exists(root + "/dev/dxg"):
+        version = _VERSION.search(_smi("--query-gpu=driver_version", "--format=csv,noheader")[1])
+        return version.group() if version else None
     return parse_driver(read(root + "/proc/driver/nvidia/version") or "")
 
 

@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import Any, Callable
 
 SECONDS = 20
+# Under WSL nvidia-smi lies apart.
+_WSL = "/usr/lib/wsl/lib"
 
 
 def run(*argv: str) -> str:
@@ -38,7 +40,7 @@ def run_for_status(*argv: str, seconds: float = SECONDS) -> tuple[int | None, st
         stderr=subprocess.STDOUT,
         universal_newlines=True,
         errors="replace",
-        env=dict(os.environ, LC_ALL="C"),
+        env=dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", os.defpath) + ":" + _WSL),
         start_new_session=True,
     )
     try:

@@ -118,7 +118,7 @@ def loading(host: DriverHost, request: DriverRequest, *, stuck: str = "", local:
         if applies:
             return LoadingStep("nothing", bool(loaded), reason)
     if request.method == "none" or (loaded and version in (loaded, None)):
-        return LoadingStep("nothing", bool(loaded))
+        return LoadingStep("nothing", bool(loaded), "" if loaded else "its driver comes from outside")
     if request.kernel != host.running:
         return LoadingStep(
             "nothing", False, f"it is built for kernel {request.kernel}, and {host.running} runs"

@@ -69,7 +69,8 @@ def obstacles(
 
 
 def _missing_driver(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
-    if request.load == "never" or not host.fact("gpus", []) or host.state.get("loaded"):
+    works = host.state.get("loaded") or host.fact("driver")
+    if request.load == "never" or not host.fact("gpus", []) or works:
         return
     count = len(host.fact("gpus", []))
     below = "install the driver on the machine below the container"
