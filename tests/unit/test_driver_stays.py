@@ -67,6 +67,31 @@ def test_the_fabric_manager_is_of_its_version():
     assert not result.run_uninstaller
 
 
+@pytest.mark.parametrize("manager", ["nvidia-fabricmanager-550", "nvidia-fabricmanager"])
+@pytest.mark.parametrize("name", ["nvidia-fabricmanager-550", "nvidia-fabricmanager"])
+def test_a_fabric_manager_of_its_version_is_taken_under_either_name(manager, name):
+    request = replace(OPEN, fabric_manager_package=name)
+    there = UBUNTUS | {manager: "550.54.14-0ubuntu0.22.04.1"}
+    assert not planned(request, own={"nvswitches": 4}, packages=there, **LOADED).changes
+    other = UBUNTUS | {manager: "550.90.07-1"}
+    assert planned(request, own={"nvswitches": 4}, packages=other, **LOADED).install[0]["name"] == name
+
+
+def test_a_fabric_manager_that_runs_with_it_is_left_wherever_it_came_from():
+    runs = {"services": {"nvidia-fabricmanager": {"there": True, "active": True}}}
+    assert not planned(own={"nvswitches": 6}, uninstaller=True, **LOADED, **runs).changes
+    assert planned(own={"nvswitches": 6}, loaded="535.54.03", **runs).install
+
+
+def test_one_whose_modules_the_distribution_builds_follows_its_kernels():
+    """Pinned, it would keep the modules of the next kernel from being installed."""
+    modules = {"linux-modules-nvidia-550-server-open-6.8.0-85-generic": "6.8.0-85.85"}
+    result = planned(packages=UBUNTUS | modules, **LOADED)
+    assert not result.changes
+    assert not result.pin
+    assert planned(packages=modules).pin
+
+
 def test_its_stream_stays_too():
     request = replace(OPEN, stream="nvidia-driver:550-open")
     streams = {"module_streams": {"nvidia-driver": "550-dkms"}, "nvswitches": 6}

@@ -169,12 +169,19 @@ def fabric_packages(host: DriverHost, request: DriverRequest, version: str) -> l
     full = f"{version}*" if re.fullmatch(r"\d+\.\d+(\.\d+)?", version) else None
     packages: list[Mapping[str, Any]] = []
     if wants_fabric_manager(host, request):
-        packages.append({"name": request.fabric_manager_package, "version": full})
+        packages.append({"name": _spell(host, request.fabric_manager_package, full), "version": full})
     if wants_subnet_manager(host, request):
         packages += [{"name": name, "version": None} for name in request.subnet_manager_packages]
     if wants_imex(request):
-        packages.append({"name": request.imex_package, "version": full})
+        packages.append({"name": _spell(host, request.imex_package, full), "version": full})
     return packages
+
+
+def _spell(host: DriverHost, name: str, version: str | None) -> str:
+    """Return a package's name; with or without the branch if it is installed so in this version."""
+    spelled = re.compile(re.escape(re.sub(r"-\d{3}$", "", name)) + r"(-\d{3})?")
+    here = (each for each in host.packages if spelled.fullmatch(each) and fits(host.packages[each], version))
+    return next(here, name) if version else name
 
 
 def fabric_kernel_packages(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:

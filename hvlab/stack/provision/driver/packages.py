@@ -166,7 +166,15 @@ def list_requested(host: DriverHost, request: DriverRequest) -> list[Mapping[str
         packages = [_pin_branch(host, package, branch(request.version)) for package in request.packages]
     else:
         packages = list(request.packages)
-    return [*packages, *fabric_packages(host, request, target(host, request))]
+    links = [] if _links_run(host, request) else fabric_packages(host, request, target(host, request))
+    return [*packages, *links]
+
+
+def _links_run(host: DriverHost, request: DriverRequest) -> bool:
+    """Whether a driver that stays has its fabric manager or IMEX: with another version they would end."""
+    services = host.state.get("services", {})
+    active = [services.get(name, {}).get("active") for name in ("nvidia-fabricmanager", "nvidia-imex")]
+    return any(active) and stays(host, request) and host.state.get("loaded") == target(host, request)
 
 
 def following(host: DriverHost, request: DriverRequest) -> list[Mapping[str, Any]]:
@@ -259,9 +267,12 @@ def packages_to_hold(host: DriverHost, request: DriverRequest) -> list[str]:
 
     None if the distribution builds the modules for each of its kernels: then the driver follows them.
     """
-    if any(fnmatchcase(name, SIGNED_BY_VENDOR) for name in host.packages):
-        return []
-    return driver_packages(host, request)
+    return [] if follows_kernels(host) else driver_packages(host, request)
+
+
+def follows_kernels(host: DriverHost) -> bool:
+    """Whether the distribution builds the driver's modules for each of its kernels."""
+    return any(fnmatchcase(name, SIGNED_BY_VENDOR) for name in host.packages)
 
 
 def list_other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:

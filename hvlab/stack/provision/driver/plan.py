@@ -26,6 +26,7 @@ from hvlab.stack.provision.driver.packages import (
     compiler,
     exact_version,
     following,
+    follows_kernels,
     headers_of_updates,
     is_installed,
     kernels_gcc,
@@ -98,6 +99,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
     interrupted = interrupts(host, request, install=install, removing=removing)
     enabled = host.fact("module_streams", {}).get("nvidia-driver")
     stream = f"nvidia-driver:{enabled}" if enabled else ""
+    pinned = host.facts.get("pkg_mgr") == "apt" and not (staying and follows_kernels(host))
     unchanged = request.stream == stream or (staying and (stream or not install))
     result = DriverPlan(
         prepare=prepare,
@@ -110,7 +112,7 @@ def plan(host: DriverHost, request: DriverRequest, *, repository_ready: bool) ->
         runfile=runfile,
         sources=apt_sources,
         stream="" if unchanged else request.stream,
-        pin=pin(request, target(host, request)) if host.facts.get("pkg_mgr") == "apt" else "",
+        pin=pin(request, target(host, request)) if pinned else "",
         compiler=compiler(host, request),
         # A build that fails would leave the host without the driver that it has.
         trial=bool(install and current) and request.method in PACKAGED and builds_modules(host, request),
