@@ -73,7 +73,11 @@ def check_remedies(case: dict[str, Any], answer: Infeasible) -> None:
             if f"without {pin}" in remedy.text or f"and {pin}" in remedy.text
         ]
         kept = [pin for pin in case.get("pins", ()) if parse(pin).name not in dropped and pin not in gone]
-        hosts = {name: facts for name, facts in case["hosts"].items() if name not in remedy.without}
+        hosts = {
+            name: facts | {"gpus": [gpu for gpu in facts.get("gpus", ()) if gpu["name"] not in remedy.text]}
+            for name, facts in case["hosts"].items()
+            if name not in remedy.without
+        }
         method = re.search(r"lab_driver_method (\w+)", remedy.text)
         methods = dict.fromkeys(hosts, method[1]) if method else {}
         again = resolved({"hosts": hosts, "pins": [*kept, *remedy.pins], "methods": methods})

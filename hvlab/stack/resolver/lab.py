@@ -27,6 +27,8 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 # Methods whose modules are built on the host, by DKMS or the installer, from NVIDIA's unpatched source.
 _BUILT = ("repo", "local_repo", "runfile")
+# The driver ignores GPUs that it does not run.
+_LEAVE_OUT = "list only the GPUs to be used in lab_gpus"
 # Where a guest's driver comes from.
 _GUESTS = {
     facts.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
@@ -207,7 +209,7 @@ def _driver_problem(host: HostFacts, catalogue: Catalogue) -> Problem | None:
         observed = (
             f"its {modules['required']} needs NVIDIA's open kernel modules, its {modules['no']} the others"
         )
-        return Problem(host.name, observed, "put them into different hosts: a host loads one driver")
+        return Problem(host.name, observed, f"a host loads one driver: {_LEAVE_OUT}")
     return None
 
 
@@ -215,11 +217,12 @@ def _gpu_problem(host: HostFacts, gpu: Gpu, catalogue: Catalogue) -> Problem | N
     capability = capability_of(gpu, catalogue)
     if capability is None:
         remedy = "say it: compute_capability in the facts, or lab_gpus in the inventory"
+        remedy += ", which can also leave this GPU out" if len(host.gpus) > 1 else ""
         return Problem(host.name, f"the compute capability of its GPU {gpu.name!r} is not known", remedy)
     if capability not in catalogue.capabilities:
         known = ", ".join(sorted(catalogue.capabilities, key=versions.numbers))
         observed = f"the compute capability {capability} of its GPU {gpu.name!r} is not known"
-        return Problem(host.name, observed, f"known are {known}")
+        return Problem(host.name, observed, f"known are {known}; {_LEAVE_OUT}")
     if catalogue.capabilities[capability].tegra:
         observed = f"its {gpu.name} (sm_{capability.replace('.', '')}) is a Jetson's"
         return Problem(host.name, observed, "its driver and CUDA come with JetPack and not from here")

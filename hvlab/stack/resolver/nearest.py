@@ -31,13 +31,14 @@ class Relaxation:
     """One change to a lab.
 
     ``drop``: drop the pin; ``other``: another version of the pinned framework; ``hosts``: leave these out;
-    ``driver``: let them get another one; ``method``: get it from elsewhere.
+    ``driver``: let them get another one; ``method``: get it from elsewhere; ``gpu``: do not use this one.
     """
 
     kind: str
     hosts: tuple[str, ...] = ()
     pin: Pin | None = None
     method: str = "repo"
+    gpu: str = ""
 
     def apply(self, lab: Lab) -> Lab:
         """Return the lab with this change."""
@@ -46,10 +47,13 @@ class Relaxation:
         chosen = set(self.hosts)
         if self.kind == "hosts":
             return tuple(one for one in lab if one.host.name not in chosen)
-        return tuple(
-            replace(one, methods={**one.methods, "driver": self.method}) if one.host.name in chosen else one
-            for one in lab
-        )
+        return tuple(self._change(one) if one.host.name in chosen else one for one in lab)
+
+    def _change(self, one: HostRequest) -> HostRequest:
+        if self.kind == "gpu":
+            used = tuple(gpu for gpu in one.host.gpus if gpu.name != self.gpu)
+            return replace(one, host=replace(one.host, gpus=used))
+        return replace(one, methods={**one.methods, "driver": self.method})
 
     def _list_changed(self, pins: Iterable[Pin]) -> Iterator[Pin]:
         for pin in pins:
@@ -143,6 +147,8 @@ def _options(lab: Lab, catalogue: Catalogue) -> Iterator[Relaxation]:
             yield Relaxation("driver", tuple(problem.hosts(assumption.groups)))
         elif assumption.name in ("os", "kernel"):
             yield from _other_methods(problem, assumption)
+        elif assumption.name == "gpu":
+            yield from _other_gpus(problem, assumption)
     for assumption in facts:
         # The hosts that fail even alone; all hosts with this fact if each group of them resolves alone.
         alone = [
@@ -169,6 +175,15 @@ def _other_methods(lab: LabProblem, fact: Assumption) -> Iterator[Relaxation]:
             yield Relaxation("method", tuple(hosts), method=method)
 
 
+def _other_gpus(lab: LabProblem, fact: Assumption) -> Iterator[Relaxation]:
+    """Yield the change of leaving a GPU, such as one for a screen, out of hosts that have others."""
+    name = fact.value.rpartition(" (")[0]
+    groups = [lab.groups[n] for n in sorted(fact.groups)]
+    hosts = [host for group in groups if {gpu.name for gpu in group.gpus} - {name} for host in group.hosts]
+    if hosts and name:
+        yield Relaxation("gpu", tuple(hosts), gpu=name)
+
+
 def _remedy(lab: LabProblem, changes: Sequence[Relaxation]) -> Remedy:
     only: dict[tuple[str, int | None], int] = {}
     texts: list[str] = []
@@ -180,6 +195,8 @@ def _remedy(lab: LabProblem, changes: Sequence[Relaxation]) -> Remedy:
             without += change.hosts
         elif change.kind == "method":
             texts.append(f"with lab_driver_method {change.method} on {some(change.hosts)}")
+        elif change.kind == "gpu":
+            texts.append(f"with lab_gpus that leaves out {change.gpu} on {some(change.hosts)}")
         elif change.kind == "driver":
             chosen = search(lab, Scope(only=only)) or {}
             number = next(n for n, g in enumerate(lab.groups) if set(g.hosts) & set(change.hosts))
