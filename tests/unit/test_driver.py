@@ -381,7 +381,10 @@ def test_dkms_is_missed_before_anything_is_changed(stream):
 
 @pytest.mark.parametrize(
     ("distribution", "package"),
-    [("RedHat", "epel-release of EPEL's own site"), ("OracleLinux", "oracle-epel-release-el9")],
+    [
+        ("RedHat", "https://dl.fedoraproject.org/pub/epel/epel-release-latest-9.noarch.rpm"),
+        ("OracleLinux", "oracle-epel-release-el9"),
+    ],
 )
 def test_epel_is_named_as_its_system_calls_it(distribution, package):
     refusal = problems(rhel({"distribution": distribution}), STREAM)

@@ -36,7 +36,9 @@ def filled(name, **known):
     ("system", "kernel", "package"),
     [
         ("Debian", "6.1.0-9-amd64", "linux-headers-6.1.0-9-amd64"),
+        ("Debian", "6.8.12-9-pve", "proxmox-headers-6.8.12-9-pve"),
         ("Rocky", "4.18.0-553.el8_10.x86_64", "kernel-devel-4.18.0-553.el8_10"),
+        ("Rocky", "4.18.0-553.rt7.342.el8_10.x86_64", "kernel-rt-devel-4.18.0-553.rt7.342.el8_10"),
         ("Rocky", "5.14.0-427.13.1.el9_4.aarch64", "kernel-devel-5.14.0-427.13.1.el9_4"),
         ("Rocky", "5.14.0-427.el9.aarch64+64k", "kernel-64k-devel-5.14.0-427.el9"),
         ("Rocky", "5.14.0-427.el9.x86_64+debug", "kernel-debug-devel-5.14.0-427.el9"),
@@ -185,6 +187,11 @@ def test_ubuntus_packages_of_links_are_in_multiverse(switches, options, componen
 def test_headers_follow_the_kernels_that_are_kept_up_to_date(system, kernel, packages, names):
     following = requested(system, kernel=kernel, installed=packages).headers_following
     assert [package["name"] for package in following] == [f"linux-headers-{name}" for name in names]
+
+
+def test_headers_of_proxmox_follow_its_kernels():
+    following = requested("Debian", kernel="6.14.8-2-pve", installed=["linux-image-amd64"]).headers_following
+    assert [package["name"] for package in following] == ["proxmox-default-headers"]
 
 
 @pytest.mark.parametrize(

@@ -58,11 +58,12 @@ def find_names(asked: DriverNames) -> dict[str, Any]:
         asked.number < _UNSUFFIXED or (asked.method == "distro" and data.get("distro_by_branch", False))
     )
     dracut = "dracut" in ((asked.facts.get("hvlab") or {}).get("packages") or {})
+    headers = next(iter(_other_headers(asked, data)), data["headers"])
     streams = release in data.get("streams", ()) and asked.method == "repo" and asked.branch
     return {
         "methods": tuple(data["methods"]),
         "packages": tuple(_packages(asked, data)),
-        "headers_packages": ({"name": data["headers"].format(**values), "version": None},),
+        "headers_packages": ({"name": headers.format(**values), "version": None},),
         "headers_following": tuple(_following(asked, data, values)),
         "build_packages": tuple(data["build"]),
         "compiler_package": data.get("compiler", ""),
@@ -130,7 +131,7 @@ def _kernel(kernel: str) -> dict[str, str]:
 
     The first kernel of Amazon Linux 2023 has no number in its packages' names; later ones are kernel6.12.
     """
-    flavours = ["uek" if re.search(r"uek[.]", kernel) else "", kernel.partition("+")[2]]
+    flavours = [*re.findall(r"uek(?=[.])|(?<=[.])rt(?=\d)", kernel), kernel.partition("+")[2]]
     amazon = re.match(r"(?!6[.]1[.])\d+[.]\d+(?=[.].*amzn2023)", kernel)
     return {
         "kernel": kernel,
@@ -139,12 +140,20 @@ def _kernel(kernel: str) -> dict[str, str]:
     }
 
 
+def _other_headers(asked: DriverNames, data: Mapping[str, Any]) -> list[str]:
+    """Return the packages of headers for another maker's kernel, and what follows its updates."""
+    named = data.get("headers_of", {}).items()
+    return next((names for end, names in named if asked.kernel.endswith(end)), [])
+
+
 def _following(asked: DriverNames, data: Mapping[str, Any], values: Mapping[str, str]) -> list[Package]:
     """Return the packages that pull in each update's headers: counterparts of those for the kernel."""
     release = str(asked.facts.get("distribution_major_version", ""))
     if "headers_follow" not in data:
         matched = [] if "uek" in asked.kernel else from_release(data["headers_match"], release)
         return [{"name": name.format(**values), "version": values["release"]} for name in matched]
+    if other := _other_headers(asked, data):
+        return [{"name": name, "version": None} for name in other[1:]]
     installed = (asked.facts.get("hvlab") or {}).get("packages") or {}
     flavour = re.search(data["headers_follow"], asked.kernel)
     images = sorted(name for name in installed if _IMAGE.match(name))
