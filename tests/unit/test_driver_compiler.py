@@ -27,6 +27,14 @@ PROC_VERSION = {
     "Linux version 6.6.1 (build@host) (Debian clang version 16.0.6 (15), LLD 16.0.6) #1 SMP": None,
     "": None,
 }
+ORACLES = {"distribution": "OracleLinux", "distribution_version": "9.6", "python": "3.9", "kernel_gcc": "14"}
+DEBIANS = {
+    "distribution": "Debian",
+    "distribution_version": "12.12",
+    "python": "3.11",
+    "gcc": "12.2.0",
+    "kernel_gcc": "11",
+}
 UBUNTUS = replace(REQUEST, compiler_package="gcc-{}")
 VERSIONS = {"cuda-drivers-550": ["550.90.07-1"], "gcc-12": ["12.3.0-1ubuntu1~22.04"]}
 
@@ -59,6 +67,7 @@ def test_the_kernels_gcc_is_installed_before_the_modules_are_built(known, gcc):
 def test_a_gcc_that_no_repository_has_is_a_problem():
     result = plan(make(own={"gcc": "11.4.0"}, compiler="12"), UBUNTUS, repository_ready=True)
     assert "package gcc-12 is not available" in result.problems[0].observed
+    assert result.problems[0].remedy.startswith("boot one of the system's own kernels")
 
 
 @pytest.mark.parametrize(
@@ -97,6 +106,10 @@ def test_dkms_is_given_the_compiler(compiler, environment):
     [
         ({"kernel_gcc": "12"}, "gcc 12, and gcc here is 11: gcc-12 is installed first"),
         ({"kernel_gcc": 12, "gcc": None}, "gcc 12, and gcc here is missing: gcc-12 is installed first"),
+        ({"kernel_gcc": "15"}, "has no gcc 15; boot one of its own kernels, or add a repository with it"),
+        (ORACLES, "gcc here is 11: if the driver's modules do not build, install gcc-toolset-14-gcc"),
+        (DEBIANS, "gcc here is 12: if the driver's modules do not build, install gcc-11"),
+        ({"kernel_gcc": "12", "driver": "570.172.08"}, None),
         ({"kernel_gcc": "11"}, None),
         ({}, None),
     ],

@@ -9,6 +9,7 @@ from datetime import date
 from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import AUTO, TITLES
 from hvlab.stack.provision.driver.obstacles import explain_container, explain_secure_boot
+from hvlab.stack.provision.names import of_system
 from hvlab.stack.resolver import facts, packages, rules, versions
 from hvlab.stack.resolver.facts import Gpu, model_of
 from hvlab.stack.resolver.lab import HostGroup, HostRequest
@@ -295,15 +296,19 @@ def _driver(choice: GroupChoice) -> Iterable[str]:
 
 def _modules(choice: GroupChoice) -> Iterable[str]:
     group, used = choice.group, choice.group.host.kernel_gcc
-    if not used or used == str(choice.gcc) or group.methods["driver"] in ("none", "elrepo"):
+    stays = group.host.driver == choice.versions["driver"]
+    if stays or not used or used == str(choice.gcc) or group.methods["driver"] in ("none", "elrepo"):
         return
     kernel = f"the kernel was built with gcc {used}, and gcc here is {choice.gcc or 'missing'}"
     names = [package["name"] for package in packages.gcc(group, used)]
-    yield (
-        f"{kernel}: {names[0]} is installed first, and the driver's modules are built with it"
-        if names and group.system.manager == "apt"
-        else f"{kernel}: if the driver's modules do not build, install gcc {used}"
-    )
+    known = {"distribution": group.system.distributions[0], "os_family": group.system.family}
+    if not names:
+        own = f"{group.title} has no gcc {used}"
+        yield f"{kernel}: {own}; boot one of its own kernels, or add a repository with it"
+    elif "compiler" in of_system("driver", known):
+        yield f"{kernel}: {names[0]} is installed first, and the driver's modules are built with it"
+    else:
+        yield f"{kernel}: if the driver's modules do not build, install {names[0]}"
 
 
 def _fabric(choice: GroupChoice) -> Iterable[str]:

@@ -20,6 +20,7 @@ from hvlab.stack.provision.driver.host import (
 from hvlab.stack.provision.driver.packages import (
     SIGNED_BY_VENDOR,
     builds_modules,
+    compiler,
     driver_packages,
     needs_dkms,
     stays,
@@ -210,6 +211,8 @@ def unavailable(
         remedy = "correct the requested version, or add the repository that has it"
         if versions and package in request.packages:
             remedy = "set lab_driver to one of these versions, or add the repository that has it"
+        if name == compiler(host, request):
+            remedy = "boot one of the system's own kernels, or add the repository that has it"
         if name == "dkms" and host.facts.get("os_family") == "RedHat":
             remedy = _epel(host)
         if name in (request.fabric_manager_package, request.imex_package):
