@@ -228,7 +228,9 @@ def _listing(source: Path, limit: str | None) -> dict[str, Any]:
     if done.returncode:
         raise InventoryError(
             f"Ansible cannot read the inventory {source}:\n{_ansible_message(done.stderr)}",
-            remedy="correct it, or write one with `hvlab init`; `ansible-inventory --list -vvv` shows more",
+            remedy="name the file with the vault's password in ANSIBLE_VAULT_PASSWORD_FILE"
+            if "vault secrets" in done.stderr
+            else "correct it, or write one with `hvlab init`; `ansible-inventory --list -vvv` shows more",
         )
     listing: dict[str, Any] = json.loads(done.stdout, object_hook=_to_plain)
     return listing

@@ -302,6 +302,15 @@ def test_a_vault_opens(lab, monkeypatch):
     assert users == {"n10": None, "n9": "whoever", "n2": "anyone"}
 
 
+def test_a_vault_that_stays_shut_says_what_opens_it(lab):
+    vault = VaultLib([("default", VaultSecret(b"secret"))])
+    (lab / "host_vars").mkdir()
+    (lab / "host_vars/n9.yml").write_bytes(vault.encrypt("ansible_user: whoever\n"))
+    with pytest.raises(InventoryError) as raised:
+        load(lab)
+    assert raised.value.remedy == "name the file with the vault's password in ANSIBLE_VAULT_PASSWORD_FILE"
+
+
 def test_the_projects_variables_stand_below_the_inventorys(lab):
     assert load(lab).host("n9").text("lab_user_home") == "/home/hvlab"
     with (lab / "group_vars/all.yml").open("a") as file:
