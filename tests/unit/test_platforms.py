@@ -70,6 +70,7 @@ def test_mig_mode_is_known_from_the_hosts_facts() -> None:
         ({"container": True}, {}, "it is a container"),
         ({"container": True}, {"nvidia_driver_load": "never"}, ""),
         ({"container": True, "driver": "580.95.05"}, {"lab_driver_method": "none"}, ""),
+        ({"container": True, "driver": "580.95.05"}, {}, ""),
     ],
 )
 def test_plan_refuses_modules_that_would_not_load(changes, variables, told) -> None:
@@ -95,6 +96,10 @@ def test_an_hgx_board_is_noted_with_its_fabric_manager() -> None:
     [
         ({"gpu": "GRID T4-16Q", "driver": "550.144.03"}, "a vGPU"),
         ({"gpu": "NVIDIA A100-PCIE-40GB", "kernel": WSL, "driver": "560.35"}, "WSL2"),
+        (
+            {"gpu": "NVIDIA H100 PCIe", "container": True, "driver": "570.133.07"},
+            "a container: driver 570.133.07",
+        ),
     ],
 )
 def test_a_guests_driver_is_left_as_it_is(changes: dict[str, str], kind: str) -> None:

@@ -448,6 +448,12 @@ def test_a_host_of_the_group_gpu_has_to_show_one():
     )
 
 
+def test_a_jetson_whose_gpu_is_not_on_the_bus_is_told_by_its_kernel():
+    refused = plan([request(lab("n1", gpus=[], kernel="5.15.148-tegra")[0].host, {})])
+    assert isinstance(refused, Infeasible)
+    assert "n1: its kernel 5.15.148-tegra is a Jetson's (its driver and CUDA come with" in refused.message
+
+
 def test_a_python_that_ansible_does_not_run_on_is_refused_with_the_package_of_another():
     [old] = lab("n1", distribution="Ubuntu", distribution_version="18.04", python="3.6.9", gpus=[])
     result = plan([old])
@@ -694,6 +700,7 @@ def test_another_source_of_the_driver_is_offered(machine, variables, remedy):
 
 
 RHEL10 = {"distribution": "RedHat", "distribution_version": "10.0", "python": "3.12.9", "gcc": "14.2.1"}
+CENTOS8 = {"distribution": "CentOS", "distribution_version": "8.5", "python": "3.9.6", "gcc": "8.5.0"}
 UBUNTU2604 = {"distribution": "Ubuntu", "distribution_version": "26.04", "python": "3.14.3", "gcc": "15.2.0"}
 
 
@@ -724,6 +731,7 @@ def test_plan_says_what_the_roles_refuse(machine, variables, refused):
     ("machine", "told"),
     [
         ({**UBUNTU, "distribution_version": "20.04", "python": "3.8"}, "support ended in 2025-05"),
+        (CENTOS8, "CentOS 8.5: its maker's standard support ended in 2024-05"),
         (UBUNTU2604, "Ubuntu 26.04: its sudo is sudo-rs"),
         (UBUNTU2604, "its Python is 3.14.3: ansible-core 2.19 is made for hosts with 3.8 to 3.13"),
     ],

@@ -54,6 +54,7 @@ class OperatingSystem:
     packages: Mapping[str, Any] = field(default_factory=dict)
     newest: Mapping[Text, Text] = field(default_factory=dict)
     end: Text = ""
+    ends: Mapping[str, Text] = field(default_factory=dict)
     key_unknown: bool = False
     remarks: tuple[str, ...] = ()
 

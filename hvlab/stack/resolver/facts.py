@@ -26,7 +26,7 @@ _VGPU = re.compile(r"[A-Za-z0-9]-(\d+-)?\d+[ABCQ](ME|NOME|MEALL|GFX)?$")
 _BOARD = re.compile(
     r"\bSXM(?!2)\d?\b|\bH100 80GB HBM3$|\b(H800|H20-3e|(H200|H20|B200|B300)( \d+GB( HBM3e?)?)?)$"
 )
-VGPU, WSL = "vGPU", "WSL2"
+VGPU, WSL, CONTAINER = "vGPU", "WSL2", "container"
 
 
 def is_mig(name: str) -> bool:

@@ -27,6 +27,7 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 # Methods whose modules are built on the host, by DKMS or the installer, from NVIDIA's unpatched source.
 _BUILT = ("repo", "local_repo", "runfile")
+_JETSON = "its driver and CUDA come with JetPack and not from here"
 # The driver ignores GPUs that it does not run.
 _LEAVE_OUT = "list only the GPUs to be used in lab_gpus"
 # Where a guest's driver comes from.
@@ -102,6 +103,7 @@ def _is_true(value: object) -> bool:
 class HostGroup:
     """Hosts with the same facts, pins and methods: they get the same stack.
 
+    ``guest``: why their driver comes from outside; None if it does not.
     ``kernel``: their kernel, if modules of some driver branch would be built for it and do not compile.
     """
 
@@ -113,6 +115,7 @@ class HostGroup:
     methods: Mapping[str, str]
     pythons: tuple[str, ...] = ()
     kernel: str = ""
+    guest: str | None = None
 
     @property
     def title(self) -> str:
@@ -159,6 +162,8 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
         kernel_gcc = host.kernel_gcc if gpus else None
         guest = host.guest
+        if host.container and host.driver and not one.unloaded:
+            guest = guest or facts.CONTAINER
         if guest:
             methods["driver"] = "none"
         built = bool(gpus) and methods["driver"] in _BUILT
@@ -167,7 +172,7 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
         like = replace(like, secure_boot=False, container=False)
         key = (like, guest, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
         members.setdefault(key, []).append(host.name)
-        groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons, kernel)
+        groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons, kernel, guest)
     return [replace(groups[key], hosts=tuple(hosts)) for key, hosts in members.items()], problems
 
 
@@ -183,6 +188,8 @@ def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
     if one.gpu and host.others and not host.gpus:
         observed = f"it is in the group gpu, and has none of NVIDIA's: {', '.join(host.others)}"
         return Problem(host.name, observed, "take it out of the group gpu; its ranks then run on CPUs")
+    if one.gpu and not host.gpus and "tegra" in (host.kernel or ""):
+        return Problem(host.name, f"its kernel {host.kernel} is a Jetson's", _JETSON)
     if one.gpu and not host.gpus:
         observed = "it is in the group gpu, and shows no GPU"
         return Problem(host.name, observed, "lab_gpus, or take it out of the group gpu")
@@ -225,5 +232,5 @@ def _gpu_problem(host: HostFacts, gpu: Gpu, catalogue: Catalogue) -> Problem | N
         return Problem(host.name, observed, f"known are {known}; {_LEAVE_OUT}")
     if catalogue.capabilities[capability].tegra:
         observed = f"its {gpu.name} (sm_{capability.replace('.', '')}) is a Jetson's"
-        return Problem(host.name, observed, "its driver and CUDA come with JetPack and not from here")
+        return Problem(host.name, observed, _JETSON)
     return None

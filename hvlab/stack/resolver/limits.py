@@ -255,9 +255,7 @@ def _driver_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
     if method == "none":
         where = lab.sharing("driver", group.driver)
         because = (
-            f"which comes from outside ({group.host.guest})"
-            if group.host.guest
-            else "and lab_driver_method is none"
+            f"which comes from outside ({group.guest})" if group.guest else "and lab_driver_method is none"
         )
         yield Limit(
             ("driver", number),

@@ -154,8 +154,9 @@ def of_group(choice: GroupChoice) -> list[str]:
 
 def _system(choice: GroupChoice) -> Iterable[str]:
     system, title, own = choice.group.system, choice.group.title, choice.group.host.python
-    if system.end and system.end < f"{date.today():%Y-%m}":
-        yield f"{title}: its maker's standard support ended in {system.end}, and mirrors of it may be gone"
+    end = system.ends.get(choice.group.host.distribution, system.end)
+    if end and end < f"{date.today():%Y-%m}":
+        yield f"{title}: its maker's standard support ended in {end}, and mirrors of it may be gone"
     yield from (f"{title}: {remark}" for remark in system.remarks)
     if own and versions.numbers(versions.minor(own)) > versions.numbers(facts.LAST_PYTHON):
         supported = f"{facts.LEAST_PYTHON} to {facts.LAST_PYTHON}"
@@ -205,13 +206,15 @@ def _platform(choice: GroupChoice) -> Iterable[str]:
             f"{', '.join(slices)}: a process sees one MIG slice, and nothing is copied from slice to slice, "
             "so NCCL does not run between slices of one GPU: start one rank for each GPU, or turn MIG off"
         )
-    if choice.group.host.guest == facts.VGPU:
+    if choice.group.guest == facts.VGPU:
         yield (
             f"{', '.join(filter(facts.is_vgpu, gpus))}: a vGPU; its driver {driver} goes with that of the "
             "hypervisor, and is left as it is"
         )
-    if choice.group.host.guest == facts.WSL:
+    if choice.group.guest == facts.WSL:
         yield f"its kernel is that of WSL2: driver {driver} is that of Windows, and is left as it is"
+    if choice.group.guest == facts.CONTAINER:
+        yield f"a container: driver {driver} is that of the machine below it, and is left as it is"
     if boards and driver and not packages.needs_fabric_manager(choice.group, choice.catalogue):
         yield (
             f"{', '.join(boards)}: of an HGX or DGX board; where it has NVSwitches, programs start only with "
