@@ -711,6 +711,13 @@ UBUNTU2604 = {"distribution": "Ubuntu", "distribution_version": "26.04", "python
         (RHEL10, {"nvidia_repository_key_fingerprint": "0" * 40}, ""),
         (RHEL10, {"nvidia_repository_enabled": "false"}, ""),
         ({**RHEL10, "gpus": []}, {}, ""),
+        (UBUNTU, {"lab_driver_method": "runfile"}, "nvidia_driver_runfile_checksum is not set"),
+        (UBUNTU, {"lab_driver_method": "local_repo"}, "nvidia_driver_local_repo_checksum is not set"),
+        (UBUNTU, {"lab_driver_method": "runfile", "nvidia_driver_runfile_checksum": "sha256:0"}, ""),
+        ({**UBUNTU, "driver": "595.91.07"}, {"lab_driver_method": "runfile"}, ""),
+        (UBUNTU, {"lab_cuda_method": "runfile"}, "cuda_runfile_checksum is not set"),
+        (UBUNTU, {"lab_cuda_method": "runfile", "cuda_runfile_checksum": "0"}, ""),
+        ({**UBUNTU, "gpus": []}, {"lab_driver_method": "runfile", "lab_cuda_method": "runfile"}, ""),
         (UBUNTU, {"lab_slurm": True}, ""),
         (UBUNTU2604, {"lab_slurm": True}, "Ubuntu 26.04 has no Slurm"),
         (

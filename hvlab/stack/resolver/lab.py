@@ -30,6 +30,12 @@ _BUILT = ("repo", "local_repo", "runfile")
 _JETSON = "its driver and CUDA come with JetPack and not from here"
 # The driver ignores GPUs that it does not run.
 _LEAVE_OUT = "list only the GPUs to be used in lab_gpus"
+# Methods that download a file, and the beginning of its variables' names.
+DOWNLOADS = {
+    ("driver", "runfile"): "nvidia_driver_runfile",
+    ("driver", "local_repo"): "nvidia_driver_local_repo",
+    ("cuda", "runfile"): "cuda_runfile",
+}
 # Where a guest's driver comes from.
 _GUESTS = {
     facts.VGPU: "install the guest driver of the vGPU software that its hypervisor runs",
@@ -45,6 +51,7 @@ class HostRequest:
     ``build``: role variables used in builds; ``slurm``: it gets Slurm.
     ``own_key``: its inventory names the key for NVIDIA's packages, or leaves their repository out;
     ``trusted``: Secure Boot lets modules in that are built on it; ``unloaded``: no driver is to be loaded.
+    ``checked``: its downloads with a checksum.
     """
 
     host: HostFacts
@@ -57,6 +64,7 @@ class HostRequest:
     own_key: bool = False
     trusted: bool = False
     unloaded: bool = False
+    checked: tuple[str, ...] = ()
 
 
 def request(
@@ -92,6 +100,7 @@ def request(
         own_key=bool(variables.get("nvidia_repository_key_fingerprint")) or not _is_true(used),
         trusted=variables.get("nvidia_driver_secure_boot") == "allow",
         unloaded=variables.get("nvidia_driver_load") == "never",
+        checked=tuple(name for name in DOWNLOADS.values() if variables.get(f"{name}_checksum")),
     )
 
 

@@ -8,11 +8,11 @@ from datetime import date
 
 from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import AUTO, TITLES
-from hvlab.stack.provision.driver.obstacles import explain_container, explain_secure_boot
+from hvlab.stack.provision.driver.obstacles import explain_container, explain_secure_boot, explain_unchecked
 from hvlab.stack.provision.names import of_system
 from hvlab.stack.resolver import facts, packages, rules, versions
 from hvlab.stack.resolver.facts import Gpu, model_of
-from hvlab.stack.resolver.lab import HostGroup, HostRequest
+from hvlab.stack.resolver.lab import DOWNLOADS, HostGroup, HostRequest
 from hvlab.stack.resolver.model import ONE_CUDA, ONE_NCCL, ONE_TORCH_NCCL, SAME_TOOLKIT, Scope
 from hvlab.stack.resolver.solve import GroupChoice, Solution, is_infeasible
 
@@ -36,6 +36,7 @@ def refusals(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[Probl
         for observed, remedy in (
             *_explain_refused(hosts[name], group, solution),
             *_explain_unloadable(hosts[name], group, str(solution.version("driver", number))),
+            *_explain_unchecked(hosts[name], group, str(solution.version("driver", number))),
         )
     ]
 
@@ -69,6 +70,13 @@ def _explain_unloadable(one: HostRequest, group: HostGroup, driver: str) -> Iter
         yield explain_container(method)
     elif host.secure_boot and not (one.trusted or signed or there):
         yield explain_secure_boot(host.distribution)
+
+
+def _explain_unchecked(one: HostRequest, group: HostGroup, driver: str) -> Iterable[tuple[str, str]]:
+    for (part, method), name in DOWNLOADS.items():
+        there = part == "driver" and one.host.driver == driver
+        if group.gpus and group.methods[part] == method and name not in one.checked and not there:
+            yield explain_unchecked(name)
 
 
 def of_lab(solution: Solution, hosts: Mapping[str, HostRequest]) -> list[str]:

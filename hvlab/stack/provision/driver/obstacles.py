@@ -84,10 +84,7 @@ def _missing_driver(host: DriverHost, request: DriverRequest) -> Iterator[Findin
 
 def _unchecked_download(request: DriverRequest, *, installing: bool) -> Iterator[Finding]:
     if installing and not request.checksum:
-        yield (
-            f"nvidia_driver_{request.method}_checksum is not set, so the download could not be checked",
-            f"set it to the file's sha256, written sha256:..., and nvidia_driver_{request.method}_url too",
-        )
+        yield explain_unchecked(f"nvidia_driver_{request.method}")
     if installing and request.method == "runfile" and not re.fullmatch(r"\d+\.\d+(\.\d+)?", request.version):
         yield (
             f"nvidia_driver_version is {request.version!r}",
@@ -129,6 +126,15 @@ def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     if not host.fact("secure_boot", False) or allowed or vendor or running:
         return
     yield explain_secure_boot(str(host.facts.get("distribution")))
+
+
+def explain_unchecked(name: str) -> Finding:
+    """Return the obstacle of a download without a checksum, by the beginning of its variables' names."""
+    file, written = (name, "") if name == "cuda_runfile" else (f"{name}_url", ", written sha256:...")
+    return (
+        f"{name}_checksum is not set, so the download could not be checked",
+        f"set it to the file's sha256{written}, and {file} too",
+    )
 
 
 def explain_container(method: str) -> Finding:
