@@ -277,7 +277,8 @@ def check_host_key(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts without the key that the lab's trust rests on."""
     for host in lab.hosts:
         if not host.alone and not host.own.get("ssh_host_key"):
-            yield Problem(host.name, "sshd has no Ed25519 host key", "ssh-keygen -A, then restart sshd")
+            remedy = "ssh-keygen -A, then restart sshd; a host in FIPS mode makes none, and cannot be used"
+            yield Problem(host.name, "sshd has no Ed25519 host key", remedy)
 
 
 @preflight
