@@ -64,6 +64,16 @@ def test_mig_mode_is_known_from_the_hosts_facts() -> None:
     [
         ({"secure_boot": True}, {}, "Secure Boot is on"),
         ({"secure_boot": True, "driver": "595.10"}, {}, ""),
+        ({"secure_boot": True, "driver": "595.10", "loaded": False}, {}, "Secure Boot is on"),
+        ({"driver": "595.10", "loaded": False}, {}, ""),
+        ({"driver": "595.10", "loaded": False}, {"lab_driver_method": "none"}, "is not loaded, and lab_dr"),
+        (
+            {"driver": "595.10", "loaded": False},
+            {"lab_driver_method": "none", "nvidia_driver_load": "never"},
+            "",
+        ),
+        ({"gpu": "GRID T4-16Q", "driver": "550.144.03", "loaded": False}, {}, "it comes from outside (vGPU)"),
+        ({"container": True, "driver": "595.10", "loaded": False}, {}, "it is a container"),
         ({"secure_boot": True}, {"nvidia_driver_secure_boot": "allow"}, ""),
         ({"secure_boot": True}, {"lab_driver_method": "distro"}, ""),
         ({"secure_boot": True, "gpu": None}, {}, ""),

@@ -219,7 +219,7 @@ def test_ansible_facts():
         "hvlab": {"gcc": "11.4.0", "driver": None, "driver_installed": "535.104.05", "gpus": [gpu]},
     }
     host = facts.from_ansible("n1", observed)
-    assert (host.driver, host.gcc, host.python) == ("535.104.05", "11.4.0", "3.10.12")
+    assert (host.driver, host.loaded, host.gcc, host.python) == ("535.104.05", False, "11.4.0", "3.10.12")
     assert host.gpus == (facts.Gpu("Tesla T4", "7.5", 15360),)
 
 

@@ -42,7 +42,7 @@ from typing import Any, TypeVar
 from hvlab.base.errors import Problem
 from hvlab.stack.resolver import conflict, nearest, newer, notes, stack
 from hvlab.stack.resolver.catalogue import Catalogue, load
-from hvlab.stack.resolver.lab import HostRequest, group
+from hvlab.stack.resolver.lab import NO_GPU, HostRequest, group
 from hvlab.stack.resolver.model import FACT, LabProblem
 from hvlab.stack.resolver.nearest import Remedy
 from hvlab.stack.resolver.pins import Pin
@@ -97,6 +97,8 @@ class Infeasible:
             )
         kinds = {item["kind"] for item in self.conflict}
         other = "it takes another operating system, GPU or method of installation"
+        if any(item["name"] == "gpu" and item["value"] != NO_GPU for item in self.conflict):
+            other += "; or leave the host out of the group gpu: its ranks then run on CPUs"
         if not self.nearest and kinds == {FACT}:
             return f"no pin is in the way: {other}"
         if not self.nearest:

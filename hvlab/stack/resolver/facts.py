@@ -70,6 +70,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "gcc": (str, int, float),
     "kernel_gcc": (str, int),
     "driver": (str, int, float),
+    "loaded": (bool,),
     "gpus": (list,),
     "secure_boot": (bool,),
     "container": (bool,),
@@ -114,6 +115,7 @@ class HostFacts:
     ``kernel_gcc``: the major of the gcc that built its kernel; None if unknown.
     ``declared``: the inventory names its GPUs (``lab_gpus``).
     ``others``: the names of its GPUs from other makers.
+    ``loaded``: whether its driver is; True without one, and if unknown.
     ``secure_boot``: its firmware lets only signed modules in; ``container``: it shares its machine's kernel.
     """
 
@@ -131,6 +133,7 @@ class HostFacts:
     others: tuple[str, ...] = ()
     secure_boot: bool = False
     container: bool = False
+    loaded: bool = True
 
     @property
     def guest(self) -> str | None:
@@ -150,6 +153,7 @@ class HostFacts:
             "gcc": self.gcc,
             "kernel_gcc": self.kernel_gcc,
             "driver": self.driver,
+            "loaded": self.loaded,
             "gpus": [gpu.as_json() for gpu in (*self.gpus, *map(Gpu, self.others))],
             "secure_boot": self.secure_boot,
             "container": self.container,
@@ -207,6 +211,7 @@ def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
         "gcc": own.get("gcc"),
         "kernel_gcc": own.get("kernel_gcc"),
         "driver": own.get("driver") or own.get("driver_installed"),
+        "loaded": bool(own.get("driver") or not own.get("driver_installed")),
         "gpus": gpus,
         "secure_boot": own.get("secure_boot"),
         "container": own.get("container"),
@@ -404,6 +409,7 @@ def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
         driver=text("driver"),
         secure_boot=bool(facts.get("secure_boot")),
         container=bool(facts.get("container")),
+        loaded=facts.get("loaded") is not False,
         **_split_by_maker(facts.get("gpus") or ()),
     )
 

@@ -171,14 +171,14 @@ def group(lab: Sequence[HostRequest], catalogue: Catalogue) -> tuple[list[HostGr
         gpus = tuple(dict.fromkeys(Gpu(gpu.name, capability_of(gpu, catalogue)) for gpu in host.gpus))
         kernel_gcc = host.kernel_gcc if gpus else None
         guest = host.guest
-        if host.container and host.driver and not one.unloaded:
+        if host.container and host.driver and host.loaded and not one.unloaded:
             guest = guest or facts.CONTAINER
         if guest:
             methods["driver"] = "none"
         built = bool(gpus) and methods["driver"] in _BUILT
         kernel = _kernel(host, catalogue) if built else ""
         like = replace(host, name="", kernel=kernel, kernel_gcc=kernel_gcc, gpus=gpus)
-        like = replace(like, secure_boot=False, container=False)
+        like = replace(like, secure_boot=False, container=False, loaded=True)
         key = (like, guest, system.name, gpus, one.pins, tuple(sorted(methods.items())), one.pythons)
         members.setdefault(key, []).append(host.name)
         groups[key] = HostGroup((), host, system, gpus, one.pins, methods, one.pythons, kernel, guest)

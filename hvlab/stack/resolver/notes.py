@@ -8,7 +8,12 @@ from datetime import date
 
 from hvlab.base.errors import Problem
 from hvlab.lab.pin_variables import AUTO, TITLES
-from hvlab.stack.provision.driver.obstacles import explain_container, explain_secure_boot, explain_unchecked
+from hvlab.stack.provision.driver.obstacles import (
+    explain_container,
+    explain_secure_boot,
+    explain_unchecked,
+    explain_unloaded,
+)
 from hvlab.stack.provision.names import of_system
 from hvlab.stack.resolver import facts, packages, rules, versions
 from hvlab.stack.resolver.facts import Gpu, model_of
@@ -62,9 +67,13 @@ def _explain_refused(one: HostRequest, group: HostGroup, solution: Solution) -> 
 
 def _explain_unloadable(one: HostRequest, group: HostGroup, driver: str) -> Iterable[tuple[str, str]]:
     method, host = group.methods["driver"], one.host
-    if not group.gpus or method == "none" or one.unloaded:
+    if not group.gpus or one.unloaded:
         return
-    there = versions.major(host.driver or "") == versions.major(driver)
+    if method == "none":
+        if not host.loaded:
+            yield explain_unloaded(host.driver, group.guest)
+        return
+    there = host.loaded and versions.major(host.driver or "") == versions.major(driver)
     signed = method == "distro" and host.distribution == "Ubuntu"
     if host.container:
         yield explain_container(method)

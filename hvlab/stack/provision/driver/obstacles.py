@@ -128,6 +128,15 @@ def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     yield explain_secure_boot(str(host.facts.get("distribution")))
 
 
+def explain_unloaded(driver: str | None, guest: str | None) -> Finding:
+    """Return the obstacle of a driver that is not loaded and, as it is not hvlab's, will not be."""
+    why = f"it comes from outside ({guest})" if guest else "lab_driver_method is none"
+    return (
+        f"its driver {driver} is not loaded, and {why}",
+        "load it there (modprobe nvidia; `dmesg` says why it cannot be), or reboot the host",
+    )
+
+
 def explain_unchecked(name: str) -> Finding:
     """Return the obstacle of a download without a checksum, by the beginning of its variables' names."""
     file, written = (name, "") if name == "cuda_runfile" else (f"{name}_url", ", written sha256:...")
