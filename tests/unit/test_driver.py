@@ -180,7 +180,9 @@ def test_prebuilt_modules_need_no_headers(packages):
 def test_secure_boot():
     host = make(own={"secure_boot": True})
     assert "Secure Boot is on" in problems(host)
-    assert "mokutil --import" in problems(host)
+    assert "-> enroll the key they are signed with (mokutil --import" in problems(host)
+    alma = replace(host, facts=host.facts | {"distribution": "AlmaLinux"})
+    assert "dnf install almalinux-release-nvidia-driver" in problems(alma)
     assert not problems(host, replace(REQUEST, secure_boot="allow"))
     assert not problems(make(own={"secure_boot": True}, loaded="550.54.14"))
     assert not problems(make(own={"secure_boot": None}))
@@ -323,9 +325,25 @@ def test_every_package_of_the_driver_is_held():
     assert names == ["libcuda1", *OPENED]
 
 
-def test_a_driver_that_follows_the_distributions_kernels_is_not_held():
-    modules = {"linux-modules-nvidia-580-server-open-generic": "6.8.0-45.45", "libnvidia-cfg1": "580.95.05-1"}
+@pytest.mark.parametrize(
+    "package",
+    [
+        "linux-modules-nvidia-580-server-open-generic",
+        # https://forums.almalinux.org/t/7216
+        "kmod-nvidia-open",
+        "kmod-nvidia-open-580.178.04-6.12.0-211.51.1",
+        "kmod-nvidia-5.14.0-570.12.1.el9_6.x86_64",
+    ],
+)
+def test_a_driver_whose_modules_are_built_for_each_kernel_is_not_held(package):
+    modules = {package: "580.95.05-1", "libnvidia-cfg1": "580.95.05-1"}
     assert not packages_to_hold(make(packages=modules), REQUEST)
+
+
+@pytest.mark.parametrize("package", ["kmod-nvidia", "kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms"])
+def test_others_are_held(package):
+    request = replace(REQUEST, old=("kmod-nvidia*", "libnvidia-*"))
+    assert packages_to_hold(make(packages={package: "580.95.05-1"}), request) == [package]
 
 
 def test_a_version_that_is_not_there_names_the_pin_to_change():

@@ -699,6 +699,28 @@ def test_another_source_of_the_driver_is_offered(machine, variables, remedy):
     assert remedy in refused.message
 
 
+ROCKY9 = {"distribution": "Rocky", "distribution_version": "9.6", "python": "3.9.21", "gcc": "11.5.0"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "refused"),
+    [
+        ({}, ""),
+        (
+            {"gpus": [{"name": "NVIDIA GeForce RTX 5090"}]},
+            "does not have the open kernel modules, which NVIDIA Ge",
+        ),
+        ({"architecture": "aarch64"}, "ELRepo for Rocky 9.6 on n1 does not have driver"),
+    ],
+)
+def test_elrepo_has_proprietary_modules_for_x86_alone(machine, refused):
+    found = plan([request(lab("n1", **ROCKY9, **machine)[0].host, {"lab_driver_method": "elrepo"})])
+    assert isinstance(found, Infeasible if refused else Resolution)
+    if refused:
+        assert refused in found.message
+        assert found.remedy == "with lab_driver_method repo on n1 it resolves"
+
+
 RHEL10 = {"distribution": "RedHat", "distribution_version": "10.0", "python": "3.12.9", "gcc": "14.2.1"}
 CENTOS8 = {"distribution": "CentOS", "distribution_version": "8.5", "python": "3.9.6", "gcc": "8.5.0"}
 UBUNTU2604 = {"distribution": "Ubuntu", "distribution_version": "26.04", "python": "3.14.3", "gcc": "15.2.0"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hvlab.lab.backends import BACKENDS
 from hvlab.lab.pin_variables import TITLES
-from hvlab.stack.resolver import rules, versions
+from hvlab.stack.resolver import packages, rules, versions
 from hvlab.stack.resolver.facts import Gpu
 from hvlab.stack.resolver.lab import NO_GPU, HostGroup
 from hvlab.stack.resolver.model import PIN, Candidate, LabProblem, Limit, keep_driver, list_versions
@@ -275,6 +275,14 @@ def _driver_limits(lab: LabProblem, number: int, group: HostGroup) -> Iterable[L
         lambda gone: f"{where} {_lacks(lab, group, gone)}",
         (lab.fact("os", group.title),),
     )
+    if method == "elrepo" and "required" in packages.modules(group, lab.catalogue):
+        needs = ", ".join(gpu.name for gpu in group.gpus)
+        yield Limit(
+            ("driver", number),
+            lambda c: c.version == installed,
+            lambda _: f"{where} does not have the open kernel modules, which {needs} needs",
+            (lab.fact("os", group.title),),
+        )
     if kernel := group.kernel:
         release = kernel.partition(" ")[2]
         running = lab.assumptions[lab.fact("kernel", kernel)].text

@@ -30,15 +30,18 @@ class DriverPackages:
     lock: str | None = None
 
 
+def modules(group: HostGroup, catalogue: Catalogue) -> set[str]:
+    """Return whether the GPUs of a host can or must have the open kernel modules: no, allowed, required."""
+    known, architecture = catalogue.capabilities, group.host.architecture
+    return {known[capability].modules(architecture) for capability in group.capabilities}
+
+
 def uses_open_modules(group: HostGroup, driver: str | None, catalogue: Catalogue) -> bool:
     """Whether a host gets the open kernel modules."""
-    modules = {
-        catalogue.capabilities[capability].modules(group.host.architecture)
-        for capability in group.capabilities
-    }
-    if "required" in modules:
+    ways = modules(group, catalogue)
+    if "required" in ways:
         return True
-    return bool(modules) and "no" not in modules and versions.major(driver or "0") >= _OPEN_BY_DEFAULT
+    return bool(ways) and "no" not in ways and versions.major(driver or "0") >= _OPEN_BY_DEFAULT
 
 
 def needs_fabric_manager(group: HostGroup, catalogue: Catalogue) -> bool:

@@ -197,7 +197,8 @@ def offers_driver(
         own = [str(version) for version in system.distro.get("driver") or ()]
         return driver in own or branch.name in own
     if method == "elrepo":
-        return branch.name in map(str, system.elrepo.get("branches", ()))
+        built = architecture == system.elrepo.get("architecture")
+        return built and branch.name in map(str, system.elrepo["branches"])
     if method != "repo":
         return True
     named = any(

@@ -155,12 +155,20 @@ def explain_container(method: str) -> Finding:
     )
 
 
+_SIGNED = {
+    "Ubuntu": "set lab_driver_method: distro, which takes modules that Ubuntu has signed",
+    # https://wiki.almalinux.org/documentation/nvidia.html
+    "AlmaLinux": "from AlmaLinux 9 on, install its own signed driver there, which then stays "
+    "(dnf install almalinux-release-nvidia-driver, then nvidia-open-kmod nvidia-driver nvidia-driver-cuda)",
+}
+
+
 def explain_secure_boot(distribution: str) -> Finding:
     """Return the obstacle of Secure Boot for modules that no key in the firmware signs."""
-    signed = "set lab_driver_method: distro, which takes modules that Ubuntu has signed; or "
+    signed = f"{_SIGNED[distribution]}; or " if distribution in _SIGNED else ""
     return (
         "Secure Boot is on, and would keep the kernel from loading modules that are built here",
-        f"{signed if distribution == 'Ubuntu' else ''}enroll the key they are signed with (mokutil --import, "
+        f"{signed}enroll the key they are signed with (mokutil --import, "
         "then reboot) and set nvidia_driver_secure_boot: allow, or turn Secure Boot off in the firmware",
     )
 

@@ -28,6 +28,8 @@ MODULES = re.compile("dkms|kmod-|kernel-source")
 # It holds apt's preferences for a branch, and has versions of its own: 580-5.
 PINNING = "nvidia-driver-pinning-"
 SIGNED_BY_VENDOR = "linux-modules-nvidia-*"
+# Built for one kernel: Ubuntu's, those of NVIDIA's and Red Hat's streams, AlmaLinux's, RPM Fusion's.
+_OF_ONE_KERNEL = re.compile(r"linux-modules-nvidia-|kmod-nvidia-(open-)?\d|kmod-nvidia-open$")
 _HEADLESS = re.compile(r"nvidia-headless-(\d+-server(?:-open)?)")
 
 
@@ -271,8 +273,8 @@ def packages_to_hold(host: DriverHost, request: DriverRequest) -> list[str]:
 
 
 def follows_kernels(host: DriverHost) -> bool:
-    """Whether the distribution builds the driver's modules for each of its kernels."""
-    return any(fnmatchcase(name, SIGNED_BY_VENDOR) for name in host.packages)
+    """Whether packages with the driver's modules are built for each kernel."""
+    return any(map(_OF_ONE_KERNEL.match, host.packages))
 
 
 def list_other_pinning(host: DriverHost, request: DriverRequest) -> list[str]:
