@@ -471,7 +471,7 @@ def test_a_python_that_ansible_does_not_run_on_is_refused_with_the_package_of_an
     [
         ("ubuntu", "18.04", "install python3.8 there, and set ansible_python_interpreter"),
         ("rhel", "8.10", "install python3.12 there, and set ansible_python_interpreter"),
-        ("debian", "12", "install python3 there"),
+        ("debian", "12", "install python3 there, and set ansible_python_interpreter: /usr/bin/python3"),
         ("amzn", "2", "use a newer system, or a container"),
         ("arch", "", "install Python 3.8 or later there"),
     ],

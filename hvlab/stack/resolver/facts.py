@@ -262,7 +262,7 @@ def advise_python(system: OperatingSystem | None) -> str:
     if not usable:
         return "it has none that is newer: use a newer system, or a container"
     if usable[0] == system.python[0]:
-        return "install python3 there"
+        return "install python3 there, and set ansible_python_interpreter: /usr/bin/python3"
     newest = max(
         (minor for minor in usable if versions.numbers(minor) <= versions.numbers(LAST_PYTHON)),
         key=versions.numbers,

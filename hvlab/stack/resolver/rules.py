@@ -73,8 +73,11 @@ def driver_runs(driver: str, branch: DriverBranch | None, capability: str, catal
     if driver == "none":
         return True
     lowest, last = catalogue.capabilities[capability].driver
+    # Windows counts on within a branch: 581.29, the driver of WSL2, is of 580.
+    older = [name for name in catalogue.branches if int(name) <= versions.major(driver)]
+    name = branch.name if branch else max(older, key=int, default="0")
     inside = branch is None or versions.is_within(capability, branch.capabilities)
-    return inside and versions.is_within(driver, (lowest, last))
+    return inside and versions.is_at_least(driver, str(lowest)) and int(name) <= int(last or name)
 
 
 def compiles(driver: str, kernel: str | None, catalogue: Catalogue) -> bool:
