@@ -218,6 +218,24 @@ def test_without_nvidia_smi_the_bus_tells(monkeypatch, tmp_path):
     assert hvlab_gpu.nvswitches(root) == 1
 
 
+def test_gpus_that_nvidias_driver_does_not_get(monkeypatch, tmp_path):
+    files = {
+        **card("0000:01:00.0", "10de", "20b2", "030200"),
+        **card("0000:02:00.0", "10de", "1eb8", "030200"),
+        **card("0000:03:00.0", "1002", "74a1", "120000"),
+        **card("0000:04:00.0", "1002", "164e", "030000"),
+        **card("0000:05:00.0", "8086", "7d1d", "120000"),
+        "usr/share/misc/pci.ids": PCI_IDS,
+    }
+    root = put(tmp_path, files)
+    driver = tmp_path / "sys/bus/pci/drivers/vfio-pci"
+    driver.mkdir(parents=True)
+    (tmp_path / "sys/bus/pci/devices/0000:01:00.0/driver").symlink_to(driver)
+    smi(monkeypatch, FileNotFoundError("nvidia-smi"))
+    assert [gpu["pci"] for gpu in hvlab_gpu.nvidia(root)["gpus"]] == ["0000:02:00.0"]
+    assert hvlab_gpu.others(root) == ["NVIDIA GA100 [A100 SXM4 80GB] (vfio-pci)", "AMD device 1002:74a1"]
+
+
 def test_gpus_keep_the_device_id_of_the_bus(monkeypatch, tmp_path):
     root = put(tmp_path, card("0000:07:00.0", "10de", "20b2", "030200"))
     # Values as https://docs.nvidia.com/datacenter/tesla/mig-user-guide shows them.

@@ -223,6 +223,15 @@ def test_ansible_facts():
     assert host.gpus == (facts.Gpu("Tesla T4", "7.5", 15360),)
 
 
+@pytest.mark.parametrize("name", ["NVIDIA A100 (vfio-pci)", "AMD device 1002:74a1", "Habana Gaudi2"])
+def test_a_gpu_that_nvidias_driver_does_not_get_is_named(name):
+    facts_ = {"distribution": "Debian", "distribution_version": "12", "hvlab": {"other_gpus": [name]}}
+    host = facts.from_ansible("n1", facts_)
+    assert (host.gpus, host.others) == ((), (name,))
+    refused = plan([request(host, {})])
+    assert f"it is in the group gpu, and has no GPU for NVIDIA's driver: {name}" in refused.message
+
+
 @pytest.mark.parametrize(
     ("gpu", "name", "capability"),
     [
@@ -797,11 +806,11 @@ def test_gpus_of_other_makers_are_left_alone(name):
     other = {"name": name, "compute_capability": "9.0"}
     alone = plan(lab("n1", gpus=[other])).hosts["n1"]
     assert alone["versions"]["cuda"] is None
-    assert f"{name}: not NVIDIA's, and left alone" in alone["notes"]
+    assert f"{name}: not for NVIDIA's driver, and left alone" in alone["notes"]
     mixed = plan(lab("n1", gpus=[other, A100])).hosts["n1"]
     assert [gpu["name"] for gpu in mixed["gpus"]] == [A100["name"]]
     declared = plan([request(lab("n1")[0].host, {"lab_gpus": [{"name": name}]})])
-    assert f"it is in the group gpu, and has none of NVIDIA's: {name}" in declared.message
+    assert f"it is in the group gpu, and has no GPU for NVIDIA's driver: {name}" in declared.message
 
 
 def test_no_gpu_of_nvidia_is_taken_for_another_makers():

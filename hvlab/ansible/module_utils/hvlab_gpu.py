@@ -36,6 +36,13 @@ _FOLDERS = (
     "/usr/lib",
     "/lib64",
 )
+# Vendor and class of other makers' GPUs for computing; those for a screen are 0300.
+_OTHERS = {
+    ("1002", "0380"): "AMD",
+    ("1002", "1200"): "AMD",
+    ("8086", "0380"): "Intel",
+    ("1da3", "1200"): "Habana",
+}
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _GPU = re.compile(r"GPU\d+$")
 _LINK = re.compile(r"NV\d+$")
@@ -51,7 +58,7 @@ def nvidia(root: str = "") -> dict[str, Any]:
     cards = [
         row
         for row in hvlab_kernel.devices(root, hvlab_kernel.NVIDIA)
-        if row["class"].startswith(hvlab_kernel.DISPLAY)
+        if row["class"].startswith(hvlab_kernel.DISPLAY) and not _is_passed(row, root)
     ]
     try:
         gpus, error = ask_driver()
@@ -68,6 +75,31 @@ def nvidia(root: str = "") -> dict[str, Any]:
         topology = None
     gpus = [dict(gpu, pcie=hvlab_kernel.link(gpu["pci"], root)) for gpu in gpus]
     return {"gpus": gpus, "driver_error": error, "topology": topology}
+
+
+def _is_passed(row: dict[str, str], root: str) -> bool:
+    """Whether a GPU is given to virtual machines: NVIDIA's driver does not get it."""
+    bound = os.path.realpath("{}/sys/bus/pci/devices/{}/driver".format(root, row["address"]))
+    return os.path.basename(bound) == "vfio-pci"
+
+
+def others(root: str = "") -> list[str]:
+    """Return the names of GPUs that NVIDIA's driver does not get: other makers', and virtual machines'."""
+    makers = {}
+    for row in hvlab_kernel.devices(root):
+        passed = row["vendor"] == hvlab_kernel.NVIDIA and row["class"].startswith(hvlab_kernel.DISPLAY)
+        maker = _OTHERS.get((row["vendor"], row["class"][:4]))
+        if maker or (passed and _is_passed(row, root)):
+            makers[row["address"]] = (maker or "NVIDIA", (row["vendor"], row["device"]))
+    known = hvlab_kernel.names([pair for _, pair in makers.values()], root)
+    return [
+        "{} {}{}".format(
+            maker,
+            known.get(pair, "device {}:{}".format(*pair)),
+            " (vfio-pci)" if maker == "NVIDIA" else "",
+        )
+        for maker, pair in makers.values()
+    ]
 
 
 def in_slices() -> list[str | None]:

@@ -31,6 +31,7 @@ from ansible.module_utils.hvlab_gpu import (
     nccl,
     nvidia,
     nvswitches,
+    others,
     read_driver_version,
 )
 from ansible.module_utils.hvlab_kernel import (
@@ -129,6 +130,7 @@ def gpu_facts(ask: Callable[..., Any]) -> dict[str, Any]:
     gpus = ask(nvidia) or {"gpus": None, "driver_error": None, "topology": None}
     return {
         **gpus,
+        "other_gpus": ask(others),
         "driver": ask(driver),
         "driver_installed": ask(read_driver_version),
         "open_modules": ask(has_open_modules),

@@ -114,7 +114,7 @@ class HostFacts:
 
     ``kernel_gcc``: the major of the gcc that built its kernel; None if unknown.
     ``declared``: the inventory names its GPUs (``lab_gpus``).
-    ``others``: the names of its GPUs from other makers.
+    ``others``: the names of its GPUs from other makers, and of those given to virtual machines.
     ``loaded``: whether its driver is; True without one, and if unknown.
     ``secure_boot``: its firmware lets only signed modules in; ``container``: it shares its machine's kernel.
     """
@@ -201,6 +201,7 @@ def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
     """
     own, known = facts.get("hvlab") or {}, load()
     gpus = [on_bus(item, known) for item in own.get("gpus") or () if isinstance(item, Mapping)]
+    gpus += [{"name": name} for name in own.get("other_gpus") or ()]
     gpus = [{field: gpu.get(field) for field in _GPU_FIELDS} for gpu in gpus]
     return {
         "distribution": facts.get("distribution") or "unknown",
@@ -415,9 +416,13 @@ def _host(name: str, facts: Mapping[str, Any]) -> HostFacts:
 
 
 def _split_by_maker(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return NVIDIA's GPUs, and the names of the others."""
+    """Return the GPUs for NVIDIA's driver, and the names of the others."""
     gpus, words = [_gpu(item) for item in items], _compile_other_makers()
-    others = [gpu for gpu in gpus if "nvidia" not in gpu.name.lower() and words.search(gpu.name)]
+    others = [
+        gpu
+        for gpu in gpus
+        if ("nvidia" not in gpu.name.lower() and words.search(gpu.name)) or gpu.name.endswith("(vfio-pci)")
+    ]
     return {
         "gpus": tuple(gpu for gpu in gpus if gpu not in others),
         "others": tuple(dict.fromkeys(gpu.name for gpu in others)),

@@ -195,7 +195,7 @@ def _kernel(host: HostFacts, catalogue: Catalogue) -> str:
 def _problem(one: HostRequest, catalogue: Catalogue) -> Problem | None:
     host = one.host
     if one.gpu and host.others and not host.gpus:
-        observed = f"it is in the group gpu, and has none of NVIDIA's: {', '.join(host.others)}"
+        observed = f"it is in the group gpu, and has no GPU for NVIDIA's driver: {', '.join(host.others)}"
         return Problem(host.name, observed, "take it out of the group gpu; its ranks then run on CPUs")
     if one.gpu and not host.gpus and "tegra" in (host.kernel or ""):
         return Problem(host.name, f"its kernel {host.kernel} is a Jetson's", _JETSON)

@@ -179,7 +179,7 @@ def _system(choice: GroupChoice) -> Iterable[str]:
         supported = f"{facts.LEAST_PYTHON} to {facts.LAST_PYTHON}"
         yield f"its Python is {own}: ansible-core 2.19 is made for hosts with {supported}"
     if choice.group.host.others:
-        yield f"{', '.join(choice.group.host.others)}: not NVIDIA's, and left alone"
+        yield f"{', '.join(choice.group.host.others)}: not for NVIDIA's driver, and left alone"
 
 
 def _note_not_shipped(choice: GroupChoice) -> Iterable[str]:
