@@ -81,8 +81,9 @@ def launchers(backend: str, hosts: Iterable[Host]) -> tuple[str, ...]:
 
 
 def computes_on_gpu(host: Host) -> bool:
-    """Whether ranks there can use GPUs: GPUs that only ``lab_gpus`` names cannot be used."""
-    return host.gpu and not host.virtual and not host.vars.get("lab_gpus")
+    """Whether ranks there can use GPUs: on a host that only builds, ``lab_gpus`` names others'."""
+    builds = host.vars.get("lab_gpus") and host.vars.get("lab_driver_method") == "none"
+    return host.gpu and not host.virtual and not builds
 
 
 def _is_on_gpu(backend: str, variant: str, hosts: Iterable[Host], operation: str = "allreduce") -> bool:

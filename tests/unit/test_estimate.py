@@ -15,7 +15,8 @@ from tests.unit.test_results import RECORD
 
 GPUS = lab(2, gpu=("n1", "n2"), horovod_variants=VARIANTS)
 MIXED = lab(2, gpu=("n1",), horovod_variants=VARIANTS)
-DECLARED = lab(2, gpu=("n1", "n2"), horovod_variants=VARIANTS, lab_gpus=[{"name": "NVIDIA H200"}])
+BUILDS = {"lab_gpus": [{"name": "NVIDIA H200"}], "lab_driver_method": "none"}
+DECLARED = lab(2, gpu=("n1", "n2"), horovod_variants=VARIANTS, **BUILDS)
 SMALL, FULL = ("resnet18", 64, 8), ("resnet50", 224, 32)
 
 

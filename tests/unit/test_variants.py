@@ -155,7 +155,10 @@ def test_gpus_that_are_only_named_are_not_used():
     asked = {"virtual": True} | {"horovod_variants": CUDA_MPI}
     assert device("mpi", lab(1, gpu=("n1",), **asked).hosts) == "cpu"
     named = [{"name": "NVIDIA A100", "compute_capability": "8.0", "memory_mib": 81920}]
-    assert device("mpi", lab(1, gpu=("n1",), horovod_variants=CUDA_MPI, lab_gpus=named).hosts) == "cpu"
+    asked = {"gpu": ("n1",), "horovod_variants": CUDA_MPI, "lab_gpus": named}
+    assert device("mpi", lab(1, **asked, lab_driver_method="none").hosts) == "cpu"
+    # It gets a driver: one of its GPUs was left out, or none was known by its PCI id.
+    assert device("mpi", lab(1, **asked).hosts) == "cuda"
 
 
 def test_nccl_needs_a_build_that_mpi_can_start():
