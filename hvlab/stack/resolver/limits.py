@@ -99,11 +99,12 @@ def _tool_limits(
     own = versions.minor(host.python) if host.python else None
     pythons = {*system.python, *([own] if own else [])}
 
-    def only(title: str, offered: Iterable[str]) -> Callable[[Sequence[Candidate]], str]:
+    def only(title: str, offered: Iterable[str], more: str = "") -> Callable[[Sequence[Candidate]], str]:
         text = ", ".join(sorted(offered, key=versions.numbers))
-        return lambda _: f"{where} has {title} {text} only"
+        return lambda _: f"{where} has {title} {text} only{more}"
 
-    yield Limit(("python", None), lambda c: c.version in pythons, only("Python", pythons), assumed)
+    other = " (ansible_python_interpreter can name another)"
+    yield Limit(("python", None), lambda c: c.version in pythons, only("Python", pythons, other), assumed)
     if group.pythons:
         yield Limit(
             ("python", None),
