@@ -426,6 +426,8 @@ def test_dkms_is_there_or_can_be_had_or_is_not_needed(host):
 def test_modules_that_are_built_already_need_no_dkms():
     assert not problems(rhel(), replace(STREAM, stream="nvidia-driver:550"))
     assert not problems(rhel(), replace(STREAM, method="elrepo"))
+    uek = replace(STREAM, method="elrepo", kernel="5.15.0-306.177.4.el9uek.x86_64")
+    assert "ELRepo's modules are built for RHEL's" in problems(rhel(), uek)
     assert not problems(rhel(), STREAM, ready=False)
 
 

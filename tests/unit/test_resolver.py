@@ -708,6 +708,7 @@ def test_another_source_of_the_driver_is_offered(machine, variables, remedy):
     assert remedy in refused.message
 
 
+UEK = "5.15.0-306.177.4.el9uek.x86_64"
 ROCKY9 = {"distribution": "Rocky", "distribution_version": "9.6", "python": "3.9.21", "gcc": "11.5.0"}
 
 
@@ -749,6 +750,9 @@ UBUNTU2604 = {"distribution": "Ubuntu", "distribution_version": "26.04", "python
         (UBUNTU, {"lab_cuda_method": "runfile"}, "cuda_runfile_checksum is not set"),
         (UBUNTU, {"lab_cuda_method": "runfile", "cuda_runfile_checksum": "0"}, ""),
         ({**UBUNTU, "gpus": []}, {"lab_driver_method": "runfile", "lab_cuda_method": "runfile"}, ""),
+        ({**ROCKY9, "kernel": UEK}, {"lab_driver_method": "elrepo"}, "ELRepo's modules are built for RHEL's"),
+        ({**ROCKY9, "kernel": UEK, "driver": "580.95.05"}, {"lab_driver_method": "elrepo"}, ""),
+        ({**ROCKY9, "kernel": UEK}, {}, ""),
         (UBUNTU, {"lab_slurm": True}, ""),
         (UBUNTU2604, {"lab_slurm": True}, "Ubuntu 26.04 has no Slurm"),
         (

@@ -11,6 +11,7 @@ from hvlab.lab.pin_variables import AUTO, TITLES
 from hvlab.stack.provision.driver.obstacles import (
     explain_container,
     explain_secure_boot,
+    explain_uek,
     explain_unchecked,
     explain_unloaded,
 )
@@ -77,6 +78,8 @@ def _explain_unloadable(one: HostRequest, group: HostGroup, driver: str) -> Iter
     signed = method == "distro" and host.distribution == "Ubuntu"
     if host.container:
         yield explain_container(method)
+    elif method == "elrepo" and "uek" in (host.kernel or "") and not there:
+        yield explain_uek(str(host.kernel))
     elif host.secure_boot and not (one.trusted or signed or there):
         yield explain_secure_boot(host.distribution)
 

@@ -50,6 +50,8 @@ def obstacles(
     if host.fact("container", False) and request.load != "never":
         yield explain_container(request.method)
         return
+    if request.method == "elrepo" and "uek" in request.kernel and not stays(host, request):
+        yield explain_uek(request.kernel)
     if request.method in ("runfile", "local_repo"):
         yield from _unchecked_download(request, installing=installing)
     if request.method in PACKAGED and not request.packages:
@@ -126,6 +128,14 @@ def _secure_boot(host: DriverHost, request: DriverRequest) -> Iterator[Finding]:
     if not host.fact("secure_boot", False) or allowed or vendor or running:
         return
     yield explain_secure_boot(str(host.facts.get("distribution")))
+
+
+def explain_uek(kernel: str) -> Finding:
+    """Return the obstacle of Oracle's own kernel for ELRepo's modules."""
+    return (
+        f"it runs kernel {kernel}, and ELRepo's modules are built for RHEL's",
+        "set lab_driver_method: repo, or boot the kernel that is compatible with RHEL",
+    )
 
 
 def explain_unloaded(driver: str | None, guest: str | None) -> Finding:
