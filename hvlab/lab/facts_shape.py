@@ -84,6 +84,7 @@ class _Own(HostAnswer):
     rdma: _Rdma | None = None
     topology: _Topology | None = None
     gpus: list[_Gpu] | None = None
+    other_gpus: list[str] | None = None
     driver: str | None = None
     cuda: str | None = None
     cudnn: str | None = None

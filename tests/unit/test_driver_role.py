@@ -218,8 +218,9 @@ DEBIANS = (
     "xserver-xorg-video-nvidia"
 )
 RPMS = (
-    "cuda-drivers kmod-nvidia-open-dkms libnvidia-cfg libnvidia-nscq libnvsdm nvidia-driver-cuda-libs "
-    "nvidia-imex nvidia-kmod-common nvidia-modprobe nvidia-open nvidia-xconfig nvlink5 xorg-x11-nvidia"
+    "akmod-nvidia cuda-drivers kmod-nvidia-open-dkms libnvidia-cfg libnvidia-nscq libnvsdm "
+    "nvidia-driver-cuda-libs nvidia-imex nvidia-kmod-common nvidia-modprobe nvidia-open "
+    "nvidia-xconfig nvlink5 xorg-x11-nvidia"
 )
 
 

@@ -21,7 +21,7 @@ from hvlab.checks.folders import check_tmp
 from hvlab.checks.machine import check_system
 from hvlab.checks.preflight import check, report_missing
 from hvlab.checks.python import check_pythons
-from hvlab.checks.ssh import check_owner
+from hvlab.checks.ssh import check_host_key, check_owner
 from hvlab.lab.facts_shape import Facts
 from hvlab.lab.inventory import Host
 from hvlab.remote import known_hosts, ssh_keys, trust
@@ -122,6 +122,11 @@ TMP = {"writable": True, "noexec": False, "mode": "1777"}
 )
 def test_one_thing_is_wrong(changes, observed):
     assert found(make(1, **changes), make(2)) == [("n1", observed)]
+
+
+def test_a_host_in_fips_mode_is_not_told_to_make_a_key_that_it_cannot_make():
+    [problem] = check_host_key(PreflightLab([make(1, ssh_host_key=None)]))
+    assert "a host in FIPS mode makes none" in problem.remedy
 
 
 @pytest.mark.parametrize("now", [NOW + 5, NOW - 5])
