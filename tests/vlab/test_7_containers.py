@@ -120,6 +120,14 @@ def test_a_broken_file_is_refused_not_repaired(docker, site):
         docker.on("t2", "mv /root/daemon.json /etc/docker/daemon.json")
 
 
+def test_a_docker_that_is_a_snap_is_left_alone(docker, site):
+    docker.on("t2", "mkdir -p /snap/bin && touch /snap/bin/docker")
+    try:
+        assert "t2: docker is there as a snap" in " ".join(site(expect=2).split())
+    finally:
+        docker.on("t2", "rm -r /snap")
+
+
 @pytest.mark.parametrize(("backend", "port"), [("mpi", "9435"), ("gloo", "9436")])
 def test_ranks_run_in_containers(docker, backend, port):
     docker.hvlab("bench", "--restart", "--backend", backend, *SMALL, *INSIDE, "--ssh-port", port)
