@@ -14,6 +14,16 @@ from hvlab.doctor.places import RankPlace
 Found = tuple[str, list[int], str]
 # ncclSuccess and ncclInProgress of nccl.h.
 _NO_ERRORS = (0, 7)
+# As RAS writes for people (src/ras/client_support.cc): ranks without data; counts, and the ranks at each.
+_MISSED = re.compile(r"Missing communicator data from \d+ ranks?\n((?: +(?:Rank|The missing rank).*\n?)+)")
+_COUNTS = re.compile(r"different (\w+) operation counts\n((?: +(?:\d+ ranks|Rank \d+) .*\n?)+)")
+_LAUNCHED = re.compile(
+    r"( +(?:\d+ ranks have|Rank \d+ has) (?:not )?launched (?:up to operation (\d+)|any).*\n?"
+    r"(?: +Rank \d+ -- .*\n?)*)"
+)
+_LISTED = re.compile(
+    r"Rank (?P<rank>\d+) (?:has .*?)?-- (?:GPU \S+ managed by process (?P<pid>\d+) on node (?P<host>\S+))?"
+)
 
 
 def flight(places: Sequence[RankPlace]) -> Found | None:
@@ -69,7 +79,9 @@ def ras(answers: Mapping[str, Mapping[str, Any]], places: Sequence[RankPlace]) -
         for place in answer["ras"][-1]:
             first, last = (each.get(place) for each in (answer["ras"][0], answer["ras"][-1]))
             found = (
-                _judge_text(str(last)) if isinstance(last, str) else _judge_json(first, last, answers, places)
+                judge_text(str(first), last, answers, places)
+                if isinstance(last, str)
+                else _judge_json(first, last, answers, places)
             )
             if found:
                 return found
@@ -112,12 +124,39 @@ def _own(
     return int(rank["rank"])
 
 
-def _judge_text(said: str) -> Found | None:
-    """Read RAS before 2.28.7: what it calls missing, in words for people."""
-    missing = re.search(r"The missing ranks?: ([\d, ]+)", said)
-    if missing:
-        return "behind", [int(rank) for rank in re.findall(r"\d+", missing[1])], "NCCL misses its data"
+def judge_text(
+    first: str,
+    last: str,
+    answers: Mapping[str, Mapping[str, Any]] | None = None,
+    places: Sequence[RankPlace] = (),
+) -> Found | None:
+    """Read two answers of RAS in words for people: what it misses, and whose counts stay behind."""
+    answers = answers or {}
+    # The largest communicator is the first.
+    missed = _MISSED.search(last)
+    if gone := _list_ranks(missed[1], answers, places) if missed else ():
+        return "behind", [*gone], "NCCL misses its data"
+    for name, block in _COUNTS.findall(last):
+        counts = {int(count or 0): own for own, count in _LAUNCHED.findall(block)}
+        low, most = min(counts), max(counts)
+        late = _list_ranks(counts[low], answers, places)
+        if late and block in first and low < most:
+            detail = f"it has launched {low} {name}, the others {most}, and nothing moves"
+            return "behind", late, detail
     return None
+
+
+def _list_ranks(
+    block: str, answers: Mapping[str, Mapping[str, Any]], places: Sequence[RankPlace]
+) -> list[int]:
+    listed = [
+        {"rank": int(row["rank"]), "host": row["host"], "pid": int(row["pid"] or 0)}
+        for row in _LISTED.finditer(block)
+    ]
+    bare = re.search(r"missing ranks?: (\d+(?:, \d+)*)", block)
+    return [_own(rank, answers, places) for rank in listed] or [
+        int(rank) for rank in re.findall(r"\d+", bare[1] if bare else "")
+    ]
 
 
 def list_stalled(lines: Sequence[str]) -> Iterator[int]:

@@ -372,6 +372,8 @@ def ask_ras(host: str, port: int) -> Any:
             answer.readline()
         link.sendall(b"VERBOSE STATUS\n")
         said = answer.read(2**26).decode(errors="replace")
+    # 2.28.9 leaves a comma out before the status of a missing rank.
+    said = re.sub(r'(\d)(\s*\n\s*"status")', r"\1,\2", said)
     return json.loads(said) if said.lstrip().startswith("{") else said
 
 
