@@ -103,7 +103,7 @@ def command(
         )
         document = {"log": path, "lines": _number(lines), "causes": causes, "harmless": harmless}
         document["suspects"] = [{"number": at, "text": words} for at, words in _suspects(lines, diagnosis)]
-        document["not_looked_for"] = diagnosis.stopped
+        document |= {"stacks": diagnosis.stacks, "not_looked_for": diagnosis.stopped}
         click.echo(json.dumps(document, indent=1))
     else:
         click.echo(_table(lines, diagnosis))
@@ -125,9 +125,14 @@ def _table(lines: Sequence[str], diagnosis: Diagnosis) -> str:
     more = [each.cause.title for each in diagnosis.causes[_MOST:]]
     parts += [f"also seen, further from the root: {'; '.join(more)}"] if more else []
     if diagnosis.harmless:
-        rows = [f"  {each.cause.title} ({_places(each)}): {each.cause.why}" for each in diagnosis.harmless]
+        rows = [
+            f"  {each.cause.title} ({'; '.join((_places(each), *each.says))}): {each.cause.why}"
+            for each in diagnosis.harmless
+        ]
         parts.append("\n".join(["harmless:", *rows]))
-    if not diagnosis.causes:
+    if diagnosis.stacks:
+        parts.append("\n".join(["stacks:", *(f"  {each}" for each in diagnosis.stacks)]))
+    if not diagnosis.causes and not diagnosis.stacks:
         parts.append(_nothing(lines, diagnosis))
     elif left := _suspects(lines, diagnosis):
         parts.append("\n".join(["the last other lines that look like errors:", *_rows(left)]))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from pydantic import ConfigDict
 
+from hvlab.base.ranges import format_ranges
 from hvlab.doctor import xids
 from hvlab.doctor.text import LogText
 
@@ -34,7 +35,8 @@ class Figures:
     """Numbers that a line holds: ``sign`` names them as groups, ``says`` tells them in words.
 
     Where ``where`` (two groups and ``<``, ``==`` or ``!=`` between them) is not so, they contradict the
-    cause. ``{xid}`` stands for what the table of Xids says of that number.
+    cause. ``{xid}`` stands for what the table of Xids says of that number, ``{who}`` for ranks: matches that
+    differ only in the rank are told together. ``kind`` is the finding of ``standing.yml`` that they show.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -42,24 +44,40 @@ class Figures:
     sign: str
     says: str
     where: str = ""
+    kind: str = ""
 
     @cached_property
     def pattern(self) -> Sign:
         """The pattern of ``sign``, ready to search."""
         return Sign(self.sign)
 
-    def agrees(self, numbers: Mapping[str, str]) -> bool:
+    @property
+    def names_ranks(self) -> bool:
+        """Whether its matches name ranks, each of which counts."""
+        return "(?P<who>" in self.sign
+
+    def agrees(self, numbers: Mapping[str, str | None]) -> bool:
         """Whether the numbers of a match fit the cause."""
         if not self.where:
             return True
         left, compared, right = self.where.split()
-        return bool(_COMPARED[compared](numbers[left], numbers[right]))
+        return bool(_COMPARED[compared](str(numbers[left]), str(numbers[right])))
 
-    def describe(self, numbers: Mapping[str, str]) -> str:
-        """Say the numbers of a match in words."""
-        return self.says.format(
-            **{name: xids.explain(n) if name == "xid" else n for name, n in numbers.items()}
-        )
+    def tell(self, found: Iterable[Mapping[str, str | None]]) -> Iterator[tuple[set[int], str]]:
+        """Yield the ranks of matches, and their numbers in words; a list of ranks is told once."""
+        told: dict[object, tuple[set[int], dict[str, str]]] = {}
+        for numbers in found:
+            words = {
+                name: xids.explain(n or "") if name == "xid" else n or ""
+                for name, n in numbers.items()
+                if name != "who"
+            }
+            ranks = {int(rank) for rank in re.findall(r"\d+", numbers.get("who") or "")}
+            key = frozenset(ranks) if len(ranks) > 1 else tuple(words.values())
+            told.setdefault(key, (set(), words))[0].update(ranks)
+        for ranks, words in told.values():
+            who = f"rank{'s' * (len(ranks) > 1)} {format_ranges([*ranks])}"
+            yield ranks, " ".join(self.says.format(who=who, **words).split())
 
 
 _COMPARED: Mapping[str, Callable[[str, str], bool]] = {
@@ -77,8 +95,9 @@ class Cause:
     hosts are asked (``hvlab.checks``). A blank in a pattern stands for any blanks, the end of a wrapped line
     among them. Where there are ``speakers``, a sign counts only in their lines, and in lines of nobody known
     (``knowledge/speakers.yml``). The log must also match all of ``needs`` and none of ``unless``. What
-    matches ``against`` contradicts the cause: it sinks below all others. ``examples`` are texts that show the
-    cause, the first from ``seen_in``, or from ``source``; ``near`` looks like one but is not.
+    matches ``against`` contradicts the cause: it sinks below all others. A later line that matches ``over``
+    shows that it is past. ``examples`` are texts that show the cause, the first from ``seen_in``, or from
+    ``source``; ``near`` looks like one but is not.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -93,6 +112,7 @@ class Cause:
     needs: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
     reads: tuple[Figures, ...] = ()
     speakers: tuple[str, ...] = ()
     seen_in: str = ""
@@ -133,6 +153,11 @@ class Cause:
     def excluded(self) -> tuple[Sign, ...]:
         """The patterns of ``unless``, ready to search."""
         return tuple(map(Sign, self.unless))
+
+    @cached_property
+    def ending(self) -> tuple[Sign, ...]:
+        """The patterns of ``over``, ready to search."""
+        return tuple(map(Sign, self.over))
 
     @cached_property
     def contradicting(self) -> tuple[Sign, ...]:

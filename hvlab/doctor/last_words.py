@@ -11,7 +11,7 @@ from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
 from hvlab.doctor import knowledge, text
 from hvlab.doctor.cause import WEIGHTS, Sign
-from hvlab.doctor.recorders import Found, odd
+from hvlab.doctor.recorders import Found, judge_text, odd
 from hvlab.doctor.text import LogText
 
 # The rank that wrote it, and its words.
@@ -26,7 +26,8 @@ _WIDTH = 200
 _MARK = re.compile(r"\[(?:(?:[\w.-]+@)?\d+,(?:mpirank:)?|rank)?(\d+)\]|(?:^|\])(\d+):")
 _NAMED = re.compile(r"(?i)\b(?:process rank|process|rank) (\d+)\b")
 _FINGERPRINT = re.compile(
-    r"Rank (\d+) is running collective: CollectiveFingerPrint\(.*?OpType=(\w+).*?TensorShape=(\[[\d, ]*\])"
+    r"Rank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+),? ?)?"
+    r"OpType=(\w+)(?:, TensorShape=(\[[\d, ]*\]))?"
 )
 _COUNTS = re.compile(r"Rank (\d+) has (\d+) params, while rank (\d+) has inconsistent (\d+) params")
 _UNLIKE_0 = re.compile(
@@ -126,7 +127,7 @@ def read(log: str, size: int = 0) -> LastWords | None:
     lines = [(_rank(writer), words) for writer, words in text.split_writers(raw)]
     ranks = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
     size = size or (len(ranks) if ranks == {*range(len(ranks))} else 0)
-    found = _find_killed(searched) or _unlike(said, lines, size)
+    found = _find_killed(searched) or _unlike(said, lines, size) or _find_late(searched, log)
     homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said)}
     return LastWords(*found, homes, size) if found else None
 
@@ -147,8 +148,20 @@ def _find_killed(log: LogText) -> Found | None:
     return None
 
 
+def _find_late(log: LogText, whole: str) -> Found | None:
+    """Return the ranks that did not come to a collective, by what torch and NCCL say."""
+    for cause in knowledge.CAUSES:
+        # What may be past is no end.
+        for figures in (each for each in cause.reads if each.kind and not cause.over):
+            matches = [*figures.pattern.matches(log), *figures.pattern.pattern.finditer(whole)]
+            for ranks, words in figures.tell(match.groupdict() for match in matches):
+                return figures.kind, sorted(ranks), words
+    return judge_text("", whole)
+
+
 def _unlike(said: str, lines: Sequence[_Line], size: int) -> Found | None:
-    given = {int(rank): own for rank, *own in _FINGERPRINT.findall(said)}
+    printed = _FINGERPRINT.findall(said)
+    given = {int(rank): (f"{name} {number}".strip(), shape) for rank, number, name, shape in printed}
     for at, kind in enumerate(("behind", "shapes")):
         if found := odd(kind, {rank: own[at] for rank, own in given.items()}):
             return found

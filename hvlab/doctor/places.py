@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,10 +15,25 @@ from typing import Any
 from hvlab.base.answers.shapes import Count, HostAnswer, Number
 from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
+from hvlab.doctor import text
 
+# Function, file and line.
+_Frame = tuple[str, str, str]
 _PLACES = read_shipped(Path(__file__).with_name("standing.yml"))["places"]
 # Less of one core is idle.
 _IDLE = 0.1
+# Stacks as py-spy, faulthandler, and gdb or pstack print them: the process or rank, its thread, a frame.
+_OWNER = re.compile(r"(Process) (\d+)\b(?=:| timed out)|\W*[Rr](ank)[ :=]*(\d+)\b\W*(?:\(.*\))?\W*$")
+_STACKED = re.compile(r"[Tt]hread \w+ [\[(]|#0 ")
+_THREAD = re.compile(
+    r"Thread (?:0x)?[0-9A-Fa-f]+ \((?:idle|active)[^)]*\)|Thread \d+ \((?:Thread|LWP) "
+    r"|(?:Current t|T)hread 0x[0-9a-f]+ .*\(most recent call first\):$"
+)
+_FRAMES = (
+    re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)'),
+    re.compile(r"#\d+ +(?:0x[0-9a-f]+ in )?(?P<name>.+?) \((?:.* at (?P<file>\S+):(?P<line>\d+))?"),
+    re.compile(r"(?P<name>[^\s()]\S*) \((?P<file>[^\s():]+)(?::(?P<line>\d+))?\)$"),
+)
 
 
 class _Rank(HostAnswer):
@@ -110,6 +125,52 @@ def of_rank(host: str, rank: Mapping[str, Any]) -> RankPlace:
     own = stack[0][0] if stack else "a place that cannot be seen"
     where = line.strip(" ()") if line and own == "<module>" else f"{own}{line}"
     return RankPlace(rank["rank"], host, "elsewhere", where, False, rank)
+
+
+def read_stacks(raw: Iterable[str]) -> Iterator[str]:
+    """Yield which processes stand where, by the stacks in a text; the largest group first."""
+    lines = [*raw]
+    stacks: dict[str, list[tuple[bool, list[_Frame]]]] = defaultdict(list)
+    owner, inside = "stack 1", False
+    for _, line in text.split_writers(lines if any(map(_STACKED.search, lines)) else ()):
+        main = "MainThread" in line or line.startswith(("Thread 1 (", "Current thread"))
+        bare = line.startswith("#0 ") and (not inside or bool(stacks[owner][-1][1]))
+        if named := _OWNER.match(line):
+            owner = f"process {named[2]}" if named[1] else f"rank {named[4]}"
+            inside = False
+        elif bare or _THREAD.match(line):
+            # Of processes that no line names, each has one main thread.
+            again = bare or (main and any(is_main for is_main, _ in stacks[owner]))
+            if again and stacks[owner] and owner.startswith("stack"):
+                owner = f"stack {len(stacks) + 1}"
+            stacks[owner].append((main, []))
+            inside = True
+        if (
+            frame := next((found for form in _FRAMES if (found := form.match(line))), None)
+            if inside
+            else None
+        ):
+            stacks[owner][-1][1].append((frame["name"], f"/{frame['file'] or ''}", frame["line"] or ""))
+    alike: dict[str, list[str]] = defaultdict(list)
+    for who, threads in stacks.items():
+        if where := _place_of(threads):
+            alike[where].append(who)
+    every = sum(map(len, alike.values()))
+    for where, owners in sorted(alike.items(), key=lambda item: -len(item[1])):
+        names = ", ".join([owners[0], *(each.rpartition(" ")[2] for each in owners[1:])])
+        yield f"{names}: {where}" + f" ({len(owners)} of {every})" * (every > 1)
+
+
+def _place_of(threads: Sequence[tuple[bool, Sequence[_Frame]]]) -> str:
+    """Return where a process stands: in a collective if one of its threads does, else its main thread."""
+    stacks = [frames for _, frames in sorted(threads, key=lambda each: each[0]) if frames]
+    known = [[(kind, each) for each in frames if (kind := _kind(each[0], each[1], 0.0))] for frames in stacks]
+    waits = [each for own in known for kind, each in own if kind == "collective"]
+    if not stacks:
+        return ""
+    name, file, line = waits[-1] if waits else known[-1][0][1] if known[-1] else stacks[-1][0]
+    at = "/".join(PurePosixPath(file).parts[1:][-2:]) + f":{line}" * bool(line)
+    return f"{'waiting in ' * bool(waits)}{_name_frame(name)}" + f" ({at})" * bool(at)
 
 
 def _kind(name: str, file: str, cpu: float) -> str:

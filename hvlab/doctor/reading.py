@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvlab.base.answers import clean
-from hvlab.doctor import knowledge, last_words, text
+from hvlab.doctor import knowledge, last_words, places, text
 from hvlab.doctor.cause import WEIGHTS, Cause, Sign
 from hvlab.doctor.text import LogText, WrittenLine
 
@@ -84,16 +84,20 @@ class Recognised:
 class Diagnosis:
     """The reading of a log; root causes come first in ``causes``.
 
-    ``stopped`` is the number of entries not looked for because the search took too long.
+    ``stopped`` is the number of entries not looked for because the search took too long. ``stacks`` say where
+    processes stand, if it has their stacks.
     """
 
     causes: tuple[Recognised, ...]
     harmless: tuple[Recognised, ...]
     stopped: int = 0
+    stacks: tuple[str, ...] = ()
 
 
 def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diagnosis:
     """Return the known causes that a log shows."""
+    raw = [*raw]
+    whole = "\n".join(raw)
     log = text.read(raw)
     end = time.thread_time() + _MOST_S * (1 + len(log.text) // 2**20)
     entries = knowledge.CAUSES if entries is None else entries
@@ -106,12 +110,13 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
     causes = [pair for pair in causes if pair[0].weight < WEIGHTS["unknown"]] or causes
     ends = last_words.ends(log) if causes else []
     shown = sorted(
-        (_place(_weigh(_recognise(*pair), log), pair[1], ends) for pair in causes),
+        (_place(_weigh(_recognise(*pair), log, whole), pair[1], ends) for pair in causes),
         key=lambda each: (bool(each.against), each.nearness, _place_in(log, each)),
     )
     if shown and shown[0].cause.weight == WEIGHTS["echo"]:
         shown[0] = replace(shown[0], says=(*shown[0].says, LOST))
-    return Diagnosis(tuple(shown), tuple(_recognise(*pair) for pair in harmless), stopped=left + more_left)
+    quiet = tuple(_weigh(_recognise(*pair), log, whole) for pair in harmless)
+    return Diagnosis(tuple(shown), quiet, left + more_left, tuple(places.read_stacks(raw)))
 
 
 def _place_in(log: LogText, each: Recognised) -> tuple[int, int]:
@@ -129,17 +134,24 @@ def _place(each: Recognised, lines: Sequence[WrittenLine], ends: Sequence[last_w
     return replace(each, says=(*each.says, str(first)), is_first_end=later)
 
 
-def _weigh(each: Recognised, log: LogText) -> Recognised:
-    """Return it with what speaks against it, and with what its numbers mean."""
+def _weigh(each: Recognised, log: LogText, whole: str) -> Recognised:
+    """Return it with what speaks against it, and with what its numbers mean.
+
+    ``whole`` has the lines of all ranks: a log as text keeps a few of those that are alike.
+    """
     against = [line for sign in each.cause.contradicting for line in _find_lines(sign, log, ())]
     says: dict[str, None] = {}
     for figures in each.cause.reads:
+        agreed = []
         for match in figures.pattern.matches(log):
             numbers = match.groupdict()
             if figures.agrees(numbers):
-                says[figures.describe(numbers)] = None
+                agreed.append(numbers)
             else:
                 against += log.find_lines(match.start(), match.end())
+        if figures.names_ranks:
+            agreed += [match.groupdict() for match in figures.pattern.pattern.finditer(whole)]
+        says |= dict.fromkeys(words for _, words in figures.tell(agreed))
     return replace(each, against=_distinct(against)[:_SHOWN], says=tuple(says)[:_SHOWN])
 
 
@@ -195,6 +207,10 @@ def _lines(entry: Cause, log: LogText, end: float) -> list[WrittenLine] | None:
     alone = {line.number for line in lines if not line.last}
     lines = [line for line in lines if not line.last or alone.isdisjoint(line.numbers)]
     if not lines or not all(sign.is_in(log) for sign in entry.needed):
+        return []
+    last = max(line.number for line in lines)
+    later = (line for sign in entry.ending for line in _find_lines(sign, log, ()))
+    if any(line.number > last for line in later):
         return []
     excluding = (line for sign in entry.excluded for line in _find_lines(sign, log, ()))
     return [] if any(not line.last for line in excluding) else lines
