@@ -127,7 +127,7 @@ def read(log: str, size: int = 0) -> LastWords | None:
     lines = [(_rank(writer), words) for writer, words in text.split_writers(raw)]
     ranks = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
     size = size or (len(ranks) if ranks == {*range(len(ranks))} else 0)
-    found = _find_killed(searched) or _unlike(said, lines, size) or _find_late(searched, log)
+    found = _find_killed(searched) or _unlike(said, lines, size) or _find_late(log)
     homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said)}
     return LastWords(*found, homes, size) if found else None
 
@@ -148,15 +148,15 @@ def _find_killed(log: LogText) -> Found | None:
     return None
 
 
-def _find_late(log: LogText, whole: str) -> Found | None:
+def _find_late(log: str) -> Found | None:
     """Return the ranks that did not come to a collective, by what torch and NCCL say."""
     for cause in knowledge.CAUSES:
         # What may be past is no end.
         for figures in (each for each in cause.reads if each.kind and not cause.over):
-            matches = [*figures.pattern.matches(log), *figures.pattern.pattern.finditer(whole)]
+            matches = figures.pattern.pattern.finditer(log)
             for ranks, words in figures.tell(match.groupdict() for match in matches):
                 return figures.kind, sorted(ranks), words
-    return judge_text("", whole)
+    return judge_text("", log)
 
 
 def _unlike(said: str, lines: Sequence[_Line], size: int) -> Found | None:

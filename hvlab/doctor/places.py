@@ -130,27 +130,32 @@ def of_rank(host: str, rank: Mapping[str, Any]) -> RankPlace:
 def read_stacks(raw: Iterable[str]) -> Iterator[str]:
     """Yield which processes stand where, by the stacks in a text; the largest group first."""
     lines = [*raw]
+    # Ranks that write at the same time have their marks.
+    written: dict[str, list[str]] = defaultdict(list)
+    for writer, line in text.split_writers(lines if any(map(_STACKED.search, lines)) else ()):
+        written[writer.strip(" :")].append(line)
     stacks: dict[str, list[tuple[bool, list[_Frame]]]] = defaultdict(list)
-    owner, inside = "stack 1", False
-    for _, line in text.split_writers(lines if any(map(_STACKED.search, lines)) else ()):
-        main = "MainThread" in line or line.startswith(("Thread 1 (", "Current thread"))
-        bare = line.startswith("#0 ") and (not inside or bool(stacks[owner][-1][1]))
-        if named := _OWNER.match(line):
-            owner = f"process {named[2]}" if named[1] else f"rank {named[4]}"
-            inside = False
-        elif bare or _THREAD.match(line):
-            # Of processes that no line names, each has one main thread.
-            again = bare or (main and any(is_main for is_main, _ in stacks[owner]))
-            if again and stacks[owner] and owner.startswith("stack"):
-                owner = f"stack {len(stacks) + 1}"
-            stacks[owner].append((main, []))
-            inside = True
-        if (
-            frame := next((found for form in _FRAMES if (found := form.match(line))), None)
-            if inside
-            else None
-        ):
-            stacks[owner][-1][1].append((frame["name"], f"/{frame['file'] or ''}", frame["line"] or ""))
+    for writer, own in written.items():
+        owner, inside = writer or f"stack {len(stacks) + 1}", False
+        for line in own:
+            main = "MainThread" in line or line.startswith(("Thread 1 (", "Current thread"))
+            bare = line.startswith("#0 ") and (not inside or bool(stacks[owner][-1][1]))
+            if named := _OWNER.match(line):
+                owner = f"process {named[2]}" if named[1] else f"rank {named[4]}"
+                inside = False
+            elif bare or _THREAD.match(line):
+                # Of processes that no line names, each has one main thread.
+                again = bare or (main and any(is_main for is_main, _ in stacks[owner]))
+                if again and stacks[owner] and owner.startswith("stack"):
+                    owner = f"stack {len(stacks) + 1}"
+                stacks[owner].append((main, []))
+                inside = True
+            if (
+                frame := next((found for form in _FRAMES if (found := form.match(line))), None)
+                if inside
+                else None
+            ):
+                stacks[owner][-1][1].append((frame["name"], f"/{frame['file'] or ''}", frame["line"] or ""))
     alike: dict[str, list[str]] = defaultdict(list)
     for who, threads in stacks.items():
         if where := _place_of(threads):

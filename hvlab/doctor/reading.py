@@ -137,20 +137,20 @@ def _place(each: Recognised, lines: Sequence[WrittenLine], ends: Sequence[last_w
 def _weigh(each: Recognised, log: LogText, whole: str) -> Recognised:
     """Return it with what speaks against it, and with what its numbers mean.
 
-    ``whole`` has the lines of all ranks: a log as text keeps a few of those that are alike.
+    Ranks are read in ``whole``: a log as text keeps a few of the lines that are alike, without their marks.
     """
     against = [line for sign in each.cause.contradicting for line in _find_lines(sign, log, ())]
     says: dict[str, None] = {}
     for figures in each.cause.reads:
         agreed = []
-        for match in figures.pattern.matches(log):
-            numbers = match.groupdict()
-            if figures.agrees(numbers):
-                agreed.append(numbers)
+        named = (
+            figures.pattern.pattern.finditer(whole) if figures.names_ranks else figures.pattern.matches(log)
+        )
+        for match in named:
+            if figures.agrees(match.groupdict()):
+                agreed.append(match.groupdict())
             else:
                 against += log.find_lines(match.start(), match.end())
-        if figures.names_ranks:
-            agreed += [match.groupdict() for match in figures.pattern.pattern.finditer(whole)]
         says |= dict.fromkeys(words for _, words in figures.tell(agreed))
     return replace(each, against=_distinct(against)[:_SHOWN], says=tuple(says)[:_SHOWN])
 

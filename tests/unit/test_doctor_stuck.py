@@ -75,10 +75,23 @@ SAID = {
         "nccl-timeout",
         ["rank 0 waiting in _ALLGATHER_BASE 619725", "rank 3 waiting in _REDUCE_SCATTER_BASE 619727"],
     ),
-    "a watchdog before torch 2.0": (
-        "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1)",
+    "a watchdog's end": (
+        "[rank5]:[E901 05:20:03.446595912 ProcessGroupNCCL.cpp:1899] [PG ID 0 PG GUID 0(default_pg) Rank 5] "
+        "Process group watchdog thread terminated with exception: [Rank 5] Watchdog caught collective "
+        "operation timeout: WorkNCCL(SeqNum=460631, OpType=ALLREDUCE, NumelIn=1)\n",
         "nccl-timeout",
-        ["rank 3 waiting in ALLREDUCE"],
+        ["rank 5 waiting in ALLREDUCE 460631"],
+    ),
+    # github.com/NVIDIA/nccl issue 1610.
+    "a rank and its number in its group": (
+        TIMED_OUT.format(12, 87, "ALLTOALL").replace("[Rank 12]", "[Rank 0]"),
+        "nccl-timeout",
+        ["rank 12 waiting in ALLTOALL 87"],
+    ),
+    "a watchdog before torch 2.0": (
+        "[E NCCL.cpp:587] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)",
+        "nccl-timeout",
+        ["rank 3 of a group waiting in ALLREDUCE"],
     ),
     "a rank that timed out first": (
         "Received a dump signal due to a collective timeout from  rank 34 and we will try our best to dump",
@@ -267,6 +280,16 @@ STACKS = {
         '  File "threading.py", line 890 in _bootstrap\n\nThread 0x00007ff4 (most recent call first):\n'
         '  File "torch/distributed/distributed_c10d.py", line 2477 in barrier\n  File "t.py", line 8 in main',
         ["process 3: waiting in barrier (distributed/distributed_c10d.py:2477)"],
+    ),
+    "ranks that write at the same time": (
+        "".join(
+            f"[1,{rank}]<stderr>:{line}\n"
+            for line in ("Timeout (0:01:00)!", "Thread 0x00007ff4 (most recent call first):")
+            for rank in (0, 1)
+        )
+        + '[1,0]<stderr>:  File "/x/torch/distributed/c10d.py", line 7 in barrier\n'
+        + '[1,1]<stderr>:  File "t.py", line 8 in load\n[1,0]<stderr>:  File "t.py", line 9 in main\n',
+        ["[1,0]: waiting in barrier (distributed/c10d.py:7) (1 of 2)", "[1,1]: load (t.py:8) (1 of 2)"],
     ),
     "gdb": (
         "Rank 0\n#0  mca_btl_sm_fbox_read_header (hdr=0x7fa7) at ../../btl_sm_fbox.h:114\n"
