@@ -22,15 +22,16 @@ _Frame = tuple[str, str, str]
 _PLACES = read_shipped(Path(__file__).with_name("standing.yml"))["places"]
 # Less of one core is idle.
 _IDLE = 0.1
-# Stacks as py-spy, faulthandler, and gdb or pstack print them: the process or rank, its thread, a frame.
+# Stacks as py-spy, pystack, faulthandler, gdb and pstack print them: the process or rank, a thread, a frame.
 _OWNER = re.compile(r"(Process) (\d+)\b(?=:| timed out)|\W*[Rr](ank)[ :=]*(\d+)\b\W*(?:\(.*\))?\W*$")
-_STACKED = re.compile(r"[Tt]hread \w+ [\[(]|#0 ")
+_STACKED = re.compile(r"[Tt]hread \w+ [\[(]|#0 |Traceback \(most recent call first\)")
 _THREAD = re.compile(
     r"Thread (?:0x)?[0-9A-Fa-f]+ \((?:idle|active)[^)]*\)|Thread \d+ \((?:Thread|LWP) "
     r"|(?:Current t|T)hread 0x[0-9a-f]+ .*\(most recent call first\):$"
+    r"|Traceback (?:\(most recent call first\)|for thread \d+ .*\(most recent call (?P<outer>last)\)):$"
 )
 _FRAMES = (
-    re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)'),
+    re.compile(r'(?:\(\w+\) )?File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>\S+)'),
     re.compile(r"#\d+ +(?:0x[0-9a-f]+ in )?(?P<name>.+?) \((?:.* at (?P<file>\S+):(?P<line>\d+))?"),
     re.compile(r"(?P<name>[^\s()]\S*) \((?P<file>[^\s():]+)(?::(?P<line>\d+))?\)$"),
 )
@@ -136,26 +137,28 @@ def read_stacks(raw: Iterable[str]) -> Iterator[str]:
         written[writer.strip(" :")].append(line)
     stacks: dict[str, list[tuple[bool, list[_Frame]]]] = defaultdict(list)
     for writer, own in written.items():
-        owner, inside = writer or f"stack {len(stacks) + 1}", False
+        owner, inside, outer = writer or f"stack {len(stacks) + 1}", False, False
         for line in own:
             main = "MainThread" in line or line.startswith(("Thread 1 (", "Current thread"))
             bare = line.startswith("#0 ") and (not inside or bool(stacks[owner][-1][1]))
             if named := _OWNER.match(line):
                 owner = f"process {named[2]}" if named[1] else f"rank {named[4]}"
                 inside = False
-            elif bare or _THREAD.match(line):
+            elif (thread := _THREAD.match(line)) or bare:
                 # Of processes that no line names, each has one main thread.
                 again = bare or (main and any(is_main for is_main, _ in stacks[owner]))
                 if again and stacks[owner] and owner.startswith("stack"):
                     owner = f"stack {len(stacks) + 1}"
                 stacks[owner].append((main, []))
-                inside = True
+                inside, outer = True, bool(thread and thread["outer"])
             if (
                 frame := next((found for form in _FRAMES if (found := form.match(line))), None)
                 if inside
                 else None
             ):
-                stacks[owner][-1][1].append((frame["name"], f"/{frame['file'] or ''}", frame["line"] or ""))
+                frames = stacks[owner][-1][1]
+                place = 0 if outer else len(frames)
+                frames.insert(place, (frame["name"], f"/{frame['file'] or ''}", frame["line"] or ""))
     alike: dict[str, list[str]] = defaultdict(list)
     for who, threads in stacks.items():
         if where := _place_of(threads):

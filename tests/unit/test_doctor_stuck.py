@@ -281,6 +281,23 @@ STACKS = {
         '  File "torch/distributed/distributed_c10d.py", line 2477 in barrier\n  File "t.py", line 8 in main',
         ["process 3: waiting in barrier (distributed/distributed_c10d.py:2477)"],
     ),
+    # The outermost frame is first: github.com/apache/spark pull 53705.
+    "pystack": (
+        "Traceback for thread 2175 (python3.12) [] (most recent call last):\n"
+        '    (Python) File "/x/job/train.py", line 9, in main\n        step()\n'
+        '    (Python) File "/x/job/train.py", line 5, in step\n        load()\n',
+        ["stack 1: step (job/train.py:5)"],
+    ),
+    "gdb's py-bt": (
+        "Traceback (most recent call first):\n  Waiting for the GIL\n"
+        '  File "/x/ddtrace/sampler.py", line 88, in sample\n    with self._lock:\n'
+        '  File "/x/ddtrace/tracer.py", line 251, in start_span\n',
+        ["stack 1: sample (ddtrace/sampler.py:88)"],
+    ),
+    "no stack but an exception": (
+        'Traceback (most recent call last):\n  File "/x/job/train.py", line 9, in main\n    step()\n',
+        [],
+    ),
     "ranks that write at the same time": (
         "".join(
             f"[1,{rank}]<stderr>:{line}\n"
