@@ -127,7 +127,7 @@ def read(log: str, size: int = 0) -> LastWords | None:
     lines = [(_rank(writer), words) for writer, words in text.split_writers(raw)]
     ranks = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
     size = size or (len(ranks) if ranks == {*range(len(ranks))} else 0)
-    found = _find_killed(searched) or _unlike(said, lines, size) or _find_late(log)
+    found = _find_killed(searched) or _unlike(said, lines, size) or _find_late(searched.whole)
     homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said)}
     return LastWords(*found, homes, size) if found else None
 

@@ -97,7 +97,6 @@ class Diagnosis:
 def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diagnosis:
     """Return the known causes that a log shows."""
     raw = [*raw]
-    whole = "\n".join(raw)
     log = text.read(raw)
     end = time.thread_time() + _MOST_S * (1 + len(log.text) // 2**20)
     entries = knowledge.CAUSES if entries is None else entries
@@ -110,12 +109,12 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
     causes = [pair for pair in causes if pair[0].weight < WEIGHTS["unknown"]] or causes
     ends = last_words.ends(log) if causes else []
     shown = sorted(
-        (_place(_weigh(_recognise(*pair), log, whole), pair[1], ends) for pair in causes),
+        (_place(_weigh(_recognise(*pair), log), pair[1], ends) for pair in causes),
         key=lambda each: (bool(each.against), each.nearness, _place_in(log, each)),
     )
     if shown and shown[0].cause.weight == WEIGHTS["echo"]:
         shown[0] = replace(shown[0], says=(*shown[0].says, LOST))
-    quiet = tuple(_weigh(_recognise(*pair), log, whole) for pair in harmless)
+    quiet = tuple(_weigh(_recognise(*pair), log) for pair in harmless)
     return Diagnosis(tuple(shown), quiet, left + more_left, tuple(places.read_stacks(raw)))
 
 
@@ -134,17 +133,16 @@ def _place(each: Recognised, lines: Sequence[WrittenLine], ends: Sequence[last_w
     return replace(each, says=(*each.says, str(first)), is_first_end=later)
 
 
-def _weigh(each: Recognised, log: LogText, whole: str) -> Recognised:
-    """Return it with what speaks against it, and with what its numbers mean.
-
-    Ranks are read in ``whole``: a log as text keeps a few of the lines that are alike, without their marks.
-    """
+def _weigh(each: Recognised, log: LogText) -> Recognised:
+    """Return it with what speaks against it, and with what its numbers mean."""
     against = [line for sign in each.cause.contradicting for line in _find_lines(sign, log, ())]
     says: dict[str, None] = {}
     for figures in each.cause.reads:
         agreed = []
         named = (
-            figures.pattern.pattern.finditer(whole) if figures.names_ranks else figures.pattern.matches(log)
+            figures.pattern.pattern.finditer(log.whole)
+            if figures.names_ranks
+            else figures.pattern.matches(log)
         )
         for match in named:
             if figures.agrees(match.groupdict()):

@@ -95,9 +95,13 @@ class WrittenLine(NamedTuple):
 
 
 class LogText:
-    """Lines as one text to search, those of each writer beside one another."""
+    """Lines as one text to search, those of each writer beside one another.
 
-    def __init__(self, lines: Iterable[WrittenLine]) -> None:
+    ``whole`` has every line, with its mark.
+    """
+
+    def __init__(self, lines: Iterable[WrittenLine], whole: str = "") -> None:
+        self.whole = whole
         order: dict[str, int] = {}
         self.lines = sorted(lines, key=lambda line: order.setdefault(line.writer, len(order)))
         self._starts = []
@@ -141,7 +145,8 @@ class LogText:
 
 def read(raw: Iterable[str]) -> LogText:
     """Parse a log; ``raw`` are its lines, as a file gives them."""
-    return LogText(_distinct(_unwrap(_split_hosts(_read_plain(raw)))))
+    lines = [*_unwrap(_split_hosts(_read_plain(raw)))]
+    return LogText(_distinct(lines), "\n".join(line.text for line in lines))
 
 
 def _read_plain(raw: Iterable[str]) -> Iterator[WrittenLine]:

@@ -82,6 +82,15 @@ SAID = {
         "nccl-timeout",
         ["rank 5 waiting in ALLREDUCE 460631"],
     ),
+    # github.com/huggingface/open-r1 issue 620.
+    "lines wrapped by a terminal": (
+        "".join(
+            f"{line[:100]}\n{line[100:]}\n"
+            for line in (TIMED_OUT.format(rank, 4, "BROADCAST") for rank in (2, 3, 4, 5, 6))
+        ),
+        "nccl-timeout",
+        ["ranks 2-6 waiting in BROADCAST 4"],
+    ),
     # github.com/NVIDIA/nccl issue 1610.
     "a rank and its number in its group": (
         TIMED_OUT.format(12, 87, "ALLTOALL").replace("[Rank 12]", "[Rank 0]"),
