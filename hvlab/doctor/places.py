@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,26 +15,10 @@ from typing import Any
 from hvlab.base.answers.shapes import Count, HostAnswer, Number
 from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
-from hvlab.doctor import text
 
-# Function, file and line.
-_Frame = tuple[str, str, str]
 _PLACES = read_shipped(Path(__file__).with_name("standing.yml"))["places"]
 # Less of one core is idle.
 _IDLE = 0.1
-# Stacks as py-spy, pystack, faulthandler, gdb and pstack print them: the process or rank, a thread, a frame.
-_OWNER = re.compile(r"(Process) (\d+)\b(?=:| timed out)|\W*[Rr](ank)[ :=]*(\d+)\b\W*(?:\(.*\))?\W*$")
-_STACKED = re.compile(r"[Tt]hread \w+ [\[(]|#0 |Traceback \(most recent call first\)")
-_THREAD = re.compile(
-    r"Thread (?:0x)?[0-9A-Fa-f]+ \((?:idle|active)[^)]*\)|Thread \d+ \((?:Thread|LWP) "
-    r"|(?:Current t|T)hread 0x[0-9a-f]+ .*\(most recent call first\):$"
-    r"|Traceback (?:\(most recent call first\)|for thread \d+ .*\(most recent call (?P<outer>last)\)):$"
-)
-_FRAMES = (
-    re.compile(r'(?:\(\w+\) )?File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>\S+)'),
-    re.compile(r"#\d+ +(?:0x[0-9a-f]+ in )?(?P<name>.+?) \((?:.* at (?P<file>\S+):(?P<line>\d+))?"),
-    re.compile(r"(?P<name>[^\s()]\S*) \((?P<file>[^\s():]+)(?::(?P<line>\d+))?\)$"),
-)
 
 
 class _Rank(HostAnswer):
@@ -116,10 +100,10 @@ def of_rank(host: str, rank: Mapping[str, Any]) -> RankPlace:
         if user is not None and stack[user:]
         else ""
     )
-    found = [(kind, name) for name, file, _ in stack if (kind := _kind(name, file, rank["cpu"]))]
+    found = [(kind, name) for name, file, _ in stack if (kind := kind_of(name, file, rank["cpu"]))]
     waits = [name for kind, name in found if kind == "collective"]
     if waits:
-        return RankPlace(rank["rank"], host, "collective", f"{_name_frame(waits[-1])}{line}", True, rank)
+        return RankPlace(rank["rank"], host, "collective", f"{name_frame(waits[-1])}{line}", True, rank)
     if found:
         kind, name = found[0]
         return RankPlace(rank["rank"], host, kind, f"{name}{line}", False, rank)
@@ -128,60 +112,8 @@ def of_rank(host: str, rank: Mapping[str, Any]) -> RankPlace:
     return RankPlace(rank["rank"], host, "elsewhere", where, False, rank)
 
 
-def read_stacks(raw: Iterable[str]) -> Iterator[str]:
-    """Yield which processes stand where, by the stacks in a text; the largest group first."""
-    lines = [*raw]
-    # Ranks that write at the same time have their marks.
-    written: dict[str, list[str]] = defaultdict(list)
-    for writer, line in text.split_writers(lines if any(map(_STACKED.search, lines)) else ()):
-        written[writer.strip(" :")].append(line)
-    stacks: dict[str, list[tuple[bool, list[_Frame]]]] = defaultdict(list)
-    for writer, own in written.items():
-        owner, inside, outer = writer or f"stack {len(stacks) + 1}", False, False
-        for line in own:
-            main = "MainThread" in line or line.startswith(("Thread 1 (", "Current thread"))
-            bare = line.startswith("#0 ") and (not inside or bool(stacks[owner][-1][1]))
-            if named := _OWNER.match(line):
-                owner = f"process {named[2]}" if named[1] else f"rank {named[4]}"
-                inside = False
-            elif (thread := _THREAD.match(line)) or bare:
-                # Of processes that no line names, each has one main thread.
-                again = bare or (main and any(is_main for is_main, _ in stacks[owner]))
-                if again and stacks[owner] and owner.startswith("stack"):
-                    owner = f"stack {len(stacks) + 1}"
-                stacks[owner].append((main, []))
-                inside, outer = True, bool(thread and thread["outer"])
-            if (
-                frame := next((found for form in _FRAMES if (found := form.match(line))), None)
-                if inside
-                else None
-            ):
-                frames = stacks[owner][-1][1]
-                place = 0 if outer else len(frames)
-                frames.insert(place, (frame["name"], f"/{frame['file'] or ''}", frame["line"] or ""))
-    alike: dict[str, list[str]] = defaultdict(list)
-    for who, threads in stacks.items():
-        if where := _place_of(threads):
-            alike[where].append(who)
-    every = sum(map(len, alike.values()))
-    for where, owners in sorted(alike.items(), key=lambda item: -len(item[1])):
-        names = ", ".join([owners[0], *(each.rpartition(" ")[2] for each in owners[1:])])
-        yield f"{names}: {where}" + f" ({len(owners)} of {every})" * (every > 1)
-
-
-def _place_of(threads: Sequence[tuple[bool, Sequence[_Frame]]]) -> str:
-    """Return where a process stands: in a collective if one of its threads does, else its main thread."""
-    stacks = [frames for _, frames in sorted(threads, key=lambda each: each[0]) if frames]
-    known = [[(kind, each) for each in frames if (kind := _kind(each[0], each[1], 0.0))] for frames in stacks]
-    waits = [each for own in known for kind, each in own if kind == "collective"]
-    if not stacks:
-        return ""
-    name, file, line = waits[-1] if waits else known[-1][0][1] if known[-1] else stacks[-1][0]
-    at = "/".join(PurePosixPath(file).parts[1:][-2:]) + f":{line}" * bool(line)
-    return f"{'waiting in ' * bool(waits)}{_name_frame(name)}" + f" ({at})" * bool(at)
-
-
-def _kind(name: str, file: str, cpu: float) -> str:
+def kind_of(name: str, file: str, cpu: float) -> str:
+    """Return what a frame shows, by the table; empty if nothing."""
     for row in _PLACES:
         if (
             re.search(row["in"], name)
@@ -192,7 +124,8 @@ def _kind(name: str, file: str, cpu: float) -> str:
     return ""
 
 
-def _name_frame(name: str) -> str:
+def name_frame(name: str) -> str:
+    """Return a function's name for people."""
     return "the gradients' allreduce" if name == "_engine_run_backward" else name.rpartition(".")[2]
 
 

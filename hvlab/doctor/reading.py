@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvlab.base.answers import clean
-from hvlab.doctor import knowledge, last_words, places, text
+from hvlab.doctor import knowledge, last_words, stacks, text
 from hvlab.doctor.cause import WEIGHTS, Cause, Sign
 from hvlab.doctor.text import LogText, WrittenLine
 
@@ -115,7 +115,7 @@ def diagnose(raw: Iterable[str], entries: Sequence[Cause] | None = None) -> Diag
     if shown and shown[0].cause.weight == WEIGHTS["echo"]:
         shown[0] = replace(shown[0], says=(*shown[0].says, LOST))
     quiet = tuple(_weigh(_recognise(*pair), log) for pair in harmless)
-    return Diagnosis(tuple(shown), quiet, left + more_left, tuple(places.read_stacks(raw)))
+    return Diagnosis(tuple(shown), quiet, left + more_left, tuple(stacks.read(raw)))
 
 
 def _place_in(log: LogText, each: Recognised) -> tuple[int, int]:
