@@ -77,11 +77,12 @@ def search(
 
     ``measure`` makes one launch; with ``copies``, devices take part and copy to and from their host. The
     first launch measures everything with all hosts at once. If it yields more suspects than can be tried, or
-    links vary too much, the hosts share a bottleneck, and a launch measures each link alone. If groups of
-    hosts are then far from each other, links between them are neither suspects nor controls. Suspects are
-    tried in further launches, at most LOOKS, each alone beside controls. If nothing is slower by the ratio,
-    at most the share ``alpha`` of searches raises a false alarm: the trials are independent of the earlier
-    launches, and each look at each suspect gets the same part of alpha (Bonferroni).
+    links vary too much, the hosts share a bottleneck, and a launch measures each link alone; then all hosts
+    at once again, as noise may hide a slow uplink. If groups of hosts are then far from each other, links
+    between them are neither suspects nor controls. Suspects are tried in further launches, at most LOOKS,
+    each alone beside controls. If nothing is slower by the ratio, at most the share ``alpha`` of searches
+    raises a false alarm: the trials are independent of the earlier launches, and each look at each suspect
+    gets the same part of alpha (Bonferroni).
 
     Raises UsageError with fewer than three hosts, which cannot be told apart, and CheckError
     if most links carry nothing: then there is nothing to compare with.
@@ -173,21 +174,25 @@ def _at_once(
 def _analyse_each(
     before: _Overview, count: int, launches: _Launches, draw: random.Random, *, ratio: float
 ) -> _Overview:
-    """Analyse a launch that measures each link alone, after one with a shared bottleneck."""
-    planned = steps.plan_each_link(count, draw)
-    readings = launches.launch(planned)
-    values = {**before.values, **suspects.relative_alone(readings)}
+    """Analyse a launch that measures each link alone, and all at once again, after a shared bottleneck."""
+    each = steps.plan_each_link(count, draw)
+    all_hosts = [step for step in steps.plan_all_hosts(count, draw) if step.moves]
+    readings = launches.launch([*each, *all_hosts])
+    alone, together = readings[: len(each)], readings[len(each) :]
+    values = {**before.values, **suspects.relative_alone(alone)}
     pairs = suspects.sizes(values, count, ratio=ratio)["pair"]
     far = suspects.far_groups(pairs, count, least=suspects.SHARE * math.log(ratio))
-    uplinks = [] if far else [suspect for suspect in before.suspects if suspect.members]
-    alone = suspects.suspects(values, count, ratio=ratio, between=set(suspects.crossing(far)))
+    again = _group_by_link(all_hosts, together)
+    slow = {cell: steps.slowness(max(*known, *again[cell])) for cell, known in before.rates.items()}
+    uplinks = [] if far else suspects.uplinks(slow, count, ratio=ratio)
+    others = suspects.suspects(values, count, ratio=ratio, between=set(suspects.crossing(far)))
     return _Overview(
-        _group_by_link(planned, readings),
+        _group_by_link(each, alone),
         values,
-        [*uplinks, *alone],
+        [*uplinks, *others],
         together=max(before.crowded, sum(suspect.kind not in suspects.WORK for suspect in before.suspects)),
         groups=far,
-        sharing=() if far else before.sharing,
+        sharing=() if far else suspects.sharing_groups(slow, count, ratio=ratio),
     )
 
 
