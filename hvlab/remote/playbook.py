@@ -106,8 +106,11 @@ def explain(failures: Sequence[HostFailure], every: int, failed: str, *, remedy:
     lines = "\n".join(f"  {each.host}: {each.message.strip()}" for each in failures)
     if gone := [each.host for each in failures if each.unreachable]:
         return UnreachableError(f"{unusable(gone, every)}:\n{lines}", remedy=LEAVE_OUT)
-    # Who has a host was said, with what to do.
-    return CheckError(f"{failed}:\n{lines}", remedy="" if any(each.held for each in failures) else remedy)
+    return CheckError(f"{failed}:\n{lines}", remedy="" if _say_what_to_do(failures) else remedy)
+
+
+def _say_what_to_do(failures: Sequence[HostFailure]) -> bool:
+    return all("what to do:" in each.message.lower() for each in failures)
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,7 @@ class Play:
             known = reading.cause_of(text)
             if known:
                 raise CheckError(f"{failed}: {known.cause.title}:\n{text}", remedy=_remedy(known.cause))
-            said = all("what to do:" in failure.message.lower() for failure in self.failures)
+            said = _say_what_to_do(self.failures)
             raise CheckError(f"{failed}:\n{text}", remedy="" if said else remedy)
         if self._error:
             words = f"{type(self._error).__name__}: {self._error}"
