@@ -217,9 +217,9 @@ def test_dpkg_holds(monkeypatch):
 class Host:
     """A host that answers commands from a list: (words that are in the command, its answer)."""
 
-    def __init__(self, manager="apt", packages=None, held=(), own=(), came=()):
+    def __init__(self, manager="apt", packages=None, held=(), own=(), came=None):
         self.observed = {"packages": packages or {}, "held": list(held), "held_own": list(own)}
-        self.observed["installed_own"] = list(came)
+        self.observed["installed_own"] = dict(came or {})
         self.manager = manager
         self.commands: list[str] = []
         self.files: list[dict] = []
@@ -314,19 +314,28 @@ def test_without_a_hold_of_ours_apt_may_not_change_held_ones():
     host.task({"name": ["gcc"], "hold": True})
     assert not [c for c in host.commands if "--allow-change-held-packages" in c]
     written = {file["path"]: json.loads(file["content"]) for file in host.files}
-    assert written == {HELD_OWN: ["gcc"], INSTALLED_OWN: ["gcc"]}
+    assert written == {HELD_OWN: ["gcc"]}
 
 
-def test_what_came_is_recorded_and_what_was_there_is_not():
-    host = Host(packages={"gcc": "1"}, held=["gcc"], own=["gcc"], came=["make"])
+@pytest.mark.parametrize(
+    ("asked", "came"),
+    [
+        ([{"name": "gcc", "version": "2"}], {"make": False, "libgcc": False}),
+        (["libgcc"], {"make": False, "libgcc": True}),
+        (["/root/libgcc.deb"], {"make": False, "libgcc": True}),
+        (["make", "libgcc"], {"make": True, "libgcc": True}),
+    ],
+)
+def test_what_came_is_recorded_and_what_was_there_is_not(asked, came):
+    host = Host(packages={"gcc": "1", "make": "1"}, own=["gcc"], came={"make": False, "gone": True})
     host.answers = [
-        ("--simulate", {"stdout": "Inst gcc [1] (2 x)\nInst libgcc (2 x)"}),
-        ("dpkg-query", {"stdout": "installed gcc 2\ninstalled libgcc 2"}),
+        ("--simulate", {"stdout": "Inst libgcc (2 x)"}),
+        ("dpkg-query", {"stdout": "installed gcc 2\ninstalled libgcc 2\ninstalled make 1"}),
     ]
-    done = host.task({"name": [{"name": "gcc", "version": "2"}]})
-    assert done["ansible_facts"]["hvlab"]["installed_own"] == ["libgcc", "make"]
+    done = host.task({"name": asked, "recorded": True})
+    assert done["ansible_facts"]["hvlab"]["installed_own"] == came
     [file] = host.files
-    assert (file["path"], json.loads(file["content"])) == (INSTALLED_OWN, ["libgcc", "make"])
+    assert (file["path"], json.loads(file["content"])) == (INSTALLED_OWN, came)
 
 
 REMOVING_DNF = """
@@ -365,7 +374,7 @@ def test_dependencies_go_that_nothing_else_needs(manager, answers):
         manager,
         packages=dict.fromkeys(["cuda", "cuda-nvcc", "orphan"], "1"),
         own=["cuda"],
-        came=["cuda", "cuda-nvcc"],
+        came={"cuda": True, "cuda-nvcc": False},
     )
     host.answers = answers
     wanted = {"name": ["cuda"], "state": "absent", "unused": True, "allow_removal": []}

@@ -45,7 +45,7 @@ class ActionModule(HvlabAction):
         self.installed: dict[str, str] = dict(self.facts.get("packages") or {})
         self.held = set(self.facts.get("held") or [])
         self.own = set(self.facts.get("held_own") or [])
-        self.came = set(self.facts.get("installed_own") or [])
+        self.came: dict[str, bool] = dict(self.facts.get("installed_own") or {})
         if facts["pkg_mgr"] not in MANAGERS:
             known = ", ".join(MANAGERS)
             raise self._failure(f"packages are managed by {facts['pkg_mgr']}; known are {known}")
@@ -70,9 +70,14 @@ class ActionModule(HvlabAction):
             self._change(work)
         removed = sorted(set(before) - set(self.installed))
         along = [name for name in sorted(own) if self.installed.get(name) not in (before.get(name), None)]
-        self.came = (came | (set(self.installed) - set(before))) - set(removed)
+        self._note({one.name for one in work.install}, set(self.installed) - set(before))
         self._hold(list(dict.fromkeys([*work.hold, *along])), removed)
-        self._record({HELD_OWN: (own, self.own), INSTALLED_OWN: (came, self.came)})
+        self._record(
+            {
+                HELD_OWN: (sorted(own), sorted(self.own)),
+                INSTALLED_OWN: (came, dict(sorted(self.came.items()))),
+            }
+        )
         return result | {
             "changed": bool(before != self.installed or work.hold or work.modules),
             "removed": removed,
@@ -118,7 +123,7 @@ class ActionModule(HvlabAction):
         work = PackageChanges(remove=names)
         self.manager.unlocked = bool(self.own & set(names))
         goes = self._simulate(work, self.manager.unused(names)).removed
-        return sorted((goes - self._simulate(work).removed) & self.came)
+        return sorted((goes - self._simulate(work).removed) & set(self.came))
 
     def _prepare(self, work: PackageChanges) -> dict[str, Any]:
         """Refuse packages that cannot be installed; in check mode the repository may not exist yet."""
@@ -284,9 +289,18 @@ class ActionModule(HvlabAction):
         self.own = (self.own | set(names)) - gone
         self.held = (self.held | set(names)) - gone
 
-    def _record(self, lists: Mapping[str, tuple[set[str], set[str]]]) -> None:
+    def _note(self, asked: set[str], new: set[str]) -> None:
+        """Note new packages as hvlab's own where the task wants it, and forget those that are gone."""
+        self.came = {name: by_name for name, by_name in self.came.items() if name in self.installed}
+        if self.args["recorded"]:
+            # Which package a file holds, its name need not say.
+            from_file = any("/" in name for name in asked)
+            self.came |= {name: from_file or name in asked for name in new}
+            self.came |= dict.fromkeys(asked & set(self.came), True)
+
+    def _record(self, lists: Mapping[str, tuple[object, object]]) -> None:
         files = [
-            {"path": path, "content": json.dumps(sorted(now)) + "\n", "mode": "0644"}
+            {"path": path, "content": json.dumps(now) + "\n", "mode": "0644"}
             for path, (before, now) in lists.items()
             if now != before
         ]
@@ -304,7 +318,7 @@ class ActionModule(HvlabAction):
             "packages": self.installed,
             "held": sorted(self.held),
             "held_own": sorted(self.own),
-            "installed_own": sorted(self.came),
+            "installed_own": self.came,
             "lists_age": 0 if self.read and not self.refreshed["stderr"] else self.facts.get("lists_age"),
             "module_streams": (self.facts.get("module_streams") or {})
             | dict(one.split(":", 1) for one in work.modules),

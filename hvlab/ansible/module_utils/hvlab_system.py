@@ -80,9 +80,9 @@ def list_held_own() -> list[str]:
     return sorted(set(json.loads(read(HELD_OWN) or "[]")) & set(list_held()))
 
 
-def list_installed_own() -> list[str]:
-    """Return the packages that hvlab_packages has installed, as it recorded."""
-    return list(json.loads(read(INSTALLED_OWN) or "[]"))
+def installed_own() -> dict[str, bool]:
+    """Return the packages that hvlab_packages recorded as its own, and whether it was asked for them by name."""
+    return dict(json.loads(read(INSTALLED_OWN) or "{}"))
 
 
 def lists_age() -> float | None:
