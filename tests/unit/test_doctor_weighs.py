@@ -145,6 +145,31 @@ def test_numbers_are_read_and_sure_is_told_from_possible(line, cause, certainty,
     assert says in " ".join(first.says)
 
 
+REMEDIES = [
+    ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all", "nvidia-ctk cdi generate"),
+    ('RuntimeHandler "nvidia" not supported', "containerd"),
+    ("package a-1.el10.x86_64 is filtered out by modular filtering", "module_hotfixes"),
+    ("Error: \n Problem: package a-1.el9.x86_64 requires b, but none of the providers can be installed", "dnf"),
+    ("Another app is currently holding the yum lock; waiting for it to exit...", "dnf, yum"),
+    ("file /usr/bin/a from install of b-1.el9.x86_64 conflicts with file from package c-1.el9.x86_64", "dnf"),
+    ("warning: %post(kmod-nvidia-1.x86_64) scriptlet failed, exit status 1", "dnf"),
+    ("LibMambaUnsatisfiableError: Encountered problems while solving:\n  - package a requires b", "conda"),
+    ("error: cannot find cgroup plugin for cgroup/v2", "dbus"),
+    ("/usr/bin/ld: cannot find -lcuda: No such file or directory", "stubs"),
+    ("/lib/libc.so.6: version `GLIBC_2.34' not found (required by /.singularity.d/libs/libGLX.so.0)", "image"),
+]
+
+
+@pytest.mark.parametrize(("text", "word"), REMEDIES)
+def test_the_remedy_works_on_the_system_that_the_text_shows(text, word):
+    assert word in diagnose(text.splitlines()).causes[0].cause.remedy
+
+
+def test_what_slurm_takes_as_written_last_is_no_error():
+    text = "slurmctld: error: State 1 specified more than once, latest value used"
+    assert not diagnose([text]).causes
+
+
 def test_at_most_three_are_shown_with_what_speaks_against_them(tmp_path):
     log = tmp_path / "log"
     log.write_text("\n".join(text for text, _ in CONTRADICTED.values()))
