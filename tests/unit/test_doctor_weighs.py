@@ -149,14 +149,15 @@ REMEDIES = [
     ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all", "nvidia-ctk cdi generate"),
     ('RuntimeHandler "nvidia" not supported', "containerd"),
     ("package a-1.el10.x86_64 is filtered out by modular filtering", "module_hotfixes"),
-    ("Error: \n Problem: package a-1.el9.x86_64 requires b, but none of the providers can be installed", "dnf"),
+    ("Error: \n Problem: package a-1.el9 requires b, but none of the providers can be installed", "dnf"),
     ("Another app is currently holding the yum lock; waiting for it to exit...", "dnf, yum"),
     ("file /usr/bin/a from install of b-1.el9.x86_64 conflicts with file from package c-1.el9.x86_64", "dnf"),
     ("warning: %post(kmod-nvidia-1.x86_64) scriptlet failed, exit status 1", "dnf"),
     ("LibMambaUnsatisfiableError: Encountered problems while solving:\n  - package a requires b", "conda"),
+    ("PackagesNotFoundError: The following packages are not available from channels:", "conda search"),
     ("error: cannot find cgroup plugin for cgroup/v2", "dbus"),
     ("/usr/bin/ld: cannot find -lcuda: No such file or directory", "stubs"),
-    ("/lib/libc.so.6: version `GLIBC_2.34' not found (required by /.singularity.d/libs/libGLX.so.0)", "image"),
+    ("/lib/libc.so.6: version `GLIBC_2.34' not found (required by /.singularity.d/libs/libGL.so.0)", "image"),
 ]
 
 
