@@ -70,14 +70,9 @@ class ActionModule(HvlabAction):
             self._change(work)
         removed = sorted(set(before) - set(self.installed))
         along = [name for name in sorted(own) if self.installed.get(name) not in (before.get(name), None)]
-        self._note({one.name for one in work.install}, set(self.installed) - set(before))
+        self._note({one.name for one in as_packages(self.args["name"])}, set(self.installed) - set(before))
         self._hold(list(dict.fromkeys([*work.hold, *along])), removed)
-        self._record(
-            {
-                HELD_OWN: (sorted(own), sorted(self.own)),
-                INSTALLED_OWN: (came, dict(sorted(self.came.items()))),
-            }
-        )
+        self._record({HELD_OWN: (sorted(own), sorted(self.own)), INSTALLED_OWN: (came, self.came)})
         return result | {
             "changed": bool(before != self.installed or work.hold or work.modules),
             "removed": removed,
@@ -291,11 +286,11 @@ class ActionModule(HvlabAction):
 
     def _note(self, asked: set[str], new: set[str]) -> None:
         """Note new packages as hvlab's own where the task wants it, and forget those that are gone."""
-        self.came = {name: by_name for name, by_name in self.came.items() if name in self.installed}
+        self.came = {name: self.came[name] for name in sorted(self.came) if name in self.installed}
         if self.args["recorded"]:
             # Which package a file holds, its name need not say.
             from_file = any("/" in name for name in asked)
-            self.came |= {name: from_file or name in asked for name in new}
+            self.came |= {name: from_file or name in asked for name in sorted(new)}
             self.came |= dict.fromkeys(asked & set(self.came), True)
 
     def _record(self, lists: Mapping[str, tuple[object, object]]) -> None:

@@ -81,7 +81,7 @@ def list_held_own() -> list[str]:
 
 
 def installed_own() -> dict[str, bool]:
-    """Return the packages that hvlab_packages recorded as its own, and whether it was asked for them by name."""
+    """Return the packages that hvlab_packages recorded, and whether it was asked for them by name."""
     return dict(json.loads(read(INSTALLED_OWN) or "{}"))
 
 
