@@ -1,8 +1,11 @@
 """The module hvlab_files, run as Ansible runs it, on real files."""
 
+import errno
 import json
+import os
 import stat
 import tempfile
+from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils import hvlab_managed
@@ -13,8 +16,8 @@ from hvlab.ansible.modules import hvlab_files
 
 @pytest.fixture
 def bring(capsys):
-    def run(*files, check=False):
-        arguments = {"files": list(files), "_ansible_check_mode": check, "_ansible_diff": True}
+    def run(*files, check=False, **options):
+        arguments = {"files": list(files), "_ansible_check_mode": check, "_ansible_diff": True, **options}
         with patch_module_args(arguments), pytest.raises(SystemExit):
             hvlab_files.main()
         return json.loads(capsys.readouterr().out)
@@ -176,9 +179,89 @@ def test_nothing_is_left_beside_a_file_that_cannot_be_written(bring, tmp_path):
 
 def test_a_folder_that_another_host_makes_meanwhile_is_no_error(bring, tmp_path, monkeypatch):
     monkeypatch.setattr(hvlab_files, "current", lambda _: hvlab_managed.current("/nowhere"))
+    monkeypatch.setattr(hvlab_files.Change, "_follow", lambda change: change.path)
     (tmp_path / "shared").mkdir(mode=0o755)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to("elsewhere")
     assert bring({"path": str(tmp_path / "shared"), "state": "directory", "mode": "0700"})["changed"]
     assert mode(tmp_path / "shared") == 0o700
     assert "cannot be written" in bring({"path": str(tmp_path / "link"), "state": "directory"})["msg"]
+
+
+def test_a_link_to_a_folder_is_one_and_so_is_one_to_a_file_of_other_peoples_lines(bring, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "opt").symlink_to("disk")
+    (tmp_path / "disk/hosts").write_text("127.0.0.1 localhost\n")
+    (tmp_path / "hosts").symlink_to("disk/hosts")
+    folder = {"path": str(tmp_path / "opt"), "state": "directory", "mode": "0750"}
+    block = {"path": str(tmp_path / "hosts"), "block": "10.0.0.1 n1"}
+    assert bring(folder, block)["changed"]
+    assert (tmp_path / "opt").is_symlink()
+    assert (tmp_path / "hosts").is_symlink()
+    assert mode(tmp_path / "disk") == 0o750
+    assert (tmp_path / "disk/hosts").read_text().startswith("127.0.0.1 localhost\n# BEGIN hvlab\n10.0.0.1")
+    assert not bring(folder, block)["changed"]
+
+
+@pytest.mark.parametrize("item", [{"state": "directory"}, {"block": "10.0.0.1 n1"}])
+def test_a_link_that_leads_nowhere_is_refused(bring, tmp_path, item):
+    (tmp_path / "l").symlink_to("unmounted/place")
+    done = bring({"path": str(tmp_path / "l"), **item})
+    assert f"{tmp_path}/l: is a link to {tmp_path}/unmounted/place" in done["msg"]
+    assert [path.name for path in tmp_path.iterdir()] == ["l"]
+
+
+def test_a_mount_point_is_written_in_place(bring, tmp_path, monkeypatch):
+    replace, path = os.replace, tmp_path / "hosts"
+
+    def refuse(one, other):
+        raise OSError(errno.EBUSY, "busy")
+
+    path.write_text("127.0.0.1 localhost\n")
+    inode = path.stat().st_ino
+    monkeypatch.setattr(os, "replace", refuse)
+    assert bring({"path": str(path), "block": "10.0.0.1 n1", "mode": "0640"})["changed"]
+    monkeypatch.setattr(os, "replace", replace)
+    assert path.read_text() == "127.0.0.1 localhost\n# BEGIN hvlab\n10.0.0.1 n1\n# END hvlab\n"
+    assert (path.stat().st_ino, mode(path)) == (inode, 0o640)
+    assert [one.name for one in tmp_path.iterdir()] == ["hosts"]
+
+
+def test_labels_of_a_file_stay(bring, tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("127.0.0.1 localhost\n")
+    try:
+        os.setxattr(path, "user.site", b"x")
+    except OSError:
+        pytest.skip("no extended attributes here")
+    bring({"path": str(path), "block": "10.0.0.1 n1"})
+    assert os.getxattr(path, "user.site") == b"x"
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"), [(0, "lsattr -d"), (os.ST_RDONLY, "mount that file system read-write")]
+)
+def test_a_path_that_not_even_root_can_write_is_refused_before_the_first_file(
+    bring, tmp_path, monkeypatch, flag, told
+):
+    access, statvfs = os.access, os.statvfs
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "access", lambda path, mode: "fixed" not in str(path) and access(path, mode))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flag))
+    (tmp_path / "fixed").write_text("theirs")
+    items = [{"path": str(tmp_path / name), "content": "x"} for name in ("a", "fixed")]
+    done = [bring(*items, check=check)["msg"] for check in (True, False)]
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    assert all(told in message for message in done)
+    assert [path.name for path in tmp_path.iterdir()] == ["fixed"]
+
+
+def test_a_disk_without_room_for_the_record_leaves_the_files(bring, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(hvlab_files, "add_to_record", full)
+    (tmp_path / "f").write_text("theirs")
+    done = bring({"path": str(tmp_path / "f"), "content": "x"}, record=str(tmp_path / "files.json"))
+    assert "What to do: free space" in done["msg"]
+    assert (tmp_path / "f").read_text() == "theirs"

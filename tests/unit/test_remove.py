@@ -1,6 +1,7 @@
 """The module hvlab_remove: what hvlab_files wrote goes, and what it replaced comes back."""
 
 import base64
+import errno
 import json
 import os
 import shutil
@@ -58,7 +59,7 @@ def test_what_was_replaced_comes_back_and_the_rest_goes(call, tmp_path):
     assert (theirs.read_bytes(), theirs.stat().st_mode & 0o777) == (b"caf\xe9\n", 0o640)
     assert link.readlink().name == "elsewhere"
     assert hosts.read_text() == HOSTS
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "hosts", "link", "theirs"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hosts", "link", "theirs"]
     assert not remove(call, tmp_path)["changed"]
 
 
@@ -89,7 +90,127 @@ def test_lines_that_others_wrote_since_stay(call, tmp_path):
     call(hvlab_files, files=[{"path": str(hosts), "block": "10.0.0.1 n1", "drop": "^127.0.1.1"}])
     hosts.write_text(hosts.read_text() + "10.9.9.9 printer\n")
     remove(call, tmp_path)
-    assert hosts.read_text() == "127.0.0.1 localhost\n10.9.9.9 printer\n"
+    assert hosts.read_text() == HOSTS + "10.9.9.9 printer\n"
+
+
+def test_lines_that_others_removed_since_do_not_come_back(call, tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text(HOSTS + "10.5.5.5 old\n")
+    call(hvlab_files, files=[{"path": str(hosts), "block": "10.0.0.1 n1", "drop": "^127.0.1.1"}])
+    hosts.write_text(hosts.read_text().replace("10.5.5.5 old\n", ""))
+    remove(call, tmp_path)
+    assert hosts.read_text() == HOSTS
+
+
+@pytest.mark.parametrize("text", ["127.0.1.1 a", "", "a\r\n127.0.1.1 n1\r\n\r\n", "x\n\n\n127.0.1.1 a\n\n\n"])
+def test_a_file_comes_back_to_the_byte(call, tmp_path, text):
+    hosts = tmp_path / "hosts"
+    hosts.write_bytes(text.encode())
+    call(hvlab_files, files=[{"path": str(hosts), "block": "10.0.0.1 n1", "drop": "^127.0.1.1"}])
+    remove(call, tmp_path)
+    assert hosts.read_bytes() == text.encode()
+
+
+def test_folders_and_links_that_were_there_stay_as_they_were(call, tmp_path):
+    folder, link, right = tmp_path / "log", tmp_path / "slurm", tmp_path / "libpmix.so"
+    folder.mkdir()
+    folder.chmod(0o750)
+    (tmp_path / "nfs").mkdir()
+    (tmp_path / "nfs/slurm.conf").write_text("theirs\n")
+    link.symlink_to("nfs")
+    right.symlink_to("libpmix.so.2")
+    call(
+        hvlab_files,
+        files=[
+            {"path": str(folder), "state": "directory", "mode": "0755"},
+            {"path": str(link), "state": "directory", "mode": "0755"},
+            {"path": str(link / "slurm.conf"), "content": "hvlab's\n"},
+            {"path": str(right), "state": "link", "src": "libpmix.so.2"},
+            {"path": str(tmp_path / "systemd/slurmd.service.d/hvlab.conf"), "content": "x"},
+        ],
+    )
+    remove(call, tmp_path)
+    assert folder.stat().st_mode & 0o777 == 0o750
+    assert (link.readlink().name, right.readlink().name) == ("nfs", "libpmix.so.2")
+    assert (link / "slurm.conf").read_text() == "theirs\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["libpmix.so", "log", "nfs", "slurm"]
+
+
+def test_what_others_put_where_hvlab_wants_nothing_stays(call, tmp_path):
+    path = tmp_path / "mpi.conf"
+    absent = {"path": str(path), "state": "absent"}
+    call(hvlab_files, files=[absent])
+    path.write_text("theirs\n")
+    assert str(path) not in remove(call, tmp_path, check=True)["gone"]["files"]
+    call(hvlab_files, files=[absent])
+    remove(call, tmp_path)
+    assert path.read_text() == "theirs\n"
+
+
+def test_what_could_not_be_restored_is_left_to_another_run(call, tmp_path, monkeypatch):
+    first, second = (tmp_path / name for name in ("first", "second"))
+    for path in (first, second):
+        path.write_text("theirs\n")
+    call(hvlab_files, files=[{"path": str(path), "content": "x"} for path in (first, second)])
+    replace = os.replace
+
+    def refuse(one, other):
+        if str(other) == str(second):
+            raise OSError(errno.EPERM, "Operation not permitted")
+        replace(one, other)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    [stays] = remove(call, tmp_path)["stays"]
+    assert f"{second}: cannot be written: Operation not permitted" in stays
+    assert "lsattr" in stays
+    monkeypatch.undo()
+    monkeypatch.setattr(hvlab_remove, "FACTS", str(tmp_path / "facts.d"))
+    monkeypatch.setattr(hvlab_remove, "EMPTY", ())
+    assert remove(call, tmp_path)["gone"]["files"] == [str(second)]
+    assert second.read_text() == "theirs\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
+
+
+@pytest.mark.parametrize("kind", ["link", "mount"])
+def test_a_linked_or_mounted_folder_is_emptied_and_stays(call, tmp_path, monkeypatch, kind):
+    disk = tmp_path / "disk" if kind == "link" else tmp_path / "opt"
+    (disk / "pack/bin").mkdir(parents=True)
+    (disk / "file").write_text("")
+    if kind == "link":
+        (tmp_path / "opt").symlink_to("disk")
+    else:
+        monkeypatch.setattr(os.path, "ismount", lambda path: path == str(disk))
+    assert remove(call, tmp_path)["gone"]["folders"] == [str(tmp_path / "opt")]
+    assert (tmp_path / "opt").is_dir()
+    assert list(disk.iterdir()) == []
+
+
+def test_files_that_hosts_share_stay(call, tmp_path, monkeypatch):
+    key = tmp_path / "home/hvlab/.ssh/id_ed25519"
+    call(hvlab_files, files=[{"path": str(key), "content": "KEY"}])
+    mounts = f"overlay / nfs4 rw 0 0\nserver:/home {tmp_path}/home nfs4 rw 0 0\n"
+    read = hvlab_remove.read
+    monkeypatch.setattr(hvlab_remove, "read", lambda path: mounts if "mounts" in path else read(path))
+    shown = remove(call, tmp_path)
+    assert any(str(key) in words for words in shown["stays"])
+    assert key.read_text() == "KEY"
+
+
+def test_a_package_source_keeps_its_rights_and_a_linked_one_comes_back_as_a_link(call, tmp_path):
+    secret, link = tmp_path / "site.list", tmp_path / "cuda.list"
+    secret.write_text("deb https://user:password@x/ /\n")
+    secret.chmod(0o600)
+    link.symlink_to("elsewhere.list")
+    (tmp_path / "elsewhere.list").write_text("deb http://x/ /\n")
+    files = {str(path): base64.b64encode(b"# switched off\n").decode() for path in (secret, link)}
+    refused = {"files": files, "refresh": ["echo", "E: no"], "trouble": "^E:"}
+    assert call(hvlab_repository, step="apply", **refused)["refused"]
+    assert (secret.stat().st_mode & 0o777, link.is_symlink()) == (0o600, True)
+    call(hvlab_repository, step="apply", files=files, trouble="^E:")
+    assert secret.stat().st_mode & 0o777 == 0o600
+    remove(call, tmp_path)
+    assert link.readlink().name == "elsewhere.list"
+    assert secret.read_text().startswith("deb https")
 
 
 def test_a_host_with_ranks_is_left_alone(call, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -10,7 +11,7 @@ import pwd
 import re
 import stat
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 BEGIN = "# BEGIN hvlab"
 END = "# END hvlab"
@@ -45,7 +46,10 @@ def with_block(text: str, block: str, drop: str | None) -> str:
 
 
 def record(path: str) -> dict[str, Any]:
-    """Return hvlab_files' record: each path it was given, and whether the facts hold its text."""
+    """Return hvlab_files' record: each path it was given, and whether the facts hold its text.
+
+    None stands for a path at which it wants nothing: what comes there later is somebody else's.
+    """
     try:
         with open(path) as file:
             paths = json.load(file)
@@ -60,10 +64,87 @@ def add_to_record(path: str, more: dict[str, Any]) -> None:
     merged = dict(known, **more)
     if merged == known:
         return
-    beside = "{}.{}".format(path, os.urandom(4).hex())
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(merged, file, sort_keys=True)
-    os.replace(beside, path)
+    write(path, json.dumps(merged, sort_keys=True), SECRET_MODE, os.geteuid(), os.getegid())
+
+
+def write(path: str, text: str, mode: int, uid: int, gid: int) -> None:
+    """Write a file in one step; it keeps its ACL and the label of SELinux."""
+
+    def make(beside: str) -> None:
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+            os.fchown(file.fileno(), uid, gid)
+            _copy_attributes(path, file.fileno())
+            os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+
+    replace(path, make)
+
+
+def _copy_attributes(path: str, handle: int) -> None:
+    with suppress(OSError):
+        for name in os.listxattr(path, follow_symlinks=False):
+            with suppress(OSError):
+                os.setxattr(handle, name, os.getxattr(path, name, follow_symlinks=False))
+
+
+def replace(path: str, make: Callable[[str], None]) -> None:
+    """Let ``make`` make a file or link beside ``path``, and put it there in one step."""
+    folder, name = os.path.split(path)
+    beside = "{}/.{}.{}".format(folder, name, os.urandom(4).hex())
+    try:
+        make(beside)
+        os.replace(beside, path)
+    except OSError as error:
+        # A mount point, as /etc/hosts in a container, can only be written in place.
+        if error.errno != errno.EBUSY or os.path.islink(beside) or not os.path.isfile(path):
+            raise
+        with open(beside, "rb") as new, open(path, "wb") as file:
+            file.write(new.read())
+            info = os.fstat(new.fileno())
+            os.fchown(file.fileno(), info.st_uid, info.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(info.st_mode))
+    finally:
+        if os.path.lexists(beside):
+            os.unlink(beside)
+
+
+def restore(path: str, state: dict[str, Any]) -> None:
+    """Bring a path back to a state of ``current``."""
+    if state["kind"] == "link":
+        replace(path, lambda beside: os.symlink(state["text"], beside))
+    elif state["kind"] == "file":
+        write(path, state["text"], state["mode"], state["uid"], state["gid"])
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+# Why root cannot write, and what to do.
+REMEDIES = {
+    errno.EPERM: "`lsattr -d` on it and on its folder shows whether they are immutable",
+    errno.EROFS: "mount that file system read-write",
+    errno.ENOSPC: "free space on that file system",
+    errno.EDQUOT: "free space on that file system",
+}
+
+
+def explain(path: str, error: OSError) -> str:
+    """Return why a path cannot be written, and what to do."""
+    remedy = REMEDIES.get(error.errno or 0, "")
+    reason = "{}: cannot be written: {}".format(path, error.strerror or error)
+    return "{}.\nWhat to do: {}, then run this again".format(reason, remedy) if remedy else reason
+
+
+def check_writable(path: str) -> None:
+    """Raise OSError for a path that not even root can write: read-only, or immutable."""
+    nearest = os.path.dirname(path)
+    while not os.path.exists(nearest):
+        nearest = os.path.dirname(nearest)
+    for place in (nearest, path) if os.geteuid() == 0 else ():
+        if (place == nearest or os.path.isfile(path)) and not os.access(place, os.W_OK):
+            code = errno.EROFS if os.statvfs(place).f_flag & os.ST_RDONLY else errno.EPERM
+            raise OSError(code, os.strerror(code))
 
 
 ALTERNATIVES = "/etc/alternatives/"

@@ -211,9 +211,10 @@ def main() -> None:
         **gpu_facts(ask),
     }
     if module.params["managed"]:
+        written = [path for path, kept in recorded(module.params["record"]).items() if kept is not None]
         facts["ansible_hvlab_managed"] = {
             "record": module.params["record"],
-            "paths": sorted(filter(os.path.lexists, recorded(module.params["record"]))),
+            "paths": sorted(filter(os.path.lexists, written)),
             "files": ask(managed_files, module.params["record"]) or {},
             "packs": ask(managed_packs, module.params["pack_root"], not module.check_mode) or {},
         }

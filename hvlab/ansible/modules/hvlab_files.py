@@ -19,8 +19,12 @@ from ansible.module_utils.hvlab_managed import (
     acting_as,
     add_to_record,
     alternative,
+    check_writable,
     current,
+    explain,
+    replace,
     with_block,
+    write,
     writer,
 )
 from ansible.module_utils.hvlab_managed import record as read_record
@@ -38,14 +42,33 @@ class Change:
     """One desired state compared with the present one."""
 
     def __init__(self, module: AnsibleModule, item: dict[str, Any]) -> None:
-        self.module, self.item, self.path = module, item, item["path"]
+        self.module, self.item = module, item
+        self.path: str = item["path"]
         self.state = item["state"]
         self.owner = self._owner(item["owner"]) if item["owner"] else (0, 0)
-        self.rights: Callable[[], ContextManager[None]] = functools.partial(
-            acting_as, writer(self.path, self.owner[0]), self.owner[1]
-        )
+        acting = writer(self.path, self.owner[0])
+        with acting_as(acting, self.owner[1]):
+            self.path = self._follow()
+        if acting == os.geteuid():
+            acting = writer(self.path, self.owner[0])
+        self.rights: Callable[[], ContextManager[None]] = functools.partial(acting_as, acting, self.owner[1])
         with self.rights():
             self._compare()
+
+    def _follow(self) -> str:
+        """Return where a link leads that stands for a folder, or for a file with other people's lines."""
+        folder, path = self.state == "directory", self.path
+        if not os.path.islink(path) or not (folder or self.item["block"] is not None):
+            return path
+        led = os.path.realpath(path)
+        if not (os.path.isdir(led) if folder else os.path.isfile(led)):
+            there = "{}: is a link to {}, where no {} is; nothing was written".format(
+                path, led, "folder" if folder else "file"
+            )
+            self.module.fail_json(
+                msg="{}.\nWhat to do: make it (is its file system mounted?), or remove the link".format(there)
+            )
+        return led
 
     def _compare(self) -> None:
         item = self.item
@@ -120,12 +143,12 @@ class Change:
         elif self.state == "link":
             self._link()
         elif self.state == "file":
-            self._replace(self._write)
+            write(self.path, self.new, self.mode, self.uid, self.gid)
 
     def _link(self) -> None:
         name = alternative(self.path)
         if not name:
-            self._replace(lambda path: os.symlink(self.new, path))
+            replace(self.path, functools.partial(os.symlink, self.new))
             return
         choose = ["update-alternatives", "--set", name, self.new]
         if self.module.run_command(choose)[0]:
@@ -153,31 +176,9 @@ class Change:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.path, 0o700)
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        self._set_rights(handle)
-        os.close(handle)
-
-    def _write(self, path: str) -> None:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(to_bytes(self.new, errors="surrogateescape"))
-            self._set_rights(file.fileno())
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _set_rights(self, handle: int) -> None:
         os.fchown(handle, self.uid, self.gid)
         os.fchmod(handle, self.mode)
-
-    def _replace(self, make: Callable[[str], None]) -> None:
-        folder, name = os.path.split(self.path)
-        beside = "{}/.{}.{}".format(folder, name, os.urandom(4).hex())
-        try:
-            make(beside)
-            os.replace(beside, self.path)
-        except OSError:
-            if os.path.lexists(beside):
-                os.unlink(beside)
-            raise
+        os.close(handle)
 
     def diff(self) -> dict[str, str]:
         """Return the change for ``--diff``; secrets are left out."""
@@ -194,19 +195,32 @@ class Change:
 
 
 def read_replaced(record: str, changes: list[Change]) -> dict[str, Any]:
-    """Return foreign content that is about to be replaced, by path, for C(hvlab_remove)."""
+    """Return foreign content that is about to be replaced, by path, for C(hvlab_remove).
+
+    Also folders and links that are right already: they were there before.
+    """
     known = read_record(record)
     return {
-        change.path: change.before
+        change.path: dict(change.before, drop=change.item["drop"])
         for change in changes
-        if change.kind in ("file", "link") and change.path not in known
+        if (change.kind in ("file", "link") or change.kind == change.state == "directory")
+        and known.get(change.path) is None
+        and (change.changed or (change.kind == change.state != "file" and not alternative(change.path)))
     }
 
 
-def paths_of(items: list[dict[str, Any]]) -> dict[str, bool]:
-    """Return the items' paths, and for each whether its text is needed to compare it."""
-    paths = {item["loaded"]: False for item in items if item["loaded"]}
-    return dict(paths, **{item["path"]: item["block"] is not None for item in items})
+def paths_of(changes: list[Change]) -> dict[str, bool | None]:
+    """Return paths for the record: also those read for ``loaded``, and folders that have to be made."""
+    paths: dict[str, bool | None] = {}
+    for change in changes:
+        item, folder = change.item, os.path.dirname(change.path)
+        if item["loaded"]:
+            paths[item["loaded"]] = False
+        while change.state != "absent" and not os.path.lexists(folder):
+            paths[folder] = False
+            folder = os.path.dirname(folder)
+        paths[change.path] = None if change.state == "absent" else item["block"] is not None
+    return paths
 
 
 def main() -> None:
@@ -251,19 +265,25 @@ def main() -> None:
     unloaded = [change.path for change in changes if change.unloaded and not change.changed]
     every, changes = changes, [change for change in changes if change.changed]
     record = module.params["record"]
-    if not module.check_mode:
+    path = record
+    try:
         for change in changes:
-            change.validate(every)
-        if record:
-            add_to_record(record + ".before", read_replaced(record, changes))
-        for change in changes:
-            try:
+            path = change.path
+            with change.rights():
+                check_writable(path)
+        if not module.check_mode:
+            for change in changes:
+                change.validate(every)
+            path = record
+            if record:
+                add_to_record(record + ".before", read_replaced(record, every))
+                add_to_record(record, paths_of(every))
+            for change in changes:
+                path = change.path
                 with change.rights():
                     change.apply()
-            except OSError as error:
-                module.fail_json(msg="{}: cannot be written: {}".format(change.path, error.strerror or error))
-        if record:
-            add_to_record(record, paths_of(module.params["files"]))
+    except OSError as error:
+        module.fail_json(msg=explain(path, error))
     module.exit_json(
         changed=bool(changes or unloaded),
         paths=[*(change.path for change in changes), *unloaded],

@@ -11,11 +11,21 @@ import re
 import shutil
 import signal
 import time
-from typing import Any
+from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.text.converters import to_bytes
-from ansible.module_utils.hvlab_managed import acting_as, alternative, read_replaced, record, target, writer
+from ansible.module_utils.hvlab_managed import (
+    acting_as,
+    add_to_record,
+    alternative,
+    current,
+    explain,
+    read_replaced,
+    record,
+    restore,
+    target,
+    writer,
+)
 from ansible.module_utils.hvlab_probe import read
 from ansible.module_utils.hvlab_processes import above, gpu_users, owner, processes
 from ansible.module_utils.hvlab_system import ask_manager, entries, list_held_own
@@ -64,10 +74,11 @@ def fact(role: str) -> dict[str, Any]:
 
 def find_shared_type(path: str) -> str:
     """Return the type of a file system that other hosts may share, if ``path`` is on one; else nothing."""
-    nearest, kind = "", ""
+    nearest, kind, path = "", "", os.path.realpath(path)
     for line in (read("/proc/self/mounts") or "").splitlines():
         place, own = line.split()[1:3]
-        inside = os.path.join(path, "").startswith(os.path.join(place, ""))
+        # The root of a host without disks is its own.
+        inside = place != "/" and os.path.join(path, "").startswith(os.path.join(place, ""))
         if inside and len(place) >= len(nearest):
             nearest, kind = place, own
     return kind if SHARED.match(kind) else ""
@@ -111,18 +122,26 @@ class Removal:
         inside = tuple(folder + "/" for folder in self.folders)
         kept = inside if driver_goes else (*inside, WITH_DRIVER)
         self.before = read_replaced(self.record)
-        paths = {path for path in record(self.record) if not path.startswith(NOT_OURS)}
+        # What is there although hvlab wants nothing there is somebody else's.
+        known = record(self.record).items()
+        paths = {path for path, wanted in known if wanted is not None or not os.path.lexists(path)}
         if fact("nvidia_repository"):
             paths.update(path for pattern in SOURCES for path in glob.glob(pattern))
         # Contents first, so that a folder is empty when its turn comes.
         self.files = [
             path
             for path in sorted(paths, reverse=True)
-            if (os.path.lexists(path) or path in self.before)
+            if not path.startswith(NOT_OURS)
+            and (os.path.lexists(path) or path in self.before)
+            and not self._is_as_before(path)
             and not (path + "/").startswith(kept)
             # Kept by update-alternatives, and never led elsewhere.
             and (path in self.before or not alternative(path))
         ]
+        shared = [path for path in self.files if find_shared_type(path)]
+        if shared:
+            self.stays.append("what hosts share: {}".format(", ".join(shared)))
+        self.files = [path for path in self.files if path not in shared]
         units = [*(SLURM if fact("slurm") else ()), *([TIMER] if TIMER_UNIT in self.files else [])]
         self.services = [one for one in units if self._is_there(one)]
         if driver_goes:
@@ -159,6 +178,10 @@ class Removal:
             self.stays.append("CUDA, which NVIDIA's installer put into {home}".format(**cuda))
         return [cuda["home"]] if asked else []
 
+    def _is_as_before(self, path: str) -> bool:
+        former = self.before.get(path)
+        return former is not None and current(path) == {name: former[name] for name in current(path)}
+
     def _is_own(self, path: str) -> bool:
         kind = find_shared_type(path)
         if kind:
@@ -192,14 +215,10 @@ class Removal:
         """Take all of it away."""
         for service in self.services:
             self._run("systemctl", "disable", "--now", service)
-        for path in self.files:
-            try:
-                self._restore_file(path)
-            except OSError as error:
-                self.stays.append("{}: {}".format(path, error.strerror or error))
+        kept = [path for path in self.files if not self._try(self._restore_file, path)]
         self._remove_packages()
         for folder in filter(os.path.isdir, self.folders):
-            shutil.rmtree(folder)
+            self._try(self._remove_tree, folder)
         for folder, command in READERS:
             if any(path.startswith(folder) for path in self.files) and shutil.which(command[0]):
                 self._run(*command)
@@ -208,12 +227,33 @@ class Removal:
             self._run(shutil.which("sshd") or "/usr/sbin/sshd", "-t")
             unit = "ssh" if self._is_there("ssh") else "sshd"
             self._run("systemctl", "reload", unit)
-        for path in (self.record, self.record + ".before"):
+        for path, entries_of in ((self.record, record(self.record)), (self.record + ".before", self.before)):
             if os.path.exists(path):
                 os.unlink(path)
+            # For another run.
+            add_to_record(path, {each: entries_of[each] for each in kept if each in entries_of})
         for path in EMPTY:
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.expanduser(path))
+
+    def _try(self, change: Callable[[str], None], path: str) -> bool:
+        try:
+            change(path)
+        except OSError as error:
+            self.stays.append(explain(path, error))
+            return False
+        return True
+
+    def _remove_tree(self, path: str) -> None:
+        """Remove a folder; only its content where it is a link or a file system of its own."""
+        if not os.path.islink(path) and not os.path.ismount(path):
+            shutil.rmtree(path)
+            return
+        for entry in os.scandir(os.path.realpath(path)):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
 
     def _remove_packages(self) -> None:
         """Uninstall, and end the holds on what stays: a purged package has none with apt."""
@@ -268,7 +308,7 @@ class Removal:
                 left = (
                     self._without_block(path) if os.path.isfile(path) and not os.path.islink(path) else None
                 )
-                self._put(path, left or self.before.get(path))
+                restore(path, left or self.before.get(path) or {"kind": None})
 
     def _lead_back(self, path: str, former: str) -> None:
         """Restore the choice of update-alternatives; remove the choices that hvlab added."""
@@ -280,7 +320,11 @@ class Removal:
             self._run("update-alternatives", "--set", name, former)
 
     def _remove_folder(self, path: str) -> None:
-        if os.listdir(path):
+        former = self.before.get(path)
+        if former:
+            os.chown(path, former["uid"], former["gid"])
+            os.chmod(path, former["mode"])
+        elif os.listdir(path):
             self.stays.append("{}: others have files in it".format(path))
         else:
             os.rmdir(path)
@@ -294,25 +338,20 @@ class Removal:
         if not blocks:
             return None
         former: dict[str, Any] | None = self.before.get(path)
-        # Restore lines that hvlab dropped, unless somebody wrote others since.
-        if former and set(rest.splitlines()) <= set(former["text"].splitlines()):
-            return former
+        if former:
+            rest = self._with_dropped(rest, former)
+            if rest.split() == former["text"].split():
+                return former
         rights = {"mode": info.st_mode & 0o7777, "uid": info.st_uid, "gid": info.st_gid}
         return {"kind": "file", "text": rest, **rights} if rest.strip() or former else None
 
-    def _put(self, path: str, state: dict[str, Any] | None) -> None:
-        if state is None:
-            os.unlink(path)
-            return
-        beside = "{}.{}".format(path, os.urandom(4).hex())
-        if state["kind"] == "link":
-            os.symlink(state["text"], beside)
-        else:
-            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(to_bytes(state["text"], errors="surrogateescape"))
-                os.fchown(file.fileno(), state["uid"], state["gid"])
-                os.fchmod(file.fileno(), state["mode"])
-        os.replace(beside, path)
+    def _with_dropped(self, text: str, former: dict[str, Any]) -> str:
+        """Put back the lines that hvlab dropped; what others wrote or removed since stays so."""
+        lines = text.split("\n")
+        for number, line in enumerate(former["text"].split("\n")):
+            if former.get("drop") and re.search(former["drop"], line) and line not in lines:
+                lines.insert(min(number, len(lines)), line)
+        return "\n".join(lines)
 
 
 def main() -> None:

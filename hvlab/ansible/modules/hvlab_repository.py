@@ -11,7 +11,7 @@ import re
 from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hvlab_managed import add_to_record, current
+from ansible.module_utils.hvlab_managed import add_to_record, current, restore
 from ansible.module_utils.hvlab_managed import record as read_record
 from ansible.module_utils.hvlab_system import ask_manager
 from ansible.module_utils.urls import open_url
@@ -29,17 +29,15 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, content: str | None) -> None:
-    """Replace a file in one step; None removes it."""
+    """Replace a file in one step, with the rights it has; None removes it."""
+    former = current(path)
     if content is None:
-        if os.path.exists(path):
-            os.unlink(path)
+        restore(path, {"kind": None})
         return
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    beside = "{}.{}".format(path, os.urandom(4).hex())
-    with open(beside, "wb") as file:
-        os.fchmod(file.fileno(), 0o644)
-        file.write(base64.b64decode(content))
-    os.replace(beside, path)
+    text = base64.b64decode(content).decode("utf-8", "surrogateescape")
+    rights = former if former["kind"] == "file" else {"mode": 0o644, "uid": os.geteuid(), "gid": os.getegid()}
+    restore(path, dict(rights, kind="file", text=text))
 
 
 def proxy(url: str, dump: str, conf: str) -> str:
@@ -89,7 +87,7 @@ def find_wrong_label(label: str, patterns: list[str]) -> str:
 def apply(module: AnsibleModule) -> dict[str, object]:
     """Write the files and refresh the source; on a refusal or an interruption, restore everything."""
     params = module.params
-    before = {path: read(path) for path in params["files"]}
+    before = {path: current(path) for path in params["files"]}
     refused, status, output = True, 0, ""
     try:
         for path, content in params["files"].items():
@@ -106,8 +104,8 @@ def apply(module: AnsibleModule) -> dict[str, object]:
             refused = False
     finally:
         if refused:
-            for path, content in before.items():
-                write(path, content)
+            for path, state in before.items():
+                restore(path, state)
     return {"changed": not refused, "refused": refused, "status": status, "output": output}
 
 
@@ -146,7 +144,7 @@ def main() -> None:
         replaced = {path: current(path) for path in paths if record and path not in read_record(record)}
         done = apply(module)
         if record and done["changed"]:
-            former = {path: state for path, state in replaced.items() if state["kind"] == "file"}
+            former = {path: state for path, state in replaced.items() if state["kind"] in ("file", "link")}
             add_to_record(record + ".before", former)
             add_to_record(record, paths)
         module.exit_json(**done)
