@@ -116,6 +116,12 @@ def test_both_kinds_of_docker_are_known(method, other, present):
     assert planned("debian12", method)["present"] == {"docker": "", "toolkit": "", "other": []}
 
 
+def test_docker_has_no_repository_for_other_systems_of_debians_family():
+    mint = {"distribution": "Linux Mint", "distribution_release": "wilma"}
+    assert planned("ubuntu2204", "repo", facts=mint)["packages"] == []
+    assert planned("ubuntu2204", facts=mint)["packages"][0] == "docker.io"
+
+
 def test_a_system_without_docker_has_no_packages():
     assert planned("debian12", facts={"distribution": "SLES", "os_family": "Suse"})["packages"] == []
 
@@ -196,6 +202,18 @@ def test_settings_are_merged_once_and_the_rest_stays(settle):
     assert [path.name for path in settle.file.parent.iterdir()] == ["daemon.json"]
     assert "changed=0" in settle(config)
     assert settle.log.read_text().splitlines().count("restart docker") == 1
+
+
+def test_a_settings_file_keeps_its_mode_and_a_linked_one_its_place(settle):
+    kept = settle.file.parent.parent / "site.json"
+    kept.write_text('{"proxies": {"http-proxy": "http://user:password@proxy"}}')
+    kept.chmod(0o600)
+    settle.file.parent.mkdir()
+    settle.file.symlink_to(kept)
+    settle({"debug": True})
+    assert settle.file.is_symlink()
+    assert json.loads(kept.read_text())["debug"] is True
+    assert kept.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("version", ["20.10.24+dfsg1", "27.5.1"])

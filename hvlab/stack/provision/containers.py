@@ -41,7 +41,8 @@ def plan(
     own = names.get("distro", []) + from_release(names.get("distro_from", {}), release)
     kinds = names.get("kinds", {"distro": [], "repo": []})
     pinned = {name: version or None for name in names.get("repo", []) if name.startswith("docker")}
-    repo = [{"name": name, "version": pinned.get(name)} for name in names.get("repo", [])]
+    served = facts.get("distribution") in names.get("repo_for", [facts.get("distribution")])
+    repo = [{"name": name, "version": pinned.get(name)} for name in names.get("repo", []) if served]
     packages: Mapping[str, str] = (facts.get("hvlab") or {}).get("packages") or {}
     return {
         "packages": repo if method == "repo" else own,
