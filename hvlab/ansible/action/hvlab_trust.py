@@ -18,6 +18,12 @@ from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust
 SSHD_CONFIG = "etc/ssh/sshd_config.d/10-hvlab.conf.j2"
 # Their sshd has no Include: the lines go to the end of its only file.
 WITHOUT_INCLUDE = {("Amazon", "2"), ("RedHat", "7"), ("RedHat", "8")}
+# An sshd that was updated from such a release may have kept its settings.
+TRIED = """\
+grep -Eiq '^[[:space:]]*include[[:space:]=].*sshd_config[.]d' "$2" || {
+  echo "$2 reads no other file: write 'Include /etc/ssh/sshd_config.d/*.conf' at its top"; exit 1; }
+/usr/sbin/sshd -t -f "$1"
+"""
 # sshd writes it when it starts, and when it is reloaded.
 SSHD_PID = "/run/sshd.pid"
 PLACES = (
@@ -94,7 +100,7 @@ class ActionModule(HvlabAction):
             {"path": user_authority, "content": trust.user_authorities_text, "mode": "0644"},
             # Before sshd reads its path: with the file missing, it refuses everybody.
             {"path": revoked, "content": trust.revoked_text, "mode": "0644"},
-            {**sshd_config(facts), "loaded": SSHD_PID, "validate": ["/usr/sbin/sshd", "-t", "-f", "%s"]},
+            {"validate": ["/usr/sbin/sshd", "-t", "-f", "%s"], "loaded": SSHD_PID, **sshd_config(facts)},
             {"path": known, "block": known_hosts, "mode": "0644"},
             {"path": ssh, "state": "directory", "mode": "0700", **home},
             {"path": f"{ssh}/id_ed25519", "secret": identity, "mode": "0600", **home},
@@ -114,9 +120,10 @@ class ActionModule(HvlabAction):
         ]
 
 
-def sshd_config(facts: Mapping[str, Any]) -> dict[str, str]:
+def sshd_config(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file of sshd's lines on a system: their own, or a block in the one of an old sshd."""
     systems = {(facts[name], facts["distribution_major_version"]) for name in ("distribution", "os_family")}
     if systems & WITHOUT_INCLUDE:
         return {"path": "/etc/ssh/sshd_config", "block_template": SSHD_CONFIG}
-    return {"template": SSHD_CONFIG, "mode": "0644"}
+    tried = ["sh", "-c", TRIED, "sshd", "%s", "/etc/ssh/sshd_config"]
+    return {"template": SSHD_CONFIG, "mode": "0644", "validate": tried}
