@@ -9,8 +9,9 @@ from tests.unit.plays import play, program
 from tests.unit.test_slurm_role import host, names, request
 
 
-def agreed(*hosts, key=True, uids=None, **options):
-    return report(check_cluster(hosts or [host()], request(**options), key=key, uids=uids or {}))
+def agreed(*hosts, key=True, uids=None, own_uids=None, **options):
+    given = {"key": key, "uids": uids or {}, "own_uids": own_uids or {}}
+    return report(check_cluster(hosts or [host()], request(**options), **given))
 
 
 def test_a_cluster_that_fits_together_is_not_refused():
@@ -48,9 +49,11 @@ def test_settings_that_yaml_reads_otherwise_are_refused(settings, wrong):
     assert all(text in agreed(settings=given) for text in wrong)
 
 
-def checked(record=None, packages=(), *, active="", written=False, database=False, **options):
+def checked(record=None, packages=(), *, active="", configured="none", database=False, came=(), **options):
     there = host(record=record, packages=packages)
-    return report(check_host(there, request(**options), active=active, written=written, database=database))
+    there.facts["hvlab"]["installed_own"] = list(came)
+    given = {"active": active, "configured": configured, "database": database}
+    return report(check_host(there, request(**options), **given))
 
 
 @pytest.mark.parametrize(
@@ -69,18 +72,25 @@ def test_a_cluster_keeps_the_name_and_the_host_of_its_queue(record, refused):
 
 
 @pytest.mark.parametrize(
-    ("daemons", "written", "refused"),
+    ("daemons", "configured", "came", "refused"),
     [
-        ("inactive\nactive", False, "g1: slurmd of another Slurm"),
-        ("active\nactive", False, "g1: slurmctld and slurmd of another Slurm"),
-        ("active\nactive", True, ""),
-        ("inactive\nfailed", False, ""),
-        ("", False, ""),
+        ("inactive\nactive", "other", [], "g1: slurmd of another Slurm"),
+        ("active\nactive", "none", [], "g1: slurmctld and slurmd of another Slurm"),
+        ("active\nactive", "hvlab", [], ""),
+        (
+            "inactive\ninactive",
+            "other",
+            [],
+            "g1: /etc/slurm/slurm.conf of another Slurm is there, whose daemons",
+        ),
+        ("inactive\nfailed", "other", ["slurmd"], ""),
+        ("inactive\ninactive", "none", [], ""),
+        ("", "none", [], ""),
     ],
-    ids=["slurmd", "both", "hvlab was killed", "a package's slurm.conf", "recorded"],
+    ids=["slurmd", "both", "hvlab was killed", "stopped", "a package's slurm.conf", "new", "recorded"],
 )
-def test_a_slurm_that_hvlab_did_not_install_is_left_alone(daemons, written, refused):
-    problems = checked(active=daemons, written=written)
+def test_a_slurm_that_hvlab_did_not_install_is_left_alone(daemons, configured, came, refused):
+    problems = checked(active=daemons, configured=configured, came=came)
     assert refused in problems
     assert bool(problems) is bool(refused)
 
@@ -180,6 +190,21 @@ def test_a_user_with_two_uids_is_refused():
     assert "ann has UID 1000 on g1, UID 1001 on g2, and Slurm knows users by their UID" in observed
 
 
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [
+        ({"g1": "981", "g2": ""}, "user slurm has, or gets, UID 981 on g1, UID 64030 on g2"),
+        ({"g1": "981", "g2": "981"}, ""),
+        ({"g1": "64030", "g2": ""}, ""),
+        ({"g2": "981"}, ""),
+    ],
+)
+def test_slurms_user_has_one_uid(own, refused):
+    problems = agreed(own_uids=own)
+    assert refused in problems
+    assert bool(problems) is bool(refused)
+
+
 def test_a_slurmctld_on_a_host_without_slurm_is_refused():
     assert "slurm_controller is g9, and Slurm's hosts are g1" in agreed(controller="g9")
 
@@ -197,17 +222,21 @@ PREFLIGHT = """
     [
         (None, "active\\nactive", "ClusterName=physics", "localhost: slurmctld and slurmd of another Slurm"),
         (None, "active\\nactive", "# Written by hvlab, the same on every node.", ""),
+        (None, "inactive\\ninactive", "ClusterName=physics", "slurm.conf of another Slurm is there"),
         ({}, "active\\nactive", "", ""),
         ({}, "", "", "may have its key from hvlab"),
     ],
-    ids=["another", "hvlab was killed", "recorded", "key"],
+    ids=["another", "hvlab was killed", "stopped", "recorded", "key"],
 )
 def test_the_role_asks_the_host(tmp_path, record, daemons, slurm_conf, refused):
     """What the tasks ask, and whom they ask, reaches the checks."""
     (tmp_path / "preflight.yml").write_text(PREFLIGHT, "utf-8")
     asked, key = tmp_path / "asked", tmp_path / "munge.key"
     program(
-        tmp_path / "programs", "apt-cache", "#!/bin/sh\nprintf '%s %s\\n  Candidate: 23.02.1-1\\n' \"$@\"\n"
+        # In the language of the host, unless it is asked otherwise.
+        tmp_path / "programs",
+        "apt-cache",
+        '#!/bin/sh\necho "$LC_ALL" > "${0%/*}/spoken"\nprintf \'%s %s\\n  Candidate: 23.02.1-1\\n\' "$@"\n',
     )
     program(tmp_path / "programs", "systemctl", f"#!/bin/sh\ntouch {asked}\nprintf '{daemons}\\n'\n")
     (tmp_path / "slurm.conf").write_text(f"{slurm_conf}\n")
@@ -224,3 +253,4 @@ def test_the_role_asks_the_host(tmp_path, record, daemons, slurm_conf, refused):
     printed = play(tmp_path / "preflight.yml", tmp_path / "programs", variables, expect=2 if refused else 0)
     assert refused in printed
     assert asked.exists() is (record is None)
+    assert (tmp_path / "programs/spoken").read_text().startswith("C")

@@ -13,7 +13,7 @@ from ansible.template import Templar, trust_as_template
 
 from hvlab.checks import slurm as checks
 from hvlab.checks.provisioned import RoleHost, WrongNodeError
-from hvlab.stack.provision.roles import name_gpu_type
+from hvlab.stack.provision.roles import choose_used_gpus, name_gpu_type
 from hvlab.stack.provision.slurm.checks import check_absent, find_lost_hardware
 from hvlab.stack.provision.slurm.host import SlurmHost, SlurmRequest, SlurmSystem, registrations
 from hvlab.stack.provision.slurm.plan import REST_APIS, describe, plan
@@ -344,6 +344,23 @@ def test_a_partition_whose_hosts_are_all_lost_has_no_nodes():
 )
 def test_the_model_is_part_of_the_name_that_nvidias_library_gives(names, model):
     assert name_gpu_type(gpus=[{"name": name} for name in names]) == model
+
+
+@pytest.mark.parametrize(
+    ("there", "named", "used"),
+    [
+        (["GA100 [A100 PCIe 40GB]"] * 2 + ["GK210GL [Tesla K80]"], ["NVIDIA A100 40GB"] * 2, 2),
+        (["NVIDIA A100-PCIE-40GB"] * 2, ["A100"], 2),
+        (["NVIDIA A100-PCIE-40GB"] * 2, ["Something"], 2),
+        (["NVIDIA A100-PCIE-40GB"] * 2, ["NVIDIA H100"], 2),
+        ([], ["NVIDIA H200"], 0),
+        (["GA100 [A100 PCIe 40GB]", None], [], 2),
+    ],
+    ids=["an old card", "one named", "unknown", "other", "only builds", "none named"],
+)
+def test_a_card_that_lab_gpus_leaves_out_is_not_counted_before_the_driver_is_there(there, named, used):
+    gpus, asked = ([{"name": name} for name in names] for names in (there, named))
+    assert len(choose_used_gpus(there=gpus, named=asked)) == used
 
 
 def test_partitions_are_data():

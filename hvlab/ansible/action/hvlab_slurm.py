@@ -51,7 +51,7 @@ class ActionModule(HvlabAction):
         )
 
     def _check(self) -> tuple[dict[str, Any], list[Problem]]:
-        given = {"written": self.args["written"], "database": self.args["database"]}
+        given = {"configured": self.args["configured"], "database": self.args["database"]}
         host = self._host()
         warnings = [text for text in [checks.holes(host)] if text]
         problems = checks.check_host(host, self.request, active=self.args["text"], **given)
@@ -59,11 +59,13 @@ class ActionModule(HvlabAction):
 
     def _agree(self) -> tuple[dict[str, Any], list[Problem]]:
         names, answers = self.vars["ansible_play_hosts"], self.args["answers"]
+        asked = {name: self.vars["hostvars"][name].get("__slurm_own_uid") or {} for name in names}
         return {}, checks.check_cluster(
             [self._host(name) for name in names],
             self.request,
             key=Path(self.request.munge_key_file).is_file(),
             uids={name: answer.get("stdout", "") for name, answer in zip(names, answers, strict=True)},
+            own_uids={name: answer["stdout"] for name, answer in asked.items() if "stdout" in answer},
         )
 
     def _describe(self) -> tuple[dict[str, Any], list[Problem]]:

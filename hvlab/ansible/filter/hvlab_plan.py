@@ -42,6 +42,7 @@ PLANNERS: Mapping[str, Callable[..., Any]] = {
     "python_env": python_env.plan,
     "stack_changes": roles.changes_stack,
     "stack_record": roles.record_stack,
+    "used_gpus": roles.choose_used_gpus,
 }
 
 

@@ -100,9 +100,22 @@ _MODEL = re.compile(r"(?:RTX|GTX) \w+|\b[A-Z]{1,2}[0-9]+\w*")
 
 def name_gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
     """Return the model of a host's GPUs in Slurm's spelling, such as rtx_4090; empty for several."""
-    names = (re.sub(r"^.*\[(.*)\]", r"\1", gpu["name"]) for gpu in gpus if gpu.get("name"))
-    models = {found[0].lower().replace(" ", "_") for name in names if (found := _MODEL.search(name))}
+    models = {_model(gpu) for gpu in gpus} - {""}
     return models.pop() if len(models) == 1 else ""
+
+
+def _model(gpu: Mapping[str, Any]) -> str:
+    found = _MODEL.search(re.sub(r"^.*\[(.*)\]", r"\1", gpu.get("name") or ""))
+    return found[0].lower().replace(" ", "_") if found else ""
+
+
+def choose_used_gpus(
+    *, there: Sequence[Mapping[str, Any]], named: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return a host's GPUs without the models that ``lab_gpus`` leaves out: no driver shows these later."""
+    models = {_model(gpu) for gpu in named}
+    used = [gpu for gpu in there if _model(gpu) in models] if named and "" not in models else []
+    return used or list(there)
 
 
 def changes_stack(*, versions: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> bool:

@@ -14,6 +14,8 @@ from hvlab.stack.provision.slurm.plan import REST_APIS
 
 # What was seen, and the remedy.
 Finding = tuple[str, str]
+# Of user slurm, in Debian's packages and by role slurm.
+USER_ID = "64030"
 # Replaces the host's name for the whole cluster.
 CLUSTER = "slurm"
 _DATABASE = re.compile(r"(mariadb|mysql)(-community)?-server(-[0-9.]+)?$", re.IGNORECASE)
@@ -43,23 +45,32 @@ def find_lost_hardware(host: SlurmHost, request: SlurmRequest, recorded: Mapping
 
 
 def check_host(
-    host: SlurmHost, request: SlurmRequest, *, active: str, written: bool, database: bool
+    host: SlurmHost, request: SlurmRequest, *, active: str, configured: str, database: bool
 ) -> list[Problem]:
     """Return the obstacles on a host: another Slurm, another database, another queue.
 
     ``active`` is the output of ``systemctl is-active slurmctld slurmd``, empty if hvlab's record exists;
-    ``written`` and ``database`` say whether hvlab wrote slurm.conf and the database's settings.
+    ``configured`` says who wrote slurm.conf (none, hvlab, other), ``database`` whether hvlab wrote the
+    database's settings.
     """
-    findings = [*_host_findings(host, request, active=active, written=written, database=database)]
+    findings = [*_host_findings(host, request, active=active, configured=configured, database=database)]
     return [Problem(host.name, observed, remedy) for observed, remedy in findings]
 
 
 def _host_findings(
-    host: SlurmHost, request: SlurmRequest, *, active: str, written: bool, database: bool
+    host: SlurmHost, request: SlurmRequest, *, active: str, configured: str, database: bool
 ) -> Iterator[Finding]:
     states = zip(("slurmctld", "slurmd"), active.splitlines(), strict=False)
     daemons = [name for name, state in states if state.startswith("activ")]
-    if daemons and not written:
+    # EPEL's package brings a slurm.conf: hvlab's own, where a first run stopped after its installation.
+    brought = host.system.version_package in ((host.facts.get("hvlab") or {}).get("installed_own") or ())
+    if active and not daemons and configured == "other" and not brought:
+        yield (
+            f"{host.system.etc}/slurm.conf of another Slurm is there, whose daemons do not run. "
+            "Nothing was changed",
+            "leave lab_slurm out; or, if nobody needs that Slurm, move the file away",
+        )
+    if daemons and configured != "hvlab":
         yield (
             f"{' and '.join(daemons)} of another Slurm, which hvlab did not install, run there. "
             "Nothing was changed",
@@ -89,11 +100,17 @@ def _host_findings(
 
 
 def check_cluster(
-    hosts: Sequence[SlurmHost], request: SlurmRequest, *, key: bool, uids: Mapping[str, str]
+    hosts: Sequence[SlurmHost],
+    request: SlurmRequest,
+    *,
+    key: bool,
+    uids: Mapping[str, str],
+    own_uids: Mapping[str, str],
 ) -> list[Problem]:
     """Return the disagreements between a cluster's hosts and options.
 
-    ``key`` says whether munge's key is on the controller; ``uids`` has the lab user's UID on each host.
+    ``key`` says whether munge's key is on the controller; ``uids`` has the lab user's UID on each host,
+    ``own_uids`` that of Slurm's user on hosts without a record, empty where there is none yet.
     """
     findings = [
         *_releases(hosts),
@@ -103,6 +120,7 @@ def check_cluster(
         *_accounts(request),
         *([] if key else _key(hosts, request)),
         *_uids(request, uids),
+        *_own_uids(own_uids),
     ]
     return [Problem(CLUSTER, observed, remedy) for observed, remedy in findings]
 
@@ -196,6 +214,16 @@ def _uids(request: SlurmRequest, uids: Mapping[str, str]) -> Iterator[Finding]:
             f"{request.lab_user} has {listed}, and Slurm knows users by their UID",
             "give it a UID that is free on all hosts, with the option `uid` of role lab_user, and run that "
             "role (docs/slurm.md)",
+        )
+
+
+def _own_uids(uids: Mapping[str, str]) -> Iterator[Finding]:
+    known = {name: uid or USER_ID for name, uid in uids.items()}
+    if len(set(known.values())) > 1:
+        listed = ", ".join(f"UID {uid} on {name}" for name, uid in known.items())
+        yield (
+            f"Slurm's user slurm has, or gets, {listed}: its daemons trust one UID. Nothing was changed",
+            "give it one UID on all hosts, with its files; or remove it where no Slurm needs it",
         )
 
 
