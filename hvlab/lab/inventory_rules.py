@@ -66,6 +66,7 @@ _TEXTS = {
 }
 _MAY_BE_EMPTY = ("lab_pack_mirror", "lab_shared_packs")
 _NAME_LENGTH = 253
+_IP_VERSION = 4
 # A name of the wiring's own, in a template.
 _WIRING = re.compile(r"\b__\w")
 
@@ -177,6 +178,8 @@ def _network_problems(host: str, variables: Mapping[str, Any], *, virtual: bool)
         return [Problem(host, f"lab_network is {value!r}: {error}", remedy)]
     if "/" not in str(value):
         return [Problem(host, f"lab_network is {value!r}: it has no prefix length", remedy)]
+    if network.version != _IP_VERSION:
+        return [Problem(host, f"lab_network is {value!r}: ranks talk over IPv4 only", f"{remedy}, IPv4")]
     address = str(variables.get("ansible_host", host))
     if virtual and is_address(address) and ipaddress.ip_address(address) not in network:
         observed = f"its address {address} is not in lab_network {value}"

@@ -373,6 +373,11 @@ def test_what_hvlab_reads_is_evaluated():
     assert "horovod_variants" in names.findall(code)
 
 
+def test_a_network_of_ipv6_is_refused(roles):
+    told = observed(GOOD | {"lab_network": "2001:db8::/64", "ansible_host": "2001:db8::1"}, roles)
+    assert "lab_network is '2001:db8::/64': ranks talk over IPv4 only" in told
+
+
 def test_load_tells_all_problems_at_once(lab):
     (lab / "group_vars/all.yml").write_text("lab_network: x\nlab_interface: eth0\nlab_slots: 0\n")
     with pytest.raises(InventoryError) as caught:

@@ -19,6 +19,11 @@ def test_a_cluster_that_fits_together_is_not_refused():
     assert agreed(accounts=accounts, uids={"g1": "1000", "g2": "1000", "g3": ""}, rest=True) == ""
 
 
+def test_the_name_that_slurm_keeps_for_itself_is_refused():
+    assert "is called default, under which" in agreed(partition="default")
+    assert "is called DEFAULT, under which" in agreed(hosts=["g1", "DEFAULT"])
+
+
 @pytest.mark.parametrize(
     ("partitions", "observed"),
     [

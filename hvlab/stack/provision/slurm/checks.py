@@ -161,6 +161,12 @@ def _options(request: SlurmRequest) -> Iterator[Finding]:
 
 def _partitions(request: SlurmRequest) -> Iterator[Finding]:
     partitions = request.every_partition
+    names = [*(each["name"] for each in partitions), *request.hosts]
+    if reserved := [name for name in names if name.upper() == "DEFAULT"]:
+        yield (
+            f"a partition or a host is called {reserved[0]}, under which slurm.conf has the settings of all",
+            "give it another name",
+        )
     if request.partition not in [each["name"] for each in partitions]:
         yield (
             "slurm_partitions: the partition of the benchmarks, slurm_partition, is not among them: "
