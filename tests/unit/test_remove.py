@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils import hvlab_managed
@@ -194,6 +195,20 @@ def test_files_that_hosts_share_stay(call, tmp_path, monkeypatch):
     shown = remove(call, tmp_path)
     assert any(str(key) in words for words in shown["stays"])
     assert key.read_text() == "KEY"
+
+
+def test_ranks_of_a_user_of_a_directory_are_found_and_the_user_stays(call, tmp_path, monkeypatch):
+    (tmp_path / "facts.d").mkdir()
+    record = {"name": "of-ldap", "home": str(tmp_path / "home"), "made": True}
+    (tmp_path / "facts.d/hvlab_lab_user.fact").write_text(json.dumps(record))
+    monkeypatch.setattr(hvlab_remove.pwd, "getpwnam", lambda name: SimpleNamespace(pw_uid=os.getuid()))
+    monkeypatch.setattr(hvlab_remove, "processes", lambda: [1, 4711])
+    monkeypatch.setattr(hvlab_remove, "above", lambda pid: [1])
+    monkeypatch.setattr(hvlab_remove, "owner", lambda pid: os.getuid())
+    monkeypatch.setattr(hvlab_remove.os, "readlink", lambda path: "/usr/bin/python3")
+    shown = remove(call, tmp_path, check=True)
+    assert any("4711 (/usr/bin/python3)" in words for words in shown["stays"])
+    assert shown["gone"]["users"] == []
 
 
 def test_a_package_source_keeps_its_rights_and_a_linked_one_comes_back_as_a_link(call, tmp_path):

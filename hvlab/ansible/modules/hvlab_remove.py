@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -84,9 +85,17 @@ def find_shared_type(path: str) -> str:
     return kind if SHARED.match(kind) else ""
 
 
+def find_uid(user: str) -> int | None:
+    """Return a user's UID, also one of a directory such as LDAP; None if there is no such user."""
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+
+
 def running(user: str, folders: list[str]) -> list[str]:
     """Return the processes of the lab's user and those of programs in its folders, and Slurm's steps."""
-    uids = {int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7) if name == user}
+    uid = find_uid(user)
     own = set(above(os.getpid()))
     running_here = []
     for pid in processes():
@@ -97,7 +106,7 @@ def running(user: str, folders: list[str]) -> list[str]:
         below = any(program.startswith(folder + "/") for folder in folders)
         name = os.path.basename(program)
         # Remaining logins end with the user.
-        own_program = owner(pid) in uids and name not in LOGIN
+        own_program = owner(pid) == uid and name not in LOGIN
         if pid not in own and (own_program or below or name == "slurmstepd"):
             running_here.append("{} ({})".format(pid, program))
     return running_here
@@ -112,8 +121,8 @@ class Removal:
         account = fact("lab_user")
         self.user = str(account.get("name", ""))
         self.home = str(account.get("home", ""))
-        uids = {name: int(uid) for name, _, uid, *_ in entries("/etc/passwd", 7)}
-        self.uid = uids.get(self.user)
+        own_users = [name for name, *_ in entries("/etc/passwd", 7)]
+        self.uid = find_uid(self.user)
         self.stays: list[str] = []
         self.packages: list[str] = list(module.params["packages"] or [])
         folders = [*module.params["folders"], *self._by_installers(module.params["packages"] is not None)]
@@ -164,8 +173,8 @@ class Removal:
         if purged:
             words = " ".join([self.manager, "install", *purged])
             self.stays.append("packages that it removed are not back: `{}` there".format(words))
-        self.service_users = [name for name in slurm.get("users", []) if name in uids]
-        self.removed_user = self.user if self.uid is not None and self._is_ours(account) else ""
+        self.service_users = [name for name in slurm.get("users", []) if name in own_users]
+        self.removed_user = self.user if self.user in own_users and self._is_ours(account) else ""
 
     def _by_installers(self, asked: bool) -> list[str]:
         """Return the folder of CUDA where NVIDIA's installer put it, and note the driver's uninstaller."""
