@@ -39,6 +39,7 @@ def test_a_user_of_the_site_is_refused_or_used_as_it_is(changed):
     assert "set lab_user_home" in told
     assert "skipped=3" in changed({"hvlab-of-a-test": THEIRS}, **AS_THEY_ARE)
     assert "changed=2" in changed({"hvlab-of-a-test": THEIRS}, made=True)
+    assert '"made": true' in changed({})
 
 
 def test_a_user_of_a_directory_is_not_made_again(changed):
