@@ -292,7 +292,7 @@ def test_remove_takes_the_driver_when_asked(node):
     assert node.packages == before
     node.lab.hvlab("remove", "--packages", "--yes")
     assert node.packages == {}
-    left = node.on("dkms status; ls -d /etc/modprobe.d/hvlab* /etc/hvlab /etc/ansible 2>/dev/null || true")
+    left = node.on("dkms status; ls -d /etc/modprobe.d/hvlab* /etc/hvlab 2>/dev/null || true")
     assert left == ""
     assert node.on("apt-mark showhold") == ""
     assert "hvlab-nvidia.conf" not in node.on(f"lsinitramfs /boot/initrd.img-{node.kernel}")
