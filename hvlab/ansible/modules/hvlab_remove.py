@@ -229,7 +229,8 @@ class Removal:
         for folder in filter(os.path.isdir, self.folders):
             self._try(self._remove_tree, folder)
         for folder, command in READERS:
-            if any(path.startswith(folder) for path in self.files) and shutil.which(command[0]):
+            there = self._is_there(command[-1]) if "try-restart" in command else shutil.which(command[0])
+            if there and any(path.startswith(folder) for path in self.files):
                 self._run(*command)
         self._remove_users()
         if any(path.startswith(SSHD) for path in self.files):
