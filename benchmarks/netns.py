@@ -154,6 +154,9 @@ class Racks:
             own, switch = self.held[self.lab.hosts[place].name], self.held[SWITCH]
             for kind, held, device in (("up", own, "eth0"), ("down", switch, f"h{place}")):
                 _limit(held, device, self.rate / (times if (kind, (place, place)) in faults else 1.0))
+            for kind, (sender, receiver, *_) in faults:
+                if kind == "pair" and sender == place:
+                    _limit_to(own, self.lab.hosts[receiver].address, self.rate, self.rate / times)
             self.nice[place] = HALF_WEIGHT * (("host", (place, place)) in faults)
 
     def argv(self, place: int, program: str) -> list[str]:
@@ -198,6 +201,18 @@ def plan_with_child(plan: Mapping[str, Any], folder: Path) -> str:
 def _limit(held: int, device: str, rate: float) -> None:
     how = f"root tbf rate {rate:g}mbit burst 64kb latency 50ms"
     run_inside(held, "tc", "qdisc", "replace", "dev", device, *how.split())
+
+
+def _limit_to(held: int, address: str, rate: float, slow: float) -> None:
+    """Limit what leaves for one address further than the rest."""
+    tree = ["qdisc replace dev eth0 root handle 1: htb default 1"]
+    tree += [
+        f"class add dev eth0 parent 1: classid 1:{number} htb rate {each:g}mbit burst 64kb cburst 64kb"
+        for number, each in ((1, rate), (2, slow))
+    ]
+    tree.append(f"filter add dev eth0 parent 1: protocol ip u32 match ip dst {address}/32 flowid 1:2")
+    for words in tree:
+        run_inside(held, "tc", *words.split())
 
 
 def _run(argv: list[str]) -> None:
