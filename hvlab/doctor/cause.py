@@ -65,7 +65,7 @@ class Figures:
 
     def tell(self, found: Iterable[Mapping[str, str | None]]) -> Iterator[tuple[set[int], str]]:
         """Yield the ranks of matches, and their numbers in words; a list of ranks is told once."""
-        told: dict[object, tuple[set[int], dict[str, str]]] = {}
+        alike: dict[object, tuple[set[int], dict[str, str]]] = {}
         for numbers in found:
             words = {
                 name: xids.explain(n or "") if name == "xid" else n or ""
@@ -74,8 +74,8 @@ class Figures:
             }
             ranks = {int(rank) for rank in re.findall(r"\d+", numbers.get("who") or "")}
             key = frozenset(ranks) if len(ranks) > 1 else tuple(words.values())
-            told.setdefault(key, (set(), words))[0].update(ranks)
-        for ranks, words in told.values():
+            alike.setdefault(key, (set(), words))[0].update(ranks)
+        for ranks, words in alike.values():
             who = f"rank{'s' * (len(ranks) > 1)} {format_ranges([*ranks])}"
             yield ranks, " ".join(self.says.format(who=who, **words).split())
 

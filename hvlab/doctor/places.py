@@ -113,7 +113,7 @@ def of_rank(host: str, rank: Mapping[str, Any]) -> RankPlace:
 
 
 def kind_of(name: str, file: str, cpu: float) -> str:
-    """Return what a frame shows, by the table; empty if nothing."""
+    """Return the kind of place that a frame belongs to, by the table; empty for an unknown one."""
     for row in _PLACES:
         if (
             re.search(row["in"], name)

@@ -20,7 +20,7 @@ PLAYBOOK = """
 
 @pytest.fixture
 def changed(tmp_path):
-    """Return what a dry run of the role says on a host with such users, and such an answer of getent."""
+    """Return what a dry run of the role says, given the host's users and getent's answer."""
 
     def run(users, entry="", made=None, expect=0, **variables):
         (tmp_path / "play.yml").write_text(PLAYBOOK)

@@ -131,7 +131,7 @@ class Removal:
         inside = tuple(folder + "/" for folder in self.folders)
         kept = inside if driver_goes else (*inside, WITH_DRIVER)
         self.before = read_replaced(self.record)
-        # What is there although hvlab wants nothing there is somebody else's.
+        # hvlab wanted these paths empty: a file there now is somebody else's.
         known = record(self.record).items()
         paths = {path for path, wanted in known if wanted is not None or not os.path.lexists(path)}
         if fact("nvidia_repository"):

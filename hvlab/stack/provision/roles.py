@@ -105,8 +105,8 @@ def name_gpu_type(*, gpus: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _model(gpu: Mapping[str, Any]) -> str:
-    found = _MODEL.search(re.sub(r"^.*\[(.*)\]", r"\1", gpu.get("name") or ""))
-    return found[0].lower().replace(" ", "_") if found else ""
+    model = _MODEL.search(re.sub(r"^.*\[(.*)\]", r"\1", gpu.get("name") or ""))
+    return model[0].lower().replace(" ", "_") if model else ""
 
 
 def choose_used_gpus(
