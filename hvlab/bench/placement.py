@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from hvlab.base.errors import UsageError
 from hvlab.lab.inventory import Lab
@@ -15,6 +16,8 @@ PAIRS = "pairs"
 ALL_PAIRS = "pairs:all"
 _ALL_COUNTS_UP_TO = 4
 _COUNT = re.compile("[0-9]{1,9}")
+# Also what is meant as a count, and refused as one.
+_LIKE_COUNT = re.compile(r"[+-]?\d*([-:.]+\d+)?")
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,13 @@ def spread(devices: int, lab: Lab) -> tuple[int, int]:
         if devices % slots == 0 and devices // slots <= len(lab.hosts):
             return devices // slots, slots
     return (devices, 1) if len(lab.hosts) > 1 else (1, devices)
+
+
+def names_hosts(text: str) -> bool:
+    """Whether a value of --hosts names hosts rather than counts them."""
+    words = (ALL, EACH, PAIRS, ALL_PAIRS)
+    parts = [part.strip().lower() for part in text.split(",")]
+    return not all(_LIKE_COUNT.fullmatch(part) or get_close_matches(part, words, 1, 0.75) for part in parts)
 
 
 def parse_counts(text: str, option: str, *, most: int, words: tuple[str, ...] = ()) -> tuple[int | str, ...]:

@@ -123,7 +123,8 @@ class _Verbs(click.Group):
 def _other_ways(verb: str, verbs: click.Group, context: click.Context) -> str:
     """Return how a verb gets hosts without an inventory, to be followed by the way with one."""
     command = verbs.get_command(context, verb)
-    options = {item.name for item in command.params} if command else set()
+    params = command.params if command else []
+    options = {item.name for item in params}
     ways = []
     if os.environ.get("SLURM_JOB_ID"):
         ways.append(
@@ -133,7 +134,7 @@ def _other_ways(verb: str, verbs: click.Group, context: click.Context) -> str:
         ways.append("add --here --hosts 64 --slots 8 to plan for a Slurm job")
     elif "here" in options:
         ways.append(f"in a Slurm job, run `hvlab {verb} --here`")
-    if "named" in options:
+    if any("--hosts" in item.opts and "NAME" in str(getattr(item, "metavar", "")) for item in params):
         ways.append(f"name hosts: `hvlab {verb} --hosts localhost`")
     return "".join(f"{way}; or " for way in ways)
 

@@ -16,7 +16,7 @@ import click
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.bench import manifests, suite
 from hvlab.bench.estimate import estimate
-from hvlab.bench.placement import most_slots
+from hvlab.bench.placement import most_slots, names_hosts
 from hvlab.bench.request import BenchRequest, specify
 from hvlab.bench.resume import load_resumed
 from hvlab.bench.schedule import Schedule
@@ -102,8 +102,14 @@ def command(
     if str(short.get("framework")).lower() in LIBRARIES:
         raise UsageError("--framework is torch or tensorflow", remedy=f"write --library {short['framework']}")
     request = BenchRequest(**values, short=short)
-    _check_options(context, given, resume, request.against)
-    if here:
+    named = request.hosts if request.hosts and names_hosts(request.hosts) else None
+    _check_options(context, given - ({"python"} if named else set()), resume, request.against)
+    if named:
+        refused = sorted(given & {"inventory", "here", "container", "ssh_port", "export"})
+        options_ = [f"--{name.replace('_', '-')}" for name in refused]
+        lab = options.have_listed_lab(named, limit, python, options_)
+        request = replace(request, hosts=None)
+    elif here:
         lab = context.with_resource(_job(request, given, python, store, resume or request.against))
     else:
         lab = _lab(inventory, limit, prefetch=not dry_run and not export)

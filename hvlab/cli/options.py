@@ -134,6 +134,21 @@ def load_requested_lab(inventory: Path, limit: str | None, *, here: bool, named:
     return inventories.load(inventory, limit=limit)
 
 
+def have_listed_lab(text: str, limit: str | None, python: str | None, refused: Sequence[str]) -> Lab:
+    """Return the hosts of a list to measure on; they stay usable while the command runs.
+
+    ``refused`` are given options that it does not take. Raises UsageError.
+    """
+    from hvlab.remote import listed  # noqa: PLC0415 - it loads slowly
+
+    if refused:
+        raise UsageError(
+            f"--hosts {text} names hosts to reach over your own ssh, and takes no {', no '.join(refused)}",
+            remedy="leave that out; or name hosts of an inventory with -l, and count them with --hosts",
+        )
+    return click.get_current_context().with_resource(listed.lab(text, limit, python))
+
+
 class SubVerbs(click.Group):
     """The commands of a verb; another word is answered as an unknown verb is."""
 

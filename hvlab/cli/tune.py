@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hvlab.base.errors import UsageError
+from hvlab.bench.placement import names_hosts
 from hvlab.bench.request import specify
 from hvlab.cli import options
 from hvlab.cli.one_configuration import COMPUTED, read_request
@@ -64,10 +65,13 @@ def command(
     the best was not accepted, and why, or that it is open because time ran out; the exit code is 0 for each
     answer. To resume an interrupted or open search, run the same command again.
     """
-    lab = _lab(inventory, limit, python, here=here, as_root=host_settings or restore)
+    named = values["hosts"] if values["hosts"] and names_hosts(values["hosts"]) else None
+    lab = _lab(inventory, limit, python, here=here, named=named, as_root=host_settings or restore)
+    if named:
+        values["hosts"] = None
     if host_settings and space_file:
         raise UsageError("--host-settings has a space of its own", remedy="leave --space or it out")
-    put_back = not here and _restore_hosts(inventory, lab, store)
+    put_back = not (here or named) and _restore_hosts(inventory, lab, store)
     if restore:
         if not put_back:
             _note("there is nothing to put back: no search was killed before it did so")
@@ -94,19 +98,27 @@ def command(
     return 0
 
 
-def _lab(inventory: Path, limit: str | None, python: str | None, *, here: bool, as_root: bool) -> Lab:
+def _lab(
+    inventory: Path, limit: str | None, python: str | None, *, here: bool, named: str | None, as_root: bool
+) -> Lab:
     context = click.get_current_context()
-    if python and not here:
-        raise UsageError("--python is for --here", remedy="add --here, or leave --python out")
-    if not here:
+    if python and not (here or named):
+        raise UsageError("--python is for --here and hosts by name", remedy="leave --python out")
+    if not (here or named):
         return load(inventory, limit=limit)
+    source = context.get_parameter_source("inventory")
     others = [
         name
-        for name, given in (("--limit", limit), ("--host-settings or --restore, which need root", as_root))
+        for name, given in (
+            ("--inventory", source is click.core.ParameterSource.COMMANDLINE),
+            ("--here", here and named),
+            ("--limit", limit and here),
+            ("--host-settings or --restore, which need root", as_root),
+        )
         if given
     ]
-    if context.get_parameter_source("inventory") is click.core.ParameterSource.COMMANDLINE:
-        others.insert(0, "--inventory")
+    if named:
+        return options.have_listed_lab(named, limit, python, others)
     if others:
         raise UsageError(f"--here takes no {', no '.join(others)}", remedy="leave it out, or --here")
     from hvlab.remote import here as jobs  # noqa: PLC0415 - it loads slowly

@@ -98,6 +98,11 @@ class Lab:
         return tuple(map(str, self.vars.get("hvlab_step") or ()))
 
     @property
+    def prepared(self) -> bool:
+        """Whether hvlab's roles install what the ranks need, rather than the user."""
+        return "hvlab_rank_python" not in self.vars
+
+    @property
     def python(self) -> str:
         """The Python of hvlab's programs on the hosts: Ansible's, if the inventory names one for all."""
         named = self.text("ansible_python_interpreter", "")

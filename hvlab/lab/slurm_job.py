@@ -1,18 +1,17 @@
-"""The hosts of the Slurm job that hvlab runs in, as an inventory: reached by steps of the job. Pure."""
+"""The Slurm job that hvlab runs in: its hosts, the steps that reach them, and their slots. Pure."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Interface
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
-from hvlab.base.errors import CheckError, UsageError, report
-from hvlab.lab import new_inventory
+from hvlab.base.errors import CheckError, UsageError
+from hvlab.lab import unprepared
 from hvlab.lab.inventory import Host, Lab
 
 # A step beside running ones: it asks for no CPU of its own. Before 20.11 all steps behaved so.
@@ -49,32 +48,6 @@ class SlurmJob:
         (srun's manual page, --gres).
         """
         return (f"--gres=gpu:{self.gpus}",) if self.gpus else ()
-
-
-@dataclass(frozen=True)
-class Installed:
-    """The ranks' Python on a host: its prefix, and the record that the roles would have made."""
-
-    prefix: str
-    recorded: Mapping[str, Mapping[str, Any]]
-
-    @property
-    def operations(self) -> frozenset[str]:
-        """Return the operations of its Horovod, in Horovod's words."""
-        return frozenset(self._build.get("operations") or ())
-
-    @property
-    def frameworks(self) -> list[str]:
-        """Return the frameworks that it has, Horovod's own where it was built for some."""
-        by_horovod = [
-            name.lower().replace("pytorch", "torch") for name in self._build.get("frameworks") or ()
-        ]
-        return by_horovod or list(self.recorded["hvlab_python_env"]["environments"])
-
-    @property
-    def _build(self) -> Mapping[str, Any]:
-        build: Mapping[str, Any] = self.recorded["hvlab_horovod"]["variants"][PurePath(self.prefix).name]
-        return build
 
 
 def of_environment(environment: Mapping[str, str], hostname: str, command: str) -> SlurmJob:
@@ -166,65 +139,20 @@ def put_own_first(job: SlurmJob, nodes: Sequence[str]) -> list[str]:
     return [job.node, *(node for node in nodes if node != job.node)]
 
 
-def inventory(
-    job: SlurmJob,
-    nodes: Sequence[str],
-    facts: Mapping[str, Mapping[str, Any]],
-    installed: Mapping[str, Installed],
-    *,
-    connections: Mapping[str, Mapping[str, Any]],
-    variables: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the inventory of the job's ``nodes``, as Ansible reads it.
+def slots(job: SlurmJob, nodes: Sequence[str], facts: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Return the number of ranks on each host: as many as the job asked for, else those of the hardware.
 
-    ``nodes`` are in Slurm's order; ``connections`` are the variables by which each is reached, ``variables``
-    those of all. Raises CheckError if the hosts have no network in common, not the same Python, or not
-    the same number of GPUs.
+    ``nodes`` are in Slurm's order. Raises CheckError if the hosts do not have the same number of GPUs.
     """
     order = put_own_first(job, nodes)
-    one = installed[order[0]]
-    others = [host for host in order if installed[host].prefix != one.prefix]
-    if others:
-        problem = f"the Python of {order[0]} is in {one.prefix}, that of {others[0]} in "
-        raise CheckError(
-            f"{problem}{installed[others[0]].prefix}", remedy="name one that is the same everywhere: --python"
-        )
     _check_same_gpus(order, facts)
-    network = new_inventory.choose(facts, {})
-    if network is None:
-        raise CheckError(f"{order[0]}: it has no address", remedy="look at `ip addr` there")
-    if network.problems and len(order) > 1:
-        raise CheckError(
-            f"the hosts of job {job.number} share no network:\n{report(network.problems, indent='  ')}",
-            remedy="submit it for hosts whose interfaces have the same names (--exclude, --constraint)",
-        )
-    prefix = PurePath(one.prefix)
     cpus, tasks = _zip_counts(nodes, job.cpus), _zip_counts(nodes, job.tasks)
-    hosts = {
-        host: {
-            **connections[host],
-            "ansible_host": _address(facts[host], network.interface) or host,
-            "lab_slots": tasks.get(host) or _slots(job, facts[host], cpus.get(host, 0)),
-            "hvlab_recorded": dict(installed[host].recorded),
-        }
-        for host in order
-    }
-    common = {
-        "lab_name": job.cluster,
-        "lab_network": str(network.network),
-        "lab_interface": network.interface,
-        "lab_slurm": True,
-        "horovod_prefix": str(prefix.parent),
-        "horovod_variants": {prefix.name: {"frameworks": one.frameworks, **_variant(one.operations)}},
-        **variables,
-    }
-    with_gpu: dict[str, Any] = {host: {} for host in order if _gpus(facts[host])}
-    return {"all": {"hosts": hosts, "vars": common, "children": {"gpu": {"hosts": with_gpu}}}}
+    return {host: tasks.get(host) or _slots(job, facts[host], cpus.get(host, 0)) for host in order}
 
 
 def plan_lab(hosts: int, slots: int, *, gpu: bool, python: str | None) -> Lab:
     """Return the lab of a job yet to be submitted: with MPI and Gloo, and NCCL on GPUs."""
-    variant = _variant(("MPI", "Gloo", *(("NCCL",) if gpu else ())))
+    variant = unprepared.variant(("MPI", "Gloo", *(("NCCL",) if gpu else ())))
     job = SlurmJob("JOB", "slurm", "NODES", (), (), slots if gpu else 0, "node1")
     variables = {
         "lab_slurm": True,
@@ -239,14 +167,6 @@ def plan_lab(hosts: int, slots: int, *, gpu: bool, python: str | None) -> Lab:
     return Lab(job.cluster, Path(), "", "eth0", machines, variables)
 
 
-def _variant(operations: Collection[str]) -> dict[str, Any]:
-    """Return a build of Horovod as a variant of the role, by the operations that it states."""
-    return {
-        **{name.lower(): name in operations for name in ("MPI", "Gloo", "CCL")},
-        "gpu_operations": "nccl" if "NCCL" in operations else "",
-    }
-
-
 def _zip_counts(nodes: Sequence[str], counts: tuple[int, ...]) -> dict[str, int]:
     return dict(zip(nodes, counts * len(nodes) if len(counts) == 1 else counts, strict=False))
 
@@ -256,7 +176,7 @@ def _slots(job: SlurmJob, facts: Mapping[str, Any], cpus: int) -> int:
 
     ``cpus`` are those that the job has there, which Slurm mostly counts by hardware threads.
     """
-    gpus = _gpus(facts)
+    gpus = unprepared.gpus(facts)
     if gpus:
         return min(gpus, job.gpus or gpus)
     cores = int(facts.get("processor_count") or 0) * int(facts.get("processor_cores") or 0)
@@ -264,7 +184,7 @@ def _slots(job: SlurmJob, facts: Mapping[str, Any], cpus: int) -> int:
 
 
 def _check_same_gpus(hosts: Sequence[str], facts: Mapping[str, Mapping[str, Any]]) -> None:
-    first, *others = ((host, _gpus(facts[host])) for host in hosts)
+    first, *others = ((host, unprepared.gpus(facts[host])) for host in hosts)
     differing = [f"{host} has {count}" for host, count in others if count != first[1]]
     if differing:
         raise CheckError(
@@ -273,13 +193,3 @@ def _check_same_gpus(hosts: Sequence[str], facts: Mapping[str, Mapping[str, Any]
             "beside --exclusive, for steps do not get those that --exclusive alone brings; where a GPU is "
             "broken (`nvidia-smi -L` there), leave its host out with --exclude",
         )
-
-
-def _gpus(facts: Mapping[str, Any]) -> int:
-    return len([gpu for gpu in (facts.get("hvlab") or {}).get("gpus") or [] if gpu.get("uuid")])
-
-
-def _address(facts: Mapping[str, Any], interface: str) -> str | None:
-    cidrs = ((facts.get("hvlab") or {}).get("interfaces") or {}).get(interface, {}).get("cidrs") or []
-    addresses = [IPv4Interface(cidr) for cidr in cidrs if ":" not in cidr]
-    return str(addresses[0].ip) if addresses else None

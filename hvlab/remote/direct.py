@@ -35,7 +35,7 @@ _INTRODUCE_S = 60
 _PATIENCE_S = 60
 _AT_ONCE = 32
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-_SILENT, _TARGET, _PORT = "hvlab_silent", "hvlab_target", "hvlab_port"
+_SILENT, TARGET, PORT = "hvlab_silent", "hvlab_target", "hvlab_port"
 # What srun says of a node that it cannot reach, and of one whose task failed.
 _LOST = re.compile(r"^srun: error: (.* failed on node (\S+?): .*)$", re.MULTILINE)
 _FAILED = re.compile(r"^srun: error: \S+: tasks? ([\d,-]+): (.*)$", re.MULTILINE)
@@ -90,7 +90,7 @@ def lab_of_list(text: str, limit: str | None) -> Lab:
             host.name,
             {"ansible_connection": "local"}
             if host.target in _LOCAL
-            else {_TARGET: host.target, _PORT: host.port},
+            else {TARGET: host.target, PORT: host.port},
         )
         for host in listed
         if host.name in chosen
@@ -99,7 +99,7 @@ def lab_of_list(text: str, limit: str | None) -> Lab:
 
 
 def _host(name: str, variables: Mapping[str, Any]) -> Host:
-    return Host(name, name, int(variables.get(_PORT) or 22), None, 1, frozenset(), variables)
+    return Host(name, name, int(variables.get(PORT) or 22), None, 1, frozenset(), variables)
 
 
 def _apply_limit(names: Sequence[str], limit: str | None) -> Sequence[str]:
@@ -134,7 +134,7 @@ def _build_lab(name: str, hosts: Sequence[Host], variables: Mapping[str, Any]) -
             )
         own = known[host.name]
         cidrs = own["interfaces"].get(interface, {}).get("cidrs") or []
-        address = cidrs[0].partition("/")[0] if cidrs else host.vars.get(_TARGET, host.name)
+        address = cidrs[0].partition("/")[0] if cidrs else host.vars.get(TARGET, host.name)
         groups = frozenset({"gpu"} if own["gpus"] else ())
         return replace(host, address=address, slots=max(1, own["gpus"] or own["processors"]), groups=groups)
 
@@ -219,7 +219,7 @@ def _words() -> list[str]:
 def _ask_host(host: Host, payload: str, seconds: float) -> str | HostFailure:
     words = _words()
     if not host.local:
-        words = login_argv(host.vars[_TARGET], host.vars[_PORT], command=shlex.join(words))
+        words = login_argv(host.vars[TARGET], host.vars[PORT], command=shlex.join(words))
     try:
         done = process.run(words, seconds=seconds, given=payload)
     except HvlabError as error:

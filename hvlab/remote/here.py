@@ -21,9 +21,10 @@ from hvlab.base import answers, process
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.errors import CheckError, HvlabError, UsageError
 from hvlab.doctor import reading
-from hvlab.lab import inventory, slurm_job
+from hvlab.lab import inventory, slurm_job, unprepared
 from hvlab.lab.inventory import Host, Lab
-from hvlab.lab.slurm_job import Installed, SlurmJob
+from hvlab.lab.slurm_job import SlurmJob
+from hvlab.lab.unprepared import Installed
 from hvlab.remote.gather import first_facts
 from hvlab.workloads.launchers import srun
 
@@ -70,7 +71,7 @@ def lab(
     shared = Path.home() / ".hvlab"
     shared.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=shared, prefix=f"job-{job.number}-") as folder:
-        python = _absolute(python, image)
+        python = absolute(python, image)
         inside: tuple[str, ...] = ()
         if image:
             read = [str(workloads.PROGRAMS)]
@@ -88,6 +89,8 @@ def lab(
             for host in order
         }
         variables = {
+            "lab_name": job.cluster,
+            "lab_slurm": True,
             "lab_user_name": getpass.getuser(),
             "lab_user_home": str(Path.home()),
             "hvlab_rank_python": python,
@@ -97,8 +100,13 @@ def lab(
             "hvlab_step_options": [*slurm_job.beside(version), *job.gres],
         }
         facts = _facts(job, order, connections)
-        listing = slurm_job.inventory(
-            job, nodes, facts, installed, connections=connections, variables=variables
+        slots = slurm_job.slots(job, nodes, facts)
+        listing = unprepared.inventory(
+            facts,
+            installed,
+            hosts={host: {**connections[host], "lab_slots": slots[host]} for host in order},
+            variables=variables,
+            remedy="submit it for hosts whose interfaces have the same names (--exclude, --constraint)",
         )
         source = Path(folder) / "hosts.json"
         source.write_text(json.dumps(listing, indent=1), "utf-8")
@@ -120,7 +128,7 @@ def read_own_job(environment: MutableMapping[str, str]) -> tuple[SlurmJob, list[
     return job, nodes, [int(number) for number in re.findall(r"\d+", _run(("srun", "--version")).stdout)]
 
 
-def _absolute(python: str | None, image: str | None) -> str:
+def absolute(python: str | None, image: str | None = None) -> str:
     """Return the ranks' Python as every folder has it; links of an environment stay as they are."""
     if image or not python:
         return python or ("python3" if image else sys.executable)
@@ -189,13 +197,18 @@ def _read_installed(
         node: answers.read(file, f"{node}: {file}", InstalledAnswer) for node, file in files.items()
     }
     installed = {node: Installed(answer["prefix"], answer["recorded"]) for node, answer in answers_of.items()}
+    refuse_bare(installed, python)
+    return installed
+
+
+def refuse_bare(installed: Mapping[str, Installed], python: str) -> None:
+    """Raise UsageError if the ranks' Python has no framework on a host."""
     bare = [node for node, has in installed.items() if not has.frameworks]
     if bare:
         raise UsageError(
             f"{', '.join(bare)}: {python} has neither torch nor Horovod",
             remedy="name the Python that has them: --python ~/envs/horovod/bin/python",
         )
-    return installed
 
 
 def _reason(stderr: str) -> str:

@@ -117,9 +117,9 @@ def _say_what_to_do(failures: Sequence[HostFailure]) -> bool:
 class Login:
     """How the driver reaches a lab: as the unprivileged user that runs the ranks.
 
-    ``trust`` is None where the lab is this machine alone, or the Slurm job that hvlab runs in; then that user
-    is the caller, unless that is root. ``port`` is that of the ranks' containers; 0 is each host's
-    own.
+    ``trust`` is None where the lab is this machine alone, or hosts that hvlab did not set up; then that user
+    is the caller, unless that is root on a machine that it did. ``port`` is that of the ranks' containers; 0
+    is each host's own.
     """
 
     lab: Lab
@@ -135,7 +135,7 @@ class Login:
     @property
     def other_user(self) -> str:
         """Return the user that root becomes here to run ranks; empty if none."""
-        return self.user if self.trust is None and os.geteuid() == 0 and not self.lab.step else ""
+        return self.user if self.trust is None and os.geteuid() == 0 and self.lab.prepared else ""
 
     def variables(self) -> dict[str, Any]:
         """Return the connection variables, which go before the inventory's."""
@@ -158,7 +158,7 @@ class Login:
 def login_of(lab: Lab) -> Login:
     """Return the keys that the driver logs in with; the certificate is valid for days."""
     user = str(lab.vars.get("lab_user_name", "hvlab"))
-    if lab.local or lab.step:
+    if lab.local or not lab.prepared:
         return Login(lab, None, user)
     trust = lab_trust(lab.name)
     if trust is None or not trust.known_hosts.is_file():

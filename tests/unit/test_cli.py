@@ -173,7 +173,7 @@ def test_infeasible_cases_are_named(inventory, capsys):
         ),
         (["--backend", ","], ["--backend is empty"]),
         (["--sizes", "4K:1K:2"], ["min must be from 1 to max"]),
-        (["--hosts", "n1,n2"], ["--hosts n1,n2", "-l n1,n2 names hosts"]),
+        (["--hosts", "n1,n2"], ["--hosts n1,n2", "name hosts of an inventory with -l"]),
         (["--epochs", "3"], ["--epochs is a parameter, not an option", "write --set epochs=VALUE"]),
         (["--suite", "lab7.yml"], ["write --suite lab7"]),
         (["--timeout", "1x"], ["1x is not a time such as 90s"]),
@@ -255,9 +255,13 @@ def test_a_dry_run_is_a_table_with_the_time(inventory, capsys):
             "run `hvlab health --here`; or name hosts: `hvlab health --hosts",
             "`hvlab health --here`; or",
         ),
-        ("tune", "in a Slurm job, run `hvlab tune --here`; or give", "`hvlab tune --here`; or give"),
-        ("bench", "in a Slurm job, run `hvlab bench --here`; or give", "`hvlab bench --here`; or give"),
-        ("bench --dry-run", "add --here --hosts 64 --slots 8 to plan for", "`hvlab bench --here`; or give"),
+        (
+            "tune",
+            "`hvlab tune --here`; or name hosts: `hvlab tune --hosts localhost",
+            "`hvlab tune --here`; or",
+        ),
+        ("bench", "`hvlab bench --here`; or name hosts: `hvlab bench --hosts", "`hvlab bench --here`; or"),
+        ("bench --dry-run", "add --here --hosts 64 --slots 8 to plan for", "`hvlab bench --here`; or"),
         ("lab up", "what to do: give yours", "`hvlab bench --here`; or give"),
     ],
 )
@@ -268,9 +272,15 @@ def test_an_inventory_is_not_the_only_way_to_name_hosts(words, outside, inside, 
         assert ways in capsys.readouterr().err
 
 
-def test_names_of_hosts_are_no_number_of_them(inventory, capsys):
-    assert run(["tune", "-i", inventory, "--hosts", "n1,n2"]) == 2
-    assert "-l n1,n2 names hosts" in capsys.readouterr().err
+@pytest.mark.parametrize("verb", ["bench", "tune"])
+def test_hosts_are_counted_in_an_inventory_and_named_without_one(verb, inventory, capsys):
+    assert run([verb, "-i", inventory, "--hosts", "n1,n2"]) == 2
+    assert "name hosts of an inventory with -l" in capsys.readouterr().err
+    assert run([verb, "--hosts", "n1,2"]) == 2
+    assert "2 is a number" in capsys.readouterr().err
+    for count in ("1-2", "al", "-1"):
+        assert run([verb, "-i", inventory, "--hosts", count]) == 2
+        assert "expected whole numbers" in capsys.readouterr().err
 
 
 def test_a_dry_run_needs_no_slurm_job(capsys, monkeypatch):

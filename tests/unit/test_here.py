@@ -172,10 +172,10 @@ def test_a_python_of_this_folder_is_that_absolute(slurm, monkeypatch):
     monkeypatch.chdir(slurm)
     (slurm / "env/bin").mkdir(parents=True)
     (slurm / "env/bin/python").symlink_to("/usr/bin/python3")
-    assert here._absolute("env/bin/python", None) == str(slurm / "env/bin/python")
-    assert here._absolute("~/env/bin/python", None) == str(slurm / "env/bin/python")
-    assert here._absolute("python3", None) == "python3"
-    assert here._absolute("env/bin/python", "a.sqsh") == "env/bin/python"
+    assert here.absolute("env/bin/python", None) == str(slurm / "env/bin/python")
+    assert here.absolute("~/env/bin/python", None) == str(slurm / "env/bin/python")
+    assert here.absolute("python3", None) == "python3"
+    assert here.absolute("env/bin/python", "a.sqsh") == "env/bin/python"
 
 
 def test_a_node_may_have_a_name_that_is_not_in_dns(slurm, monkeypatch):
@@ -227,6 +227,45 @@ def test_hosts_without_facts_are_named_with_what_to_do(monkeypatch, said, remedy
     with pytest.raises(HvlabError, match="h2: ") as raised:
         here._facts(job, ["h1", "h2"], {"h1": {}, "h2": {}})
     assert remedy in raised.value.remedy
+
+
+def python_with_torch(folder):
+    """Return a Python in which torch seems to be installed."""
+    files = {
+        "lib/torch-2.4.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.4.0\n",
+        "lib/torch/__init__.py": "",
+        "lib/torch/version.py": "cuda = '12.4'\n",
+        "python": f'#!/bin/sh\nPYTHONPATH={folder / "lib"} exec {sys.executable} "$@"\n',
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "python").chmod(0o755)
+    return folder / "python"
+
+
+@pytest.mark.slow
+def test_one_machine_is_measured_without_inventory_ssh_and_network(tmp_path):
+    """Offline, as on a train: in a network namespace that has the loopback interface alone."""
+    own = ("--hosts", "localhost", "--backend", "serial", "--", "python", "-c", "print('1 samples/s')")
+    bench = [sys.executable, "-m", "hvlab", "bench", "--python", str(python_with_torch(tmp_path)), *own]
+    offline = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--net",
+        "sh",
+        "-c",
+        'ip link set lo up; exec "$@"',
+        "-",
+    ]
+    environment = os.environ | {"HOME": str(tmp_path)}
+    done = subprocess.run(
+        [*offline, *bench], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    record = Store(tmp_path / "results").records(Store(tmp_path / "results").runs()[0].run_id)[0]
+    assert (record.status, record.launcher, record.hosts) == ("ok", "local", ("localhost",))
 
 
 @pytest.fixture
@@ -362,19 +401,14 @@ RUNNING = f"#!/bin/sh\ncase $2 in show) echo JobState=RUNNING Reason=None;; *) e
 
 @pytest.mark.slow
 def test_a_case_runs_in_an_image_on_hosts_whose_own_python_is_too_old(slurm, monkeypatch):
-    torch = slurm / "lib/torch-2.4.0.dist-info"
-    torch.mkdir(parents=True)
-    (torch / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.4.0\n")
-    (slurm / "lib/torch").mkdir()
-    for name, text in (("__init__.py", ""), ("version.py", "cuda = '12.4'\n")):
-        (slurm / "lib/torch" / name).write_text(text)
+    python = python_with_torch(slurm)
     log, image = slurm / "log", slurm / "image"
     image.mkdir()
     programs = {
         "bin/srun": PYXIS.format(log=log, image=image, node=NODE),
         "bin/scontrol": RUNNING,
         "bin/python3": "#!/bin/sh\necho Python 3.6.8 >&2; exit 9\n",
-        "image/python3": f'#!/bin/sh\nPYTHONPATH={slurm / "lib"} exec {sys.executable} "$@"\n',
+        "image/python3": python.read_text(),
     }
     for name, text in programs.items():
         (slurm / name).write_text(text)

@@ -3,8 +3,8 @@
 import pytest
 
 from hvlab.base.errors import CheckError, UsageError
-from hvlab.lab import slurm_job
-from hvlab.lab.slurm_job import Installed
+from hvlab.lab import slurm_job, unprepared
+from hvlab.lab.unprepared import Installed
 from tests.unit.programs import program
 
 ENVIRONMENT = {
@@ -88,10 +88,14 @@ def inventory(given=None, gpus=0, prefixes=("/home/u/envs/hvd",) * 3, cores=64, 
         for number, (node, count) in enumerate(zip(NODES, counts, strict=True), 1)
     }
     has = {node: installed(prefix, **changes) for node, prefix in zip(NODES, prefixes, strict=True)}
-    connections = {node: {"ansible_connection": "hvlab_prefix"} for node in NODES}
-    return slurm_job.inventory(
-        given or job(), NODES, known, has, connections=connections, variables={"lab_slurm_mpi": "pmi2"}
-    )["all"]
+    return listing(given or job(), known, has)
+
+
+def listing(given, known, has):
+    slots = slurm_job.slots(given, NODES, known)
+    hosts = {node: {"ansible_connection": "hvlab_prefix", "lab_slots": slots[node]} for node in slots}
+    made = unprepared.inventory(known, has, hosts=hosts, variables={"lab_slurm": True}, remedy="others")
+    return made["all"]
 
 
 def slots(given, **changes):
@@ -175,16 +179,14 @@ def test_a_step_runs_beside_others(version, overlap):
 
 
 def test_hosts_have_the_slots_addresses_and_build_that_were_seen():
-    listing = inventory()
-    assert list(listing["hosts"]) == ["h2", "h1", "h3"]
-    assert {name: host["lab_slots"] for name, host in listing["hosts"].items()} == {"h1": 2, "h2": 2, "h3": 4}
-    assert listing["hosts"]["h3"]["ansible_host"] == "10.1.0.3"
-    assert listing["vars"] == {
-        "lab_name": "my-cluster-1",
+    made = inventory()
+    assert list(made["hosts"]) == ["h2", "h1", "h3"]
+    assert {name: host["lab_slots"] for name, host in made["hosts"].items()} == {"h1": 2, "h2": 2, "h3": 4}
+    assert made["hosts"]["h3"]["ansible_host"] == "10.1.0.3"
+    assert made["vars"] == {
         "lab_network": "10.1.0.0/24",
         "lab_interface": "ib0",
         "lab_slurm": True,
-        "lab_slurm_mpi": "pmi2",
         "horovod_prefix": "/home/u/envs",
         "horovod_variants": {
             "hvd": {
@@ -196,7 +198,7 @@ def test_hosts_have_the_slots_addresses_and_build_that_were_seen():
             }
         },
     }
-    assert listing["children"]["gpu"]["hosts"] == {}
+    assert made["children"]["gpu"]["hosts"] == {}
 
 
 def test_gpus_are_slots_unless_the_job_asked_for_tasks():
@@ -220,8 +222,10 @@ def test_hosts_with_another_number_of_gpus_are_named():
 
 
 def test_torch_alone_is_enough_for_ddp():
-    build = inventory(operations=(), frameworks=())["vars"]["horovod_variants"]["hvd"]
+    made = inventory(prefixes=("/home/u/envs/torch",) * 3, operations=(), frameworks=())["vars"]
+    build = made["horovod_variants"]["torch"]
     assert build == {"frameworks": ["torch"], "mpi": False, "gloo": False, "ccl": False, "gpu_operations": ""}
+    assert made["lab_horovod"] == "torch"
 
 
 def test_hosts_need_one_python_and_one_network():
@@ -230,8 +234,8 @@ def test_hosts_need_one_python_and_one_network():
     known = {node: facts(number, interface=f"eth{number}") for number, node in enumerate(NODES, 1)}
     has = dict.fromkeys(NODES, installed())
     with pytest.raises(CheckError, match="share no network") as raised:
-        slurm_job.inventory(job(), NODES, known, has, connections={node: {} for node in NODES}, variables={})
-    assert "--exclude" in raised.value.remedy
+        listing(job(), known, has)
+    assert raised.value.remedy == "others"
 
 
 def test_hosts_whose_networks_are_routed_are_measured():
@@ -239,11 +243,9 @@ def test_hosts_whose_networks_are_routed_are_measured():
     known = {node: facts(number) for number, node in enumerate(NODES, 1)}
     known[NODES[2]]["hvlab"]["interfaces"]["ib0"]["cidrs"] = ["10.1.1.9/24"]
     has = dict.fromkeys(NODES, installed())
-    listing = slurm_job.inventory(
-        job(), NODES, known, has, connections={node: {} for node in NODES}, variables={}
-    )
-    assert listing["all"]["vars"]["lab_network"] == "10.1.0.0/23"
-    assert listing["all"]["hosts"][NODES[2]]["ansible_host"] == "10.1.1.9"
+    made = listing(job(), known, has)
+    assert made["vars"]["lab_network"] == "10.1.0.0/23"
+    assert made["hosts"][NODES[2]]["ansible_host"] == "10.1.1.9"
 
 
 def test_what_horovod_was_built_with_is_read(monkeypatch):

@@ -162,6 +162,23 @@ def test_a_plain_user_finds_the_same_faults_as_an_inventory(faulty):
         assert planted <= here == root, (verb, here, root)
 
 
+def test_hosts_of_a_list_are_measured_over_the_users_own_ssh(user):
+    asked = ("--backend", "mpi,gloo,ddp-gloo", "--hosts", "c1,c2", "--slots", "1", "--python", PYTHON)
+    line = shlex.join(["bench", *asked, "--sizes", "1K,64K", "--iterations", "6", "--restart"])
+    path = "PATH=/opt/hvlab/openmpi/current/bin:$PATH"
+    user.on("c1", as_user(f"{path} venv/bin/hvlab {line}"))
+    records = json.loads(user.on("c1", as_user("venv/bin/hvlab results show --format json")))
+    assert {
+        (row["backend"], row["launcher"], len(row["hosts"]), row["proved_backend"]) for row in records
+    } == {
+        (backend, launcher, count, backend)
+        for backend, launcher in (("mpi", "mpirun"), ("gloo", "horovodrun"), ("ddp-gloo", "horovodrun"))
+        for count in (1, 2)
+    }
+    assert {row["status"] for row in records} == {"ok"}
+    assert left(user) == ("", [])
+
+
 def test_tune_ends_in_a_job_with_an_answer(user):
     space = {"name": "cycle_time", "to": "env", "variable": "HOROVOD_CYCLE_TIME"}
     space |= {"values": [1, 100], "default": 100}

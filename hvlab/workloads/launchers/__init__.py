@@ -83,7 +83,7 @@ def job(
     if case.container and case.launcher == srun.NAME:
         # The roles install on the hosts; on somebody else's cluster everything is in the image.
         alias = [env["PYTHONPATH"]] if backend.framework == SHIM else []
-        read = (where.workloads, *alias) if lab.step else ("/opt/hvlab",)
+        read = ("/opt/hvlab",) if lab.prepared else (where.workloads, *alias)
         options += srun.container_options(case.container, home=home, read=read, more=container_options)
     argv = (
         *deadline(case),
@@ -104,7 +104,7 @@ def job(
         shared=any(host.virtual for host in hosts),
         port=case.ssh_port,
         local=lab.local,
-        foreign=bool(lab.step),
+        foreign=not lab.prepared,
         pmi=lab.text("lab_slurm_mpi", "pmix"),
         srun=tuple(options),
         host_python=lab.python,
@@ -124,7 +124,7 @@ def rank_environment(case: Case, lab: Lab) -> dict[str, str]:
     if backend.framework != HOROVOD:
         tuning = {name: value for name, value in tuning.items() if name == "OMP_NUM_THREADS"}
     shipped = Path(folders(lab, str(case.params.get(STACK.name, ""))).workloads, "hvlab_horovod")
-    alias = project_dir() / "hvlab_horovod/alias" if lab.step else shipped
+    alias = shipped if lab.prepared else project_dir() / "hvlab_horovod/alias"
     given = {name: value.format(interface=lab.interface, alias=alias) for name, value in backend.env.items()}
     env = tuning | given
     env |= own | tuning | variables(case.params)

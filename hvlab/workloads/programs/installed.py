@@ -22,7 +22,9 @@ _ANSWER_S = 180
 
 
 def main() -> int:
-    answered = {"prefix": sys.prefix, "recorded": read_record(os.path.basename(sys.prefix))}
+    # As the inventory calls torch in Horovod's place.
+    variant = os.path.basename(sys.prefix) if version("horovod") or not torch() else "torch"
+    answered = {"prefix": sys.prefix, "recorded": read_record(variant)}
     if not sys.argv[1:]:
         print(json.dumps(answered))
         return 0
