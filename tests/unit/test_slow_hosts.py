@@ -468,7 +468,7 @@ def command(monkeypatch, tmp_path):
 def test_nothing_slow(command, capsys):
     assert command(4, {}, "--ratio", "1.5") == 0
     out = capsys.readouterr().out
-    assert "4 hosts, 12 links in 1 launch (6 rounds)" in out
+    assert "4 hosts, 12 links in 1 launch (9 rounds)" in out
     assert "would need 6 launches" in out
     assert "nothing is slow" in out
 

@@ -97,13 +97,12 @@ def search(
     shown = _at_once(count, launches, draw, ratio=ratio, copies=copies)
     if (len(shown.suspects) > MOST or shown.crowded) and count <= MOST_ALONE:
         shown = _analyse_each(shown, count, launches, draw, ratio=ratio)
-    tried = shown.suspects[:MOST]
     between = set(suspects.crossing(shown.groups))
-    judgements = _judgements(tried, between, count, launches, draw=draw, ratio=ratio, alpha=alpha)
+    judgements = _judgements(shown.suspects, between, count, launches, draw=draw, ratio=ratio, alpha=alpha)
     middle = {cell: math.exp(statistics.fmean(each)) for cell, each in shown.values.items()}
     return SlowSearch(
         hosts=count,
-        judgements=tuple(judgements[suspect] for suspect in tried if suspect in judgements),
+        judgements=tuple(judgements[suspect] for suspect in shown.suspects if suspect in judgements),
         untried=max(shown.crowded, len(shown.suspects)) - len(judgements),
         groups=shown.groups,
         sharing=shown.sharing,
@@ -197,7 +196,7 @@ def _analyse_each(
 
 
 def _judgements(
-    tried: Sequence[Suspect],
+    suspected: Sequence[Suspect],
     between: set[Cell],
     count: int,
     launches: _Launches,
@@ -206,12 +205,17 @@ def _judgements(
     ratio: float,
     alpha: float,
 ) -> dict[Suspect, Judgement]:
-    """Judge each suspect by the trials; a pair that a slow end may explain gets no judgement."""
+    """Judge the first MOST suspects by the trials; one that is fine leaves its further looks to the next.
+
+    A pair that a slow end may explain gets no judgement.
+    """
     judgements: dict[Suspect, Judgement] = {}
-    outcomes: dict[Suspect, list[TrialOutcome]] = {suspect: [] for suspect in tried}
-    level = alpha / (LOOKS * max(1, len(tried)))
-    avoided = [*tried, *(Suspect("pair", cell, 0.0) for cell in sorted(between))]
+    outcomes: dict[Suspect, list[TrialOutcome]] = {suspect: [] for suspect in suspected}
+    level = alpha / (LOOKS * max(1, len(suspected[:MOST])))
     for _ in range(LOOKS):
+        fine = sum(judgement.state == "fine" for judgement in judgements.values())
+        tried = suspected[: MOST + fine]
+        avoided = [*tried, *(Suspect("pair", cell, 0.0) for cell in sorted(between))]
         pending = [suspect for suspect in tried if _is_open(suspect, tried, judgements)]
         if not pending:
             break

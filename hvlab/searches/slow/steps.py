@@ -17,7 +17,8 @@ DEVICES = -1
 # Readings of a step: bytes per second of each transfer or copy, or computed blocks per second of a host.
 Rates = Mapping[Cell, float]
 
-SWEEPS = 2
+# One reading of three may be wrong.
+SWEEPS = 3
 SLICES = 4
 # Bytes per second that stand for none at all, which has no logarithm.
 STILL = 1.0

@@ -129,7 +129,7 @@ def sizes(
         (host, host): _end([mean[other, host] for other in hosts if other != host], least) for host in hosts
     }
     pairs = {
-        (one, other): min(values[one, other]) - max(0.0, up[one, one], down[other, other])
+        (one, other): statistics.median_low(values[one, other]) - max(0.0, up[one, one], down[other, other])
         for one in hosts
         for other in hosts
         if one != other
