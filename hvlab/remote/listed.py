@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,7 @@ def lab(text: str, limit: str | None, python: str | None) -> Iterator[Lab]:
             "lab_user_name": getpass.getuser(),
             "lab_user_home": str(Path.home()),
             "hvlab_rank_python": python,
+            "hvlab_openmpi": str(Path(shutil.which("mpirun") or "/usr/bin/mpirun").parents[1]),
             "workloads_dir": str(workloads.PROGRAMS),
         },
         remedy="name hosts that have one, on interfaces of the same name",

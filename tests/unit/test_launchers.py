@@ -169,13 +169,13 @@ def test_argv_and_environment(backend, launcher):
 
 def test_the_open_mpi_of_somebody_elses_cluster_chooses_its_own_transport():
     """Omni-Path, EFA and Slingshot are reached by cm alone; modules set what fits the site."""
-    there = lab(hvlab_step=STEP, hvlab_rank_python="/home/u/env/bin/python")
+    there = lab(hvlab_step=STEP, hvlab_rank_python="/home/u/env/bin/python", hvlab_openmpi="/usr")
     made = command(of("mpi", there, launcher="srun"), there, "R", PROGRAM)
     assert {"OMPI_MCA_pml", "OMPI_MCA_btl"}.isdisjoint(made.env)
     assert made.env["OMPI_MCA_btl_tcp_if_include"] == "10.0.0.0/24"
     assert "SLURM_PMIX_DIRECT_CONN" not in made.env
     by_ssh = command(of("mpi", there, launcher="mpirun"), there, "R", PROGRAM).argv
-    assert by_ssh[0] == "mpirun"
+    assert by_ssh[0] == "/usr/bin/mpirun"
     assert not {"pml", "btl"} & set(by_ssh)
 
 

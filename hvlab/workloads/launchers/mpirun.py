@@ -26,8 +26,7 @@ def command(job: Job) -> Command:
     connection = {"oob_tcp_if_include": job.network, "plm_rsh_agent": f"ssh {SSH_OPTIONS}"}
     if job.port:
         connection["plm_rsh_args"] = f"-p {job.port}"
-    mpirun = NAME if job.foreign else f"{job.openmpi}/bin/mpirun"
-    argv = [mpirun, "-np", str(job.case.world_size), "-H", job.slots, *placing(job)]
+    argv = [f"{job.openmpi}/bin/mpirun", "-np", str(job.case.world_size), "-H", job.slots, *placing(job)]
     argv += parameters(job, connection | transport(job))
     # Secrets go into mpirun's own environment: every user of the host can read arguments.
     secret = {name: value for name, value in job.env.items() if hides(name)}
