@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hvlab.base.ranges import format_ranges
 from hvlab.base.yaml_files import read_shipped
-from hvlab.doctor import knowledge, text
+from hvlab.doctor import knowledge, stacks, text
 from hvlab.doctor.cause import WEIGHTS, Sign
-from hvlab.doctor.recorders import Found, judge_text, odd
+from hvlab.doctor.recorders import Found, judge_answers, odd, put_in_words
 from hvlab.doctor.text import LogText
 
 # The rank that wrote it, and its words.
@@ -24,6 +24,8 @@ _SIGNALLED, _SIGNALS = 128, 64
 _WIDTH = 200
 # Marks of a rank before a line: mpirun, horovodrun, torch, srun --label; not torchrun's of local ranks.
 _MARK = re.compile(r"\[(?:(?:[\w.-]+@)?\d+,(?:mpirank:)?|rank)?(\d+)\]|(?:^|\])(\d+):")
+# The owner of a stack: a rank, or mpirun's mark of one.
+_NUMBERED = re.compile(r"^rank (\d+)|^\[\d+,(\d+)\]")
 _NAMED = re.compile(r"(?i)\b(?:process rank|process|rank) (\d+)\b")
 _FINGERPRINT = re.compile(
     r"Rank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+),? ?)?"
@@ -127,8 +129,18 @@ def read(log: str, size: int = 0) -> LastWords | None:
     lines = [(_rank(writer), words) for writer, words in text.split_writers(raw)]
     ranks = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
     size = size or (len(ranks) if ranks == {*range(len(ranks))} else 0)
-    found = _find_killed(searched) or _unlike(said, lines, size) or _find_late(searched.whole)
-    homes = {int(match["rank"]): match["host"] for sign in _HOMES for match in re.finditer(sign, said)}
+    found = (
+        _find_killed(searched)
+        or _unlike(said, lines, size)
+        or _find_late(searched.whole)
+        or judge_answers("\n".join(put_in_words(raw)).replace("\r", "\n"))
+        or _find_apart(raw)
+    )
+    homes: dict[int, str] = {}
+    # Lines put together as a terminal may have cut them come last.
+    for sign in _HOMES:
+        for match in re.finditer(sign, f"{said}\n{searched.whole}"):
+            homes.setdefault(int(match["rank"]), match["host"])
     return LastWords(*found, homes, size) if found else None
 
 
@@ -149,14 +161,28 @@ def _find_killed(log: LogText) -> Found | None:
 
 
 def _find_late(log: str) -> Found | None:
-    """Return the ranks that did not come to a collective, by what torch and NCCL say."""
+    """Return the ranks that did not come to a collective, by what torch says."""
     for cause in knowledge.CAUSES:
         # What may be past is no end.
         for figures in (each for each in cause.reads if each.kind and not cause.over):
             matches = figures.pattern.pattern.finditer(log)
             for ranks, words in figures.tell(match.groupdict() for match in matches):
                 return figures.kind, sorted(ranks), words
-    return judge_text("", log)
+    return None
+
+
+def _find_apart(raw: Sequence[str]) -> Found | None:
+    """Return the ranks whose stacks are not in the collective in which more than half of them wait."""
+    placed = stacks.groups(raw)
+    ranks = {where: [_NUMBERED.search(owner) for owner in owners] for where, (owners, _) in placed.items()}
+    every = sum(number for _, number in placed.values())
+    most = next((where for where, (_, number) in placed.items() if number * 2 > every), "")
+    few = {where: marks for where, marks in ranks.items() if where != most}
+    if not most.startswith("waiting in ") or len(few) != 1:
+        return None
+    ((where, marks),) = few.items()
+    own = [int(mark[1] or mark[2]) for mark in marks if mark]
+    return ("behind", own, f"{where}, the others {most}") if own and len(own) == len(marks) else None
 
 
 def _unlike(said: str, lines: Sequence[_Line], size: int) -> Found | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,12 @@ _LAUNCHED = re.compile(
 _LISTED = re.compile(
     r"Rank (?P<rank>\d+) (?:has .*?)?-- (?:GPU \S+ managed by process (?P<pid>\d+) on node (?P<host>\S+))?"
 )
+
+_WRONG = re.compile(r"Rank (\d+) reported (.+?) -- ")
+# The first line of an answer in words.
+_ANSWER = re.compile(r"^(?=NCCL version \S+ compiled with CUDA)", re.MULTILINE)
+# 2.28.9 leaves a comma out before the status of a missing rank.
+_NO_COMMA = re.compile(r'(\d)(\s*"status")')
 
 
 def flight(places: Sequence[RankPlace]) -> Found | None:
@@ -136,6 +143,8 @@ def judge_text(
     missed = _MISSED.search(last)
     if gone := _list_ranks(missed[1], answers, places) if missed else ():
         return "behind", [*gone], "NCCL misses its data"
+    if wrong := _WRONG.findall(last):
+        return "error", [int(rank) for rank, _ in wrong], wrong[0][1]
     for name, block in _COUNTS.findall(last):
         counts = {int(count or 0): own for own, count in _LAUNCHED.findall(block)}
         low, most = min(counts), max(counts)
@@ -144,6 +153,79 @@ def judge_text(
             detail = f"it has launched {low} {name}, the others {most}, and nothing moves"
             return "behind", late, detail
     return None
+
+
+def judge_answers(log: str) -> Found | None:
+    """Read the last two answers of RAS, or the only one, in a text."""
+    answers = _ANSWER.split(log)
+    return judge_text(answers[-2] if len(answers) > 1 else "", answers[-1])
+
+
+def put_in_words(lines: Sequence[str]) -> list[str]:
+    """Return a text with RAS's answers as JSON in the words that RAS has for people.
+
+    The words stand in the first line of an answer, between carriage returns: other lines keep their numbers.
+    """
+    found = [*lines]
+    if not any('"communicators"' in line for line in found):
+        return found
+    at = 0
+    while at < len(found):
+        begun, at = at, at + 1
+        if '"nccl_version"' not in "".join(found[begun : at + 1]) or not found[begun].lstrip().startswith(
+            "{"
+        ):
+            continue
+        rest = _NO_COMMA.sub(r"\1,\2", "\n".join(found[begun:]).lstrip())
+        try:
+            said, length = json.JSONDecoder().raw_decode(rest)
+            words = [*_tell_answer(said)]
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            continue
+        at += rest[:length].count("\n")
+        found[begun:at] = ["\r".join(words), *[""] * (at - begun - 1)]
+    return found
+
+
+def _tell_answer(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield f"NCCL version {answer['nccl_version']} compiled with CUDA"
+    for number, each in enumerate(sorted(answer["communicators"], key=lambda each: -each["size"])):
+        name = f"#{number}-0 ({each['hash']})"
+        if gone := [rank for rank in each["missing_ranks"] if any(rank["status"].values())]:
+            yield f"{name} INCOMPLETE"
+            yield f"  Missing communicator data from {len(gone)} rank{'s' * (len(gone) > 1)}"
+            yield from (_tell_rank(rank, "--") for rank in gone)
+        if wrong := [rank for rank in each["ranks"] if rank["status"]["async_error"] not in _NO_ERRORS]:
+            yield f"{name} ERROR"
+            yield f"  Asynchronous error{'s' * (len(wrong) > 1)} on {len(wrong)} rank{'s' * (len(wrong) > 1)}"
+            for rank in wrong:
+                yield _tell_rank(rank, f"reported ncclResult_t {rank['status']['async_error']} --")
+        for kind in sorted({kind for rank in each["ranks"] for kind in rank["collective_counts"]}):
+            yield from _tell_counts(name, kind, each["ranks"])
+
+
+def _tell_counts(name: str, kind: str, ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield how many collectives of a kind ranks have launched, the most frequent number first."""
+    counts: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for rank in ranks:
+        counts[rank["collective_counts"].get(kind, 0)].append(rank)
+    if len(counts) < 2:  # noqa: PLR2004 - one number
+        return
+    yield f"{name} MISMATCH"
+    yield f"  Communicator ranks have different {kind} operation counts"
+    for count, own in sorted(counts.items(), key=lambda item: -len(item[1])):
+        launched = f"launched up to operation {count}" if count else "not launched any operations"
+        if len(own) == 1:
+            yield _tell_rank(own[0], f"has {launched} --")
+            continue
+        yield f"  {len(own)} ranks have {launched}"
+        if len(own) * 2 < len(ranks):
+            yield from (_tell_rank(rank, "--") for rank in own)
+
+
+def _tell_rank(rank: Mapping[str, Any], said: str) -> str:
+    where = f"GPU {rank['nvml_dev']} managed by process {rank['pid']} on node {rank['host']}"
+    return f"  Rank {rank['rank']} {said} {where}"
 
 
 def _list_ranks(

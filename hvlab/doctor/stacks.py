@@ -7,16 +7,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-from hvlab.doctor import text
+from hvlab.base.ranges import format_ranges, parse_ranges
+from hvlab.doctor import stack_trees, text
 from hvlab.doctor.places import kind_of, name_frame
 
 # Function, file and line.
 _Frame = tuple[str, str, str]
 # Stacks as py-spy, pystack, faulthandler, gdb and pstack print them: the process or rank, a thread, a frame.
-_OWNER = re.compile(r"(Process) (\d+)\b(?=:| timed out)|\W*[Rr](ank)[ :=]*(\d+)\b\W*(?:\(.*\))?\W*$")
+_OWNER = re.compile(
+    r"Process (?P<python>\d+)\b(?=:| timed out)"
+    r"|(?:Attaching to )?\W*(?:(?:[Pp]rocess|PID|pid)[ :=#]*(?P<pid>\d+)|[Rr]ank[ :=]*(?P<rank>\d+))\b\W*"
+    r"(?:\(.*\)|s backtrace\b.*)?\W*$"
+)
 _STACKED = re.compile(r"[Tt]hread \w+ [\[(]|#0 |Traceback \(most recent call first\)")
 _THREAD = re.compile(
-    r"Thread (?:0x)?[0-9A-Fa-f]+ \((?:idle|active)[^)]*\)|Thread \d+ \((?:Thread|LWP) "
+    r"Thread (?:0x)?[0-9A-Fa-f]+ \((?:idle|active)[^)]*\)|Thread (?:\d+\.)?\d+ \((?:Thread|LWP) "
     r"|(?:Current t|T)hread 0x[0-9a-f]+ .*\(most recent call first\):$"
     r"|Traceback (?:\(most recent call first\)|for thread \d+ .*\(most recent call (?P<outer>last)\)):$"
 )
@@ -27,16 +32,71 @@ _FRAMES = (
 )
 
 
+# dshbak puts the hosts that wrote the same between two rules.
+_RULE = re.compile(r"-{10,}\s*$")
+_HOSTS = re.compile(
+    r"[A-Za-z0-9][\w.-]*(?:\[[\d,-]+\][\w.-]*)?(?:,[A-Za-z0-9][\w.-]*(?:\[[\d,-]+\][\w.-]*)?)*\s*$"
+)
+_HOST = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?([\w.-]*)")
+
+
 def read(raw: Iterable[str]) -> Iterator[str]:
     """Yield which processes stand where, by the stacks in a text; the largest group first."""
-    alike: dict[str, list[str]] = defaultdict(list)
-    for who, threads in _by_process([*raw]).items():
+    found = groups([*raw])
+    every = sum(number for _, number in found.values())
+    for where, (owners, number) in sorted(found.items(), key=lambda item: -item[1][1]):
+        names = _join(owners) or f"{number} process{'es' * (number > 1)}"
+        yield f"{names}: {where}" + f" ({number} of {every})" * (every > 1)
+
+
+def groups(lines: Sequence[str]) -> dict[str, tuple[list[str], int]]:
+    """Return the processes that stand in one place, by name where they have one, and how many they are."""
+    stacks: dict[str, list[tuple[bool, list[_Frame]]]] = defaultdict(list)
+    alike: dict[str, tuple[list[str], int]] = {}
+    for hosts, own in _by_hosts(lines):
+        for who, threads in _by_process(own).items():
+            for name in [
+                f"{who} on {host}" if " " in who and not who.startswith("stack") else host for host in hosts
+            ] or [who]:
+                stacks[name] += threads
+    for ranks, number, main, frames in stack_trees.read(lines):
+        for rank in ranks:
+            stacks[f"rank {rank}"].append((main, frames))
+        if not ranks and (where := _place_of([(main, frames)])):
+            alike[where] = ([], alike.get(where, ([], 0))[1] + number)
+    for who, threads in stacks.items():
         if where := _place_of(threads):
-            alike[where].append(who)
-    every = sum(map(len, alike.values()))
-    for where, owners in sorted(alike.items(), key=lambda item: -len(item[1])):
-        names = ", ".join([owners[0], *(each.rpartition(" ")[2] for each in owners[1:])])
-        yield f"{names}: {where}" + f" ({len(owners)} of {every})" * (every > 1)
+            owners, number = alike.get(where, ([], 0))
+            alike[where] = ([*owners, who], number + 1)
+    return alike
+
+
+def _join(owners: Sequence[str]) -> str:
+    kinds = {owner.rpartition(" ")[0] for owner in owners}
+    if kinds == {"rank"}:
+        return f"rank {format_ranges([int(owner.split()[1]) for owner in owners])}"
+    shorter = len(kinds) == 1 and " on" not in "".join(kinds)
+    return ", ".join([*owners[:1], *(each.rpartition(" ")[2] if shorter else each for each in owners[1:])])
+
+
+def _by_hosts(lines: Sequence[str]) -> Iterator[tuple[list[str], Sequence[str]]]:
+    """Yield the parts of a text that dshbak gives to hosts, or all of it."""
+    heads = [
+        at
+        for at in range(1, len(lines) - 1)
+        if _RULE.match(lines[at - 1]) and _RULE.match(lines[at + 1]) and _HOSTS.match(lines[at])
+    ]
+    for first, last in zip([-2, *heads], [*heads, len(lines) + 1], strict=True):
+        hosts = _expand(lines[first].strip()) if first >= 0 else []
+        yield hosts, lines[first + 2 : last - 1]
+
+
+def _expand(hosts: str) -> list[str]:
+    names = []
+    for before, numbers, after in _HOST.findall(hosts):
+        width = len(re.split("[,-]", numbers)[0])
+        names += [f"{before}{number:0{width}}{after}" for number in parse_ranges(numbers)] or [before]
+    return names
 
 
 def _by_process(lines: Sequence[str]) -> dict[str, list[tuple[bool, list[_Frame]]]]:
@@ -44,15 +104,17 @@ def _by_process(lines: Sequence[str]) -> dict[str, list[tuple[bool, list[_Frame]
     # Ranks that write at the same time have their marks.
     written: dict[str, list[str]] = defaultdict(list)
     for writer, line in text.split_writers(lines if any(map(_STACKED.search, lines)) else ()):
-        written[writer.strip(" :")].append(line)
+        written[writer.strip(" :")].append(line.removeprefix("(gdb) "))
     stacks: dict[str, list[tuple[bool, list[_Frame]]]] = defaultdict(list)
     for writer, own in written.items():
+        on = f" on {writer}" * bool(re.match(r"[A-Za-z]", writer))
         owner, inside, outer = writer or f"stack {len(stacks) + 1}", False, False
         for line in own:
             main = "MainThread" in line or line.startswith(("Thread 1 (", "Current thread"))
             bare = line.startswith("#0 ") and (not inside or bool(stacks[owner][-1][1]))
             if named := _OWNER.match(line):
-                owner = f"process {named[2]}" if named[1] else f"rank {named[4]}"
+                pid = named["python"] or named["pid"]
+                owner = (f"process {pid}" if pid else f"rank {named['rank']}") + on
                 inside = False
             elif (thread := _THREAD.match(line)) or bare:
                 # Of processes that no line names, each has one main thread.

@@ -138,7 +138,7 @@ def blame(last: LastWords, homes: Mapping[int, str], hosts: Sequence[str]) -> Ho
     if any(order.get(rank) != host for rank, host in homes.items()):
         order = {}
     placed = {rank: (order | dict(homes))[rank] for rank in last.ranks if rank in {*order, *homes}}
-    where = "the job has ended"
+    where = "its log shows that" if last.kind in ("behind", "error") else "the job has ended"
     if set(placed) - set(homes):
         where += (
             f" (its {last.size} ranks fill {', '.join(hosts[:3])}{' ...' * (len(hosts) > 3)} in this order)"  # noqa: PLR2004

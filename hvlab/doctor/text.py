@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from hvlab.base.answers import clean
-from hvlab.doctor import speakers
+from hvlab.doctor import recorders, speakers
 
 # Maximum number of lines kept that differ only in numbers, or not at all; maximum length of a line, and of
 # the pieces in which it is searched.
@@ -145,7 +145,7 @@ class LogText:
 
 def read(raw: Iterable[str]) -> LogText:
     """Parse a log; ``raw`` are its lines, as a file gives them."""
-    lines = [*_unwrap(_split_hosts(_read_plain(raw)))]
+    lines = [*_unwrap(_split_hosts(_read_plain(recorders.put_in_words([*raw]))))]
     return LogText(_distinct(lines), "\n".join(line.text for line in lines))
 
 
@@ -272,9 +272,10 @@ def _explain_missing(header: re.Match[str]) -> str:
 
 def split_writers(raw: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield who wrote a line, and its words: of every line, however many are alike."""
-    for line in raw:
-        writer, _, rest = _split(clean(line))
-        yield writer, rest
+    lines = [WrittenLine(number, "", clean(line)) for number, line in enumerate(raw, 1) if line.strip()]
+    for line in _split_hosts(lines):
+        writer, _, rest = _split(line.text)
+        yield line.writer + writer, rest
 
 
 def _split(text: str) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """A job that stands still, of which only text is in hand: who waits where, by what programs print of it."""
 
 import json
+import re
 import socket
 import threading
 
@@ -11,6 +12,7 @@ from hvlab.cli.doctor import command
 from hvlab.doctor import last_words, recorders
 from hvlab.doctor.reading import LOST, diagnose
 from tests.unit.programs import program
+from tests.unit.test_standing import ras
 
 TIMED_OUT = (
     "[rank{0}]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:607] [Rank {0}] Watchdog caught collective operation "
@@ -231,6 +233,35 @@ def test_ras_in_words_names_who_is_missing_or_behind(first, last, ranks):
     assert (found and found[1]) == ranks
 
 
+@pytest.mark.parametrize(
+    ("counts", "changes", "causes", "ranks"),
+    [
+        ([(9, 8, 9)] * 2, {}, ["ras-behind"], [1]),
+        ([(9, 8, 9), (19, 18, 19)], {}, [], None),
+        ([(9, 8, 9)], {}, [], None),
+        ([(9, 9, 9)], {"missing": (1, 2)}, ["ras-missing"], [1, 2]),
+        ([(9, 9, 9)], {"error": 6}, ["ras-error"], [1]),
+    ],
+)
+@pytest.mark.parametrize("indent", [2, None])
+def test_ras_as_json_in_a_file_says_the_same(counts, changes, causes, ranks, indent):
+    log = "\nMon Nov 30\n".join(json.dumps(ras(each, **changes), indent=indent) for each in counts)
+    log = re.sub(r'("nvml_dev": 0),(\s*"status": {\s*"unresponsive)', r"\1\2", log)
+    found = last_words.read(log)
+    assert [each.cause.id for each in diagnose(log.splitlines()).causes] == causes
+    assert (found and found.ranks) == ranks
+    assert not found or found.homes == {rank: f"10.0.0.{rank + 1}" for rank in ranks}
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [("padb", [1, 2]), ("STAT", [2]), ("padb with numbers", None), ("pdsh", None), ("several gdb", None)],
+)
+def test_the_ranks_that_do_not_wait_with_the_others_are_named_by_their_stacks(name, ranks):
+    found = last_words.read(STACKS[name][0])
+    assert (found and found.ranks) == ranks
+
+
 def test_ras_without_a_comma_is_read(monkeypatch):
     """As 2.28.9 wrote it: github.com/ray-project/ray/pull/64928."""
     rank = '{\n"rank": 1,\n"nvml_dev": 1\n"status": {\n"unresponsive": true\n}\n}'
@@ -261,6 +292,7 @@ Thread 9{0} (active): "Thread-1"
     wait (threading.py:324)
 
 """
+RULE = "-" * 17
 GATHER = "all_gather (torch/distributed/c10d.py:2709)"
 STACKS = {
     "py-spy": (
@@ -324,6 +356,83 @@ STACKS = {
         [
             "rank 0: waiting in PMPI_Reduce (1 of 2)",
             "rank 1: hvd::(anonymous namespace)::Loop (1 of 2)",
+        ],
+    ),
+    # As www.open-mpi.org/community/lists/devel/2011/01/8860.php has it.
+    "padb": (
+        f"""> Stack trace(s) for thread: 1
+> {RULE}
+> [0-63] (64 processes)
+> {RULE}
+> main() at ?:?
+>  IMB_gather() at ?:?
+>      {RULE}
+>      [0,3-63] (62 processes)
+>      {RULE}
+>      PMPI_Gather() at pgather.c:175
+>        mca_pml_ob1_recv() at pml_ob1_irecv.c:104
+>      {RULE}
+>      [1-2] (2 processes)
+>      {RULE}
+>      load() at mesh.c:302
+> Stack trace(s) for thread: 2
+> {RULE}
+> [0-63] (64 processes)
+> {RULE}
+> start_thread() at ?:?
+>   poll() at ?:?""",
+        [
+            "rank 0,3-63: waiting in PMPI_Gather (pgather.c:175) (62 of 64)",
+            "rank 1-2: load (mesh.c:302) (2 of 64)",
+        ],
+    ),
+    "padb with numbers": (
+        f"Stack trace(s) for thread: 1\n  1: {RULE}\n  1: Branch 1 of 1, 10 processes, 100% of total [0-9]\n"
+        f"  1: {RULE}\n  1: main() at ?:?\n  2:  PMPI_Barrier() at pbarrier.c:62\n  3:   poll() at ?:?",
+        ["rank 0-9: waiting in PMPI_Barrier (pbarrier.c:62) (10 of 10)"],
+    ),
+    # github.com/open-mpi/ompi pull 7735.
+    "DDT": (
+        "Processes,Threads,Function\n14,14,main (osu_iallgather.c:110)\n14,14,  PMPI_Wait (pwait.c:74)\n"
+        "2,2,    opal_progress (opal_progress.c:231)\n82,82,main (osu_iallgather.c:117)\n82,82,  read",
+        ["82 processes: read (82 of 96)", "14 processes: waiting in PMPI_Wait (pwait.c:74) (14 of 96)"],
+    ),
+    # github.com/llnl/STAT issue 39; it also writes 6:[0-1,3-4,8-9] as the label.
+    "STAT": (
+        """digraph G {
+ 7 [pos="0,0", label="", function="main", source="/u/app.c", line="50", module="(null)"];
+ 2 [pos="0,0", label="PMPI_Barrier"];
+ 3 [pos="0,0", label="", function="do_io", source="/u/src/io.c", line="12"];
+ 7 -> 2 [label="6:[0-1,3-4,8-9]"]
+ 7 -> 3 [label="(null)", bv="[2]", count="(null)"]
+}""",
+        ["rank 0-1,3-4,8-9: waiting in PMPI_Barrier (6 of 7)", "rank 2: do_io (src/io.c:12) (1 of 7)"],
+    ),
+    "dshbak": (
+        "".join(
+            f"{RULE}\n{hosts}\n{RULE}\nTraceback for thread 21 (python3) [] (most recent call last):\n"
+            f'    (Python) File "/x/torch/distributed/c10d.py", line 9, in {name}\n'
+            for hosts, name in (("n[01-02,07]", "all_reduce"), ("n04", "_load"))
+        ),
+        [
+            "n01, n02, n07: waiting in all_reduce (distributed/c10d.py:9) (3 of 4)",
+            "n04: _load (distributed/c10d.py:9) (1 of 4)",
+        ],
+    ),
+    "pdsh": (
+        "".join(f"n{at}: {line}\n" for at in (1, 2) for line in PY_SPY.format(2, GATHER).splitlines()),
+        [
+            "process 2 on n1, process 2 on n2: waiting in all_gather (distributed/c10d.py:2709) (2 of 2)",
+        ],
+    ),
+    "several gdb": (
+        "PID 6:\n\n#0  0x2a in poll () from /lib64/libc.so.6\n#1  0x2b in PMPI_Barrier () from /x.so\n"
+        "Process: 7\n(gdb) #0 0x2a in read () from /lib64/libc.so.6\n"
+        "Rank 3`s backtrace taken at random:\nThread 1.4 (Thread 0x7f (LWP 3145)):\n#0  0x7f in main ()",
+        [
+            "process 6: waiting in PMPI_Barrier (1 of 3)",
+            "process 7: read (1 of 3)",
+            "rank 3: main (1 of 3)",
         ],
     ),
     "no stack": (
