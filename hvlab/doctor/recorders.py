@@ -169,21 +169,18 @@ def put_in_words(lines: Sequence[str]) -> list[str]:
     found = [*lines]
     if not any('"communicators"' in line for line in found):
         return found
-    at = 0
-    while at < len(found):
-        begun, at = at, at + 1
-        if '"nccl_version"' not in "".join(found[begun : at + 1]) or not found[begun].lstrip().startswith(
-            "{"
-        ):
-            continue
-        rest = _NO_COMMA.sub(r"\1,\2", "\n".join(found[begun:]).lstrip())
+    begins = [at for at, line in enumerate(found) if '"nccl_version"' in line]
+    for number, ends in zip(begins, [*begins[1:], len(found)], strict=True):
+        # Its brace stands before it, or in its line.
+        begun = next((at for at in (number, number - 1) if found[at].lstrip().startswith("{")), -1)
+        rest = _NO_COMMA.sub(r"\1,\2", "\n".join(found[begun:ends]).lstrip())
         try:
             said, length = json.JSONDecoder().raw_decode(rest)
             words = [*_tell_answer(said)]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             continue
-        at += rest[:length].count("\n")
-        found[begun:at] = ["\r".join(words), *[""] * (at - begun - 1)]
+        after = begun + rest[:length].count("\n") + 1
+        found[begun:after] = ["\r".join(words), *[""] * (after - begun - 1)]
     return found
 
 
