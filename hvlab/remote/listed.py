@@ -58,7 +58,7 @@ def lab(text: str, limit: str | None, python: str | None) -> Iterator[Lab]:
             "lab_user_name": getpass.getuser(),
             "lab_user_home": str(Path.home()),
             "hvlab_rank_python": python,
-            "hvlab_openmpi": str(Path(shutil.which("mpirun") or "/usr/bin/mpirun").parents[1]),
+            "hvlab_rank_mpi": str(Path(shutil.which("mpirun") or "/usr/bin/mpirun").parents[1]),
             "workloads_dir": str(workloads.PROGRAMS),
         },
         remedy="name hosts that have one, on interfaces of the same name",

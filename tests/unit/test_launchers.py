@@ -169,7 +169,7 @@ def test_argv_and_environment(backend, launcher):
 
 def test_the_open_mpi_of_somebody_elses_cluster_chooses_its_own_transport():
     """Omni-Path, EFA and Slingshot are reached by cm alone; modules set what fits the site."""
-    there = lab(hvlab_step=STEP, hvlab_rank_python="/home/u/env/bin/python", hvlab_openmpi="/usr")
+    there = lab(hvlab_step=STEP, hvlab_rank_python="/home/u/env/bin/python", hvlab_rank_mpi="/usr")
     made = command(of("mpi", there, launcher="srun"), there, "R", PROGRAM)
     assert {"OMPI_MCA_pml", "OMPI_MCA_btl"}.isdisjoint(made.env)
     assert made.env["OMPI_MCA_btl_tcp_if_include"] == "10.0.0.0/24"

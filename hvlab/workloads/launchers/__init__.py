@@ -98,7 +98,7 @@ def job(
         network=lab.network,
         interface=lab.interface,
         horovod=prefix,
-        openmpi=lab.text("hvlab_openmpi", where.openmpi),
+        openmpi=lab.text("hvlab_rank_mpi", where.openmpi),
         workloads=where.workloads,
         gpu=all(host.gpu for host in hosts),
         shared=any(host.virtual for host in hosts),
