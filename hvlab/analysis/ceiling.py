@@ -33,7 +33,7 @@ from hvlab.workloads.operations import OPERATIONS
 # Figures further above the bound are wrong, or the facts are: less may come of rounding, and over TCP of
 # bursts in queues of virtual links and of devices that carry little.
 _ROUNDING, _BURSTS = 1.02, 1.1
-# Larger messages would be faster if the last two sizes differ by more.
+# Larger messages would be faster if the last size and one of at most half of it differ by more.
 _RISING = 1.1
 # From this size on, one size alone is enough, in bytes.
 _LARGE = 2**27
@@ -126,7 +126,9 @@ def ceiling(
     operation = OPERATIONS.get(one.workload)
     # With one rank a host, each rank of sendrecv has a partner on another host.
     by_place = one.workload in _BY_PLACE or (one.workload in ("sendrecv", *_COPIES) and one.slots > 1)
-    if by_place or not (operation or one.workload in _COPIES):
+    if not (operation or one.workload in _COPIES):
+        return f"which links {one.workload} uses is not known"
+    if by_place:
         return f"which links {one.workload} uses depends on the placement of its ranks"
     if one.ranks < 2:  # noqa: PLR2004
         return ""
@@ -222,7 +224,9 @@ def _verdict(sizes: Sequence[tuple[int, float, Configuration]], busbw: float, li
     by_size: dict[int, float] = {}
     for size, figure, _ in sizes:
         by_size[size] = max(figure, by_size.get(size, 0.0))
-    first, last = (sorted(by_size) * 2)[-2:] if len(by_size) == 1 else sorted(by_size)[-2:]
+    last = max(by_size)
+    # Sizes near the last one say nothing of larger ones.
+    first = max((size for size in by_size if size <= last / 2), default=last)
     small = first == last and last < _LARGE
     # For each doubling of the size: logs may have rows left out.
     rises = by_size[last] > by_size[first] * _RISING ** max(1.0, math.log2(max(last, 1) / max(first, 1)))
@@ -418,6 +422,17 @@ def _gpu(name: str) -> Mapping[str, Any] | None:
 def _table() -> Mapping[str, Any]:
     content: Mapping[str, Any] = read_shipped(Path(__file__).with_name("links.yml"))
     return content
+
+
+def is_known(gpu: str) -> bool:
+    """Whether the links of a GPU of this name are known."""
+    return _gpu(gpu) is not None
+
+
+def models() -> list[str]:
+    """Return the words that name one model of a GPU, such as h100, in lower case."""
+    words = {word.lower() for name in _table()["gpus"] for word in name.split()}
+    return sorted(word for word in words if re.search("[a-z]", word) and re.search("[0-9]", word))
 
 
 def infiniband(generation: str) -> int | None:

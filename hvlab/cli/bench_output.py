@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -224,10 +224,17 @@ _VERDICTS = {
     "normal": "as fast as it should be",
     "slow": "slow: {usual:.0%} or more is usual",
     "unclear": "whether that is slow is not known: {unknown}",
-    "rising": "still rising with the size: measure larger messages",
+    "rising": "larger messages may be faster: measure them",
     "impossible": "more than these links can carry ({bound:.3g} GB/s): the figure or the facts are wrong",
 }
 _KINDS = {"nvlink": "NVLink", "pcie": "PCIe", "rdma": "network (RDMA)", "xgmi": "xGMI"}
+# What NCCL_DEBUG=INFO should show, by the link that limits.
+_SHOULD = {
+    "nvlink": "GPUs reach each other (`via P2P`), and `nvidia-smi nvlink --status` shows every link",
+    "pcie": "GPUs reach each other (`via P2P`), and `nvidia-smi -q` shows each PCIe link's full width",
+    "rdma": "every card is used (`NET/IB : Using`), with GPUDirect (`GDRDMA`)",
+    "network": "every interface is used (`NET/`)",
+}
 _ASSUMED = {
     "bridges": " if no NVLink bridges join the GPUs",
     "mesh": " if no more NVLinks join the GPUs",
@@ -250,7 +257,11 @@ def print_impossible(store: Store, run_id: str, records: Sequence[Record]) -> bo
     judgements = ceiling.judge(gather(records), _ceilings(store, run_id, records))
     wrong = [each for each in judgements if each.verdict == "impossible"]
     for each in wrong:
-        click.echo(f"not ok: {_sentence(each)}", err=True)
+        click.echo(
+            f"not ok: {_subject(each)}: {each.busbw:.3g} GB/s is more than its links can carry. Correct what"
+            " was said of hosts, GPUs and cards; if it is right, do not trust the figure",
+            err=True,
+        )
     return bool(wrong)
 
 
@@ -264,16 +275,44 @@ def show_run(store: Store, run_id: str, records: Sequence[Record]) -> None:
         click.echo(f"step: {explained.sentence}")
     judgements = ceiling.judge(gather(records), limits)
     for judgement in judgements[:_MOST]:
-        click.echo(f"ceiling: {_sentence(judgement)}")
+        click.echo(
+            f"ceiling: {_subject(judgement, _find_differing(judgement, judgements))}: {_sentence(judgement)}"
+        )
     if len(judgements) > _MOST:
         click.echo(f"ceiling: and {len(judgements) - _MOST} more; `hvlab report {run_id}` has all")
+    for advice in dict.fromkeys(_advise(each) for each in judgements if each.verdict == "slow"):
+        click.echo(f"next: {advice}")
     reasons = dict.fromkeys(each for each in limits.values() if each and isinstance(each, str))
     if reasons:
         click.echo(f"no ceiling is known: {'; '.join(reasons)}")
 
 
+def _find_differing(judged: JudgedCollective, others: Sequence[JudgedCollective]) -> list[str]:
+    """Return the settings that tell a collective from others of the same name and place."""
+
+    def place(one: Configuration) -> tuple[object, ...]:
+        return one.workload, one.backend, one.hosts, one.slots
+
+    own = judged.configuration
+    alike = [each.configuration for each in others if place(each.configuration) == place(own)]
+    names = dict(own.without("size_bytes", "in_place"))
+    return [name for name in names if len({one.get(name) for one in alike}) > 1]
+
+
+def _advise(judged: JudgedCollective) -> str:
+    should = _SHOULD.get(judged.ceiling.limit.kind) if judged.configuration.backend == "nccl" else None
+    look = f"measure with NCCL_DEBUG=INFO and see that {should}; " if should else ""
+    return f"{look}`hvlab health` checks hosts, `hvlab find-slow` finds the slow one"
+
+
+def _subject(judged: JudgedCollective, differing: Iterable[str] = ()) -> str:
+    one = judged.configuration
+    settings = "".join(f", {name} {one.get(name)}" for name in differing)
+    return f"{one.workload} over {one.backend} on {len(one.hosts)}x{one.slots}{settings}"
+
+
 def _sentence(judged: JudgedCollective) -> str:
-    one, top, limit = judged.configuration, judged.ceiling, judged.ceiling.limit
+    top, limit = judged.ceiling, judged.ceiling.limit
     share = top.share(judged.busbw)
     own = limit.kind in ("nvlink", "pcie", "xgmi")
     where = f"{limit.place}'s " if limit.place else "" if own else "the "
@@ -284,8 +323,7 @@ def _sentence(judged: JudgedCollective) -> str:
         beyond = f" ({less if top.bound > top.busbw else 'within the error of such figures'})"
     pattern = "a ring can do" if top.ring else "these links allow"
     return (
-        f"{one.workload} over {one.backend} on {len(one.hosts)}x{one.slots}: {judged.busbw:.3g} GB/s, "
-        f"{share:.0%} of the {top.busbw:.3g} GB/s that {pattern}{beyond}; "
+        f"{judged.busbw:.3g} GB/s, {share:.0%} of the {top.busbw:.3g} GB/s that {pattern}{beyond}; "
         f"the limit is {where}{_KINDS.get(limit.kind, limit.kind)}, {limit.text}"
         f"{_ASSUMED.get(limit.assumed, '')}; {verdict}"
     )

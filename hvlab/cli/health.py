@@ -15,7 +15,7 @@ from rich.console import Console
 from hvlab.base import files
 from hvlab.base.errors import UsageError, explain_unknown, some
 from hvlab.checks import judge, machine_types, registry
-from hvlab.checks.ask import ask
+from hvlab.checks.ask import Answered, ask
 from hvlab.checks.judge import HealthCheck
 from hvlab.checks.node import subjects
 from hvlab.cli import checks, options, textfile
@@ -82,6 +82,7 @@ def command(
     with Console(stderr=True).status(f"asking {some(host.name for host in lab.hosts)}"):
         own = sys.executable if here and burn else ""
         answered = ask(lab, chosen, python=python or own, busy=bool(requested))
+        _refuse_python(python or own, answered)
         outcomes = judge.judge(lab, answered, chosen, types)
     if output_format == "table":
         _table(outcomes)
@@ -98,6 +99,18 @@ def command(
     error = judge.verdict(outcomes)
     if error:
         raise error
+
+
+def _refuse_python(python: str, answered: Answered) -> None:
+    """Raise UsageError if hosts cannot start a Python that was named: that says nothing of the hosts."""
+    without = {
+        host: text for host, text in answered.broken.items() if python and text.startswith(f"{python}: ")
+    }
+    if without:
+        raise UsageError(
+            f"{some(without)}: {next(iter(without.values()))}; no host was judged",
+            remedy="name with --python a Python with torch that each of these hosts has",
+        )
 
 
 def _learn(inventory: Path, lab: Lab, teacher: str, chosen: Sequence[ModuleType], *, force: bool) -> Path:

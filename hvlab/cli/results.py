@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from hvlab.analysis import described, nccl_topology
+from hvlab.analysis import ceiling, described, nccl_topology
 from hvlab.base.answers import AnswerError
-from hvlab.base.errors import UsageError
+from hvlab.base.errors import UsageError, did_you_mean
 from hvlab.base.files import writing
 from hvlab.cli import bench_output, candidates, options
 from hvlab.results import formats, samples, tables
@@ -20,6 +20,7 @@ from hvlab.results.formats.names import PROGRAMS
 from hvlab.results.formats.records import LaunchOverrides
 from hvlab.results.store import FIELDS, Record, Store
 from hvlab.results.summary import failures
+from hvlab.workloads.operations import OPERATIONS
 from hvlab.workloads.outcome import ending
 
 RUN_COLUMNS = ("run_id", "started_at", "cases", "ok", "failed", "state", "lab")
@@ -177,12 +178,14 @@ def import_files(
     """
     # The names of nccl-tests are taken, too.
     workload = workload and PROGRAMS.get(workload.lower().removesuffix("_perf"), workload)
+    if workload and workload not in OPERATIONS and (near := did_you_mean(workload, OPERATIONS)):
+        raise UsageError(f"--workload {workload} is not known", remedy=near.strip())
     overrides = LaunchOverrides(workload, backend, _hosts(hosts), slots, _hardware(gpus, nic))
     run_id, records = importing.import_files(store, files, overrides, reader=reader, lab=lab)
     cases = dict.fromkeys(record.case_id for record in records)
     click.echo(f"run {run_id}: cases {len(cases)}, records {len(records)}, files {len(files)}")
     _show(store, run_id, records)
-    for text in _contradictions(records, gpus):
+    for text in (*_unknown(gpus), *_contradictions(records, gpus)):
         click.echo(text, err=True)
     if nic is None and any(row.backend == "nccl" and len(row.hosts) > 1 for row in records):
         click.echo("between hosts the network counts: give it with --nic, such as --nic 8x400", err=True)
@@ -201,6 +204,14 @@ def import_files(
         if names:
             click.echo(f"{file}: left out, as hvlab has no metric for it: {', '.join(names)}", err=True)
     return 1 if bench_output.print_impossible(store, run_id, records) else 0
+
+
+def _unknown(gpus: str | None) -> Iterator[str]:
+    """Yield what --gpus names and hvlab does not know."""
+    for gpu in described.gpus(gpus)["gpus"][:1] if gpus and not Path(gpus).is_file() else []:
+        if not ceiling.is_known(gpu["name"]):
+            near = did_you_mean(gpu["name"], ceiling.models()).strip() or "links inside a host stay unknown"
+            yield f"--gpus {gpus}: hvlab does not know the links of {gpu['name']}; {near}"
 
 
 def _contradictions(records: Sequence[Record], gpus: str | None) -> Iterator[str]:
@@ -242,6 +253,11 @@ def _hosts(text: str | None) -> tuple[str, ...] | None:
     if re.fullmatch("[0-9]{1,5}", text) and 0 < int(text) <= 2**16:
         return tuple(f"host{number}" for number in range(1, int(text) + 1))
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if re.fullmatch("[0-9]+ ?x ?[0-9]+", text) or any(re.fullmatch("[^:]+:[0-9]+", name) for name in names):
+        raise UsageError(
+            f"--ran-on {text}: ranks per host have their own option",
+            remedy="write --ran-on 2 --slots 8 or --ran-on n1,n2 --slots 8",
+        )
     if not names or text.isdigit():
         raise UsageError(f"--ran-on {text}: it names no host", remedy="write --ran-on 2 or --ran-on n1,n2")
     return names

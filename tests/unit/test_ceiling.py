@@ -261,6 +261,18 @@ def test_the_devices_that_carried_the_data_count() -> None:
     assert by_carriers == {"eth0": 1.25, "mlx5_0:1": 25, "eth1": None, "bond0": None, "": 25}
 
 
+def test_sizes_near_the_largest_say_nothing_of_larger_ones() -> None:
+    # nccl issue 2441: up to 1.5 MB.
+    top = ceiling.ceiling(_configuration(2, 2), _facts(2, **(_hardware("H100 NVL:2", "2x200") or {})))
+    figures = {700_000: 3.91, 1_000_000: 4.37, 1_400_000: 11.1, 1_500_000: 11.3}
+    gathered = {
+        _configuration(2, 2, size_bytes=size): Repeats(values={"busbw": {1: busbw}})
+        for size, busbw in figures.items()
+    }
+    (judged,) = ceiling.judge(gathered, dict.fromkeys(gathered, top))
+    assert judged.verdict == "rising"
+
+
 @pytest.mark.parametrize(
     ("figures", "verdict"),
     [((0.02, 0.11), "normal"), ((0.02, 0.05), "rising"), ((0.05, 0.05), "slow"), ((0.2,), "impossible")],
@@ -370,6 +382,37 @@ def test_a_ring_that_beats_its_wire_is_not_ok(tmp_path: Path, capsys: pytest.Cap
     assert "the figure or the facts are wrong" in text
 
 
+def test_a_slow_one_of_several_types_is_named_with_the_next_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "log"
+    rows = [
+        " ".join((f"{2**33} {2**33 // item} {dtype} sum -1", *[half] * 2))
+        for dtype, item, busbw in (("half", 2, 388.0), ("float", 4, 14.0))
+        for half in [f"{2**33 / busbw / 1e3 * 1.875:.0f} {busbw / 1.875:.2f} {busbw} 0"]
+    ]
+    file.write_text("\n".join(rows) + "\n")
+    words = ["--workload", "allreduce", "--ran-on", "2", "--slots", "8", "--gpus", "h100:8", "--nic", "8x400"]
+    assert run(["results", "import", str(file), *words, "--results", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(
+        line.startswith("ceiling: allreduce over nccl on 2x8, dtype float16: 388 GB/s") for line in lines
+    )
+    assert any("dtype float32: 14 GB/s, 4%" in line and line.endswith("is usual") for line in lines)
+    assert [line for line in lines if line.startswith("next:")] == [
+        "next: measure with NCCL_DEBUG=INFO and see that every card is used (`NET/IB : Using`), with GPUDirect"
+        " (`GDRDMA`); `hvlab health` checks hosts, `hvlab find-slow` finds the slow one"
+    ]
+
+
+def test_gpus_that_are_not_known_are_told_with_the_nearest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--ran-on", "2", "--slots", "8", "--nic", "8x200", "--results", str(tmp_path)]
+    assert run(["results", "import", _LOG, "--gpus", "h10:8", *words]) == 0
+    assert "does not know the links of h10; did you mean h100?" in capsys.readouterr().err
+
+
 def test_a_figure_above_the_wire_is_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--ran-on", "2", "--slots", "8", "--nic", "1x100", "--results", str(tmp_path)]
     assert run(["results", "import", _LOG, *words, "--gpus", str(_TOPOLOGIES / "nccl-tests-256.xml")]) == 1
@@ -395,6 +438,10 @@ def test_a_figure_above_the_wire_is_not_ok(tmp_path: Path, capsys: pytest.Captur
         ("8x400gbps, roce", [400] * 8),
         ("400G", [400]),
         ("3200", [3200]),
+        ("3.2T", [3200]),
+        ("2 x 1.6 Tbps", [1600] * 2),
+        ("400Gbps x8", [400] * 8),
+        ("8x400 gIB", [400] * 8),
     ],
 )
 def test_network_cards_as_people_write_them(text: str, rates: list[int]) -> None:
@@ -402,18 +449,25 @@ def test_network_cards_as_people_write_them(text: str, rates: list[int]) -> None
     assert [port["rate"] for port in facts["rdma"]["devices"]] == [f"{rate} Gb/sec" for rate in rates]
 
 
-@pytest.mark.parametrize("gpus", ["h100:8", str(_TOPOLOGIES / "nccl-tests-256.xml")])
-def test_cards_over_tcp_are_judged_as_such(gpus: str) -> None:
-    facts = _hardware(gpus, "4x200 tcp") or {}
+@pytest.mark.parametrize(
+    ("gpus", "nic"),
+    [
+        ("h100:8", "4x200 tcp"),
+        ("h100:8", "4x200 TCPXO"),
+        (str(_TOPOLOGIES / "nccl-tests-256.xml"), "4x200 tcp"),
+    ],
+)
+def test_cards_over_tcp_are_judged_as_such(gpus: str, nic: str) -> None:
+    facts = _hardware(gpus, nic) or {}
     top = ceiling.ceiling(_configuration(2, 8), _facts(2, **facts))
     assert isinstance(top, Ceiling)
     assert (top.limit.kind, top.limit.text, top.busbw) == ("network", "4 x 200 Gbit/s", 100)
 
 
 def test_gpus_as_people_write_them() -> None:
-    assert [_hardware(text, None) for text in ("8xH100", "8 x H100", "H100:8")] == [
+    assert [_hardware(text, None) for text in ("8xH100", "8 x H100", "H100:8", "H100 x8", "H100x8")] == [
         {"gpus": [{"name": "H100"}] * 8}
-    ] * 3
+    ] * 5
 
 
 @pytest.mark.parametrize(
@@ -421,6 +475,10 @@ def test_gpus_as_people_write_them() -> None:
     [
         ("--gpus", "h100"),
         ("--gpus", "h100:0"),
+        ("--gpus", "h100:4,a100:4"),
+        ("--ran-on", "2x8"),
+        ("--ran-on", "n1:8,n2:8"),
+        ("--workload", "allreduc"),
         ("--nic", "efa"),
         ("--nic", "fast"),
         ("--nic", "4xhdr"),

@@ -431,6 +431,16 @@ def test_gpus_that_the_file_contradicts_are_told(tmp_path, capsys, gpus, told):
     assert "a host" not in printed.err or told
 
 
+def test_ranks_that_each_ran_alone_are_refused(tmp_path):
+    # nccl-tests issue 294: built without MPI.
+    rows = "134217728 33554432 float sum -1 631.9 212.41 0.00 0 0.51 263017.30 0.00 0\n"
+    path = tmp_path / "log"
+    path.write_text(rows * 2 + "# Out of bounds values : 0 OK\n")
+    with pytest.raises(CheckError, match="each rank ran alone"):
+        taken(path, workload="allreduce", hosts=("n1", "n2"), slots=8)
+    assert taken(path, workload="allreduce", hosts=("n1",), slots=1)
+
+
 def test_columns_that_no_record_holds_are_told(tmp_path, capsys):
     path = DATA / "osu/message-rate-5.7.1.txt"
     assert hvlab(["results", "import", str(path), "--results", str(tmp_path / "results")]) == 0
@@ -459,7 +469,7 @@ def test_a_layout_that_was_told_needs_no_advice(tmp_path, capsys):
     [
         (["export", "--format", "csv"], 2, "there are no results"),
         (["import", "no.txt"], 2, "no.txt cannot be read"),
-        (["import", str(DATA / "two-keys.asc")], 2, "is not the output of nccl-tests or osu"),
+        (["import", str(DATA / "two-keys.asc")], 2, "holds no output that hvlab can read"),
         (["import", str(OSU), "--ran-on", "0"], 2, "it names no host"),
         (["import", str(OSU), "--from", "nccl-tests"], 1, "no figures of nccl-tests"),
     ],

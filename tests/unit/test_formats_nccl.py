@@ -88,6 +88,11 @@ def test_a_long_line_of_devices_is_read_at_once(before, filler):
     assert READ(f"# Using devices\n{line}\n")[0].hosts == ()
 
 
+def test_a_program_without_a_word_of_hvlabs_keeps_its_name():
+    text = text_of("allreduce-2x-gh200-wrong.txt").replace("all_reduce_perf", "alltoallv_perf")
+    assert READ(text)[0].workload == "alltoallv"
+
+
 def test_rows_of_no_bytes_are_left_out():
     assert "           0             0   float" in text_of("allgather-8x-a100.txt")
     assert min(READ(text_of("allgather-8x-a100.txt"))[0].sizes) == 32

@@ -542,10 +542,10 @@ def test_a_burn_is_run_by_the_users_own_python(slurm, capsys, monkeypatch):
     run([*words, str(own)])
     assert (slurm / "asked").exists()
     capsys.readouterr()
-    assert run([*words, "/nowhere"]) == 1
-    printed = capsys.readouterr().out
-    assert "/nowhere: No such file" in printed
-    assert "Ansible" not in printed
+    assert run([*words, "/nowhere"]) == 2
+    printed = "".join(capsys.readouterr())
+    assert "localhost: /nowhere: No such file or directory; no host was judged" in printed
+    assert "unfit" not in printed
 
 
 @pytest.mark.parametrize(

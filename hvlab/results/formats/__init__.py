@@ -113,6 +113,7 @@ def detect(text: str, name: str) -> Reader:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     content = f"its first line is {lines[0][:80]!r}" if lines else "it is empty"
     raise UsageError(
-        f"{name} is not the output of {' or '.join(READERS)}: {content}",
-        remedy="give the complete output of the benchmark, including the table's header, or its JSON",
+        f"{name} holds no output that hvlab can read: {content}",
+        remedy="give the complete output of nccl-tests (or its JSON), the OSU benchmarks or Horovod's"
+        " synthetic ones, including the table's header",
     )

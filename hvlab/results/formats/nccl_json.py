@@ -117,8 +117,10 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 def _operation(document: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
     name = result.get("experiment_name") or next(iter(_list(document.get("args"))), None)
-    program = str(name or "").rpartition("/")[2].removesuffix("_mpi").removesuffix("_perf")
-    return PROGRAMS.get(program)
+    file = str(name or "").rpartition("/")[2].removesuffix("_mpi")
+    program = file.removesuffix("_perf")
+    # Programs without a word of hvlab's, as alltoallv_perf, keep their own.
+    return PROGRAMS.get(program, program.replace("_", "-") if program != file else None)
 
 
 def _rows(result: Mapping[str, Any]) -> Iterator[LaunchRow]:

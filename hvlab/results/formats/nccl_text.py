@@ -33,6 +33,7 @@ _BARE = re.compile(
     r"|size\s+count\s+type\b|Out of bounds values|Avg bus bandwidth)"
 )
 _PROGRAM = re.compile(rf"(?<![a-z_])({'|'.join(PROGRAMS)})_perf(?:_mpi)?\b")
+_STARTING = re.compile(r"# Collective test starting: (\w{1,40}_perf)\b")
 _COMMAND = re.compile(r"(?<![\w./~-])[\w./~-]*_perf(?:_mpi)?\s+-{1,2}[a-zA-Z].*")
 _FOOTER = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
 # Such first lines imply such last ones in every version (nccl-tests' src/common.cu, cbe7f65 of 2019).
@@ -155,7 +156,7 @@ class _Output:
             self.version, self.library = match[1], parse_whole(match[2])
         elif line.startswith(ORIGIN):
             self.origin = read_origin(line)
-        elif match := _PROGRAM.search(line):
+        elif match := _PROGRAM.search(line) or _STARTING.match(line):
             self.program = match[1]
         elif line.startswith("# Blocking Enabled"):
             self.config["blocking_collectives"] = "true"

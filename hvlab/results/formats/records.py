@@ -117,6 +117,7 @@ def _common(
 
 
 def _records(launch: Launch, common: Record, numbers: Counter[_Key]) -> list[Record]:
+    _refuse_lone(launch, common)
     if common.stack["source"] == "osu":
         launch = _scale(launch, common)
     both = len({row.in_place for row in launch.rows}) > 1
@@ -132,6 +133,21 @@ def _records(launch: Launch, common: Record, numbers: Counter[_Key]) -> list[Rec
         bare = replace(first, params=params, metric=None, value=None, unit=None)
         result.append(replace(bare, status="failed", error=launch.error))
     return result
+
+
+def _refuse_lone(launch: Launch, common: Record) -> None:
+    """Raise CheckError if ranks that should have measured together each ran alone, which makes busbw 0."""
+    figures = [
+        row.values["busbw"]
+        for row in launch.rows
+        if row.values.get("algbw", 0) >= 1 and "busbw" in row.values
+    ]
+    if figures and not any(figures) and common.world_size != 1:
+        raise CheckError(
+            f"{common.stack['file']}: busbw is 0 in every row: each rank ran alone, and sent nothing",
+            remedy="build nccl-tests again (`make clean`, `make MPI=1`), and measure again; if one rank was"
+            " meant, give --ran-on 1 --slots 1",
+        )
 
 
 def _cases(launch: Launch, common: Mapping[str, Any]) -> Iterable[tuple[dict[str, Any], list[LaunchRow]]]:
