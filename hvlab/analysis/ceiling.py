@@ -44,8 +44,9 @@ _WHOLE_HOST = 4
 _BY_PLACE = ("gather", "scatter", "hypercube")
 # Copies of OSU, between two ranks.
 _COPIES = ("bandwidth", "bidirectional-bandwidth")
-# Between pairs of ranks, in no ring.
-_PAIRWISE = ("alltoall", "sendrecv", *_COPIES)
+# Between a rank and one partner; and between pairs of ranks, in no ring.
+_PAIRS = ("sendrecv", *_COPIES)
+_PAIRWISE = ("alltoall", *_PAIRS)
 _NVLINK = re.compile(r"NVLink \(NV(\d+)\)$")
 _MEMORY = re.compile(r"\d+GB?|HBM\d\w?")
 _BITS = 8
@@ -124,8 +125,8 @@ def ceiling(
     ``reached`` is the highest bus bandwidth that was measured: slower wirings are ruled out by it.
     """
     operation = OPERATIONS.get(one.workload)
-    # With one rank a host, each rank of sendrecv has a partner on another host.
-    by_place = one.workload in _BY_PLACE or (one.workload in ("sendrecv", *_COPIES) and one.slots > 1)
+    # With one rank a host or one host, it is known where each rank's partner is.
+    by_place = one.workload in _BY_PLACE or (one.workload in _PAIRS and one.across and one.slots > 1)
     if not (operation or one.workload in _COPIES):
         return f"which links {one.workload} uses is not known"
     if by_place:
@@ -251,7 +252,8 @@ def _wirings(
         if one.get("device") not in _GPUS:
             continue
         try:
-            device[host] = _device(host, of_host, one.slots) if one.slots > 1 else []
+            ranks = 2 if one.workload in _PAIRS else one.slots
+            device[host] = _device(host, of_host, ranks) if one.slots > 1 else []
         except LookupError as reason:
             if not one.across:
                 raise

@@ -187,6 +187,8 @@ def import_files(
     _show(store, run_id, records)
     for text in (*_unknown(gpus), *_contradictions(records, gpus)):
         click.echo(text, err=True)
+    if gpus is None and any(row.backend == "nccl" and not row.stack.get("gpus") for row in records):
+        click.echo("inside hosts the GPUs count: give them with --gpus, such as --gpus h100:8", err=True)
     if nic is None and any(row.backend == "nccl" and len(row.hosts) > 1 for row in records):
         click.echo("between hosts the network counts: give it with --nic, such as --nic 8x400", err=True)
     for file in dict.fromkeys(

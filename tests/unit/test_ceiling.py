@@ -156,6 +156,25 @@ def test_of_the_wirings_that_facts_leave_open_the_least_that_carries_the_figure_
     assert (top.busbw, top.limit.assumed) == (pytest.approx(busbw), assumed)
 
 
+@pytest.mark.parametrize(
+    ("name", "ranks", "reached", "gb_per_s"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 4, 72, 100),
+        ("NVIDIA A100-SXM4-80GB", 8, 230, 300),
+        ("NVIDIA H200", 8, 370, 450),
+        ("AMD Instinct MI300X", 8, 48, 64),
+        ("NVIDIA L40S", 4, 20, 31.504),
+    ],
+)
+def test_sendrecv_inside_a_host_uses_the_links_of_a_pair(
+    name: str, ranks: int, reached: float, gb_per_s: float
+) -> None:
+    facts = _facts(1, gpus=[{"name": name}] * ranks)
+    top = ceiling.ceiling(_configuration(1, ranks, "sendrecv"), facts, reached=reached)
+    assert isinstance(top, Ceiling)
+    assert top.busbw == pytest.approx(gb_per_s)
+
+
 @pytest.mark.parametrize(("busbw", "verdict"), [(190, "normal"), (100, "unclear"), (500, "impossible")])
 def test_a_network_limits_hosts_whose_own_links_are_not_known(busbw: float, verdict: str) -> None:
     facts = _hardware("NVIDIA Graphics Device:4", "4x400") or {}
@@ -339,7 +358,7 @@ def test_a_log_names_its_gpus(
         ("Bandwidth", ("2", "1"), ("4x200", "1 of 4 x 200 Gbit/s; as fast as it should be")),
         ("Bi-Directional Bandwidth", ("2", "1"), ("100", "12 GB/s, 96% of the 12.5 GB/s")),
         ("Bandwidth", ("2", "1"), ("400", "slow: 80% or more is usual")),
-        ("Bandwidth", ("1", "2"), ("200", "no ceiling is known: which links bandwidth uses")),
+        ("Bandwidth", ("1", "2"), ("200", "no ceiling is known: the ranks of one host share its memory")),
     ],
 )
 def test_a_copy_between_two_hosts_is_judged(
@@ -400,17 +419,25 @@ def test_a_slow_one_of_several_types_is_named_with_the_next_step(
     )
     assert any("dtype float32: 14 GB/s, 4%" in line and line.endswith("is usual") for line in lines)
     assert [line for line in lines if line.startswith("next:")] == [
-        "next: measure with NCCL_DEBUG=INFO and see that every card is used (`NET/IB : Using`), with GPUDirect"
-        " (`GDRDMA`); `hvlab health` checks hosts, `hvlab find-slow` finds the slow one"
+        "next: measure with NCCL_DEBUG=INFO and see that every card is used (`NET/IB : Using`), with"
+        " GPUDirect (`GDRDMA`); `hvlab health` checks hosts, `hvlab find-slow` finds the slow one"
     ]
 
 
-def test_gpus_that_are_not_known_are_told_with_the_nearest(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        (["--gpus", "h10:8"], "does not know the links of h10; did you mean h100?"),
+        (["--gpus", "hopper:8"], "does not know the links of hopper; links inside a host stay unknown"),
+        ([], "give them with --gpus, such as --gpus h100:8"),
+    ],
+)
+def test_gpus_that_are_not_known_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gpus: list[str], told: str
 ) -> None:
     words = ["--ran-on", "2", "--slots", "8", "--nic", "8x200", "--results", str(tmp_path)]
-    assert run(["results", "import", _LOG, "--gpus", "h10:8", *words]) == 0
-    assert "does not know the links of h10; did you mean h100?" in capsys.readouterr().err
+    assert run(["results", "import", _LOG, *gpus, *words]) == 0
+    assert told in capsys.readouterr().err
 
 
 def test_a_figure_above_the_wire_is_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,16 @@ def test_a_long_line_of_devices_is_read_at_once(before, filler):
     assert READ(f"# Using devices\n{line}\n")[0].hosts == ()
 
 
+def test_a_head_whose_names_stand_on_two_lines_loses_no_figure():
+    text = (
+        "#   size      count    type  redop root     out-of-place                 in-place\n"
+        "#    (B)   (elements)                   time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"
+        "134217728     33554432 float sum -1           2073  64.73 113.29 N/A        2081  64.47 112.82 N/A\n"
+    )
+    (one,) = READ(text)
+    assert (one.workload, [row.values["busbw"] for row in one.rows]) == ("allreduce", [113.29, 112.82])
+
+
 def test_a_program_without_a_word_of_hvlabs_keeps_its_name():
     text = text_of("allreduce-2x-gh200-wrong.txt").replace("all_reduce_perf", "alltoallv_perf")
     assert READ(text)[0].workload == "alltoallv"

@@ -54,7 +54,7 @@ def head(line: str, above: str) -> TableHead:
     words = [OLD_HEADS.get(word, word) for word in line.lstrip("# ").split() if word != "timestamp"]
     starts = [at for at, word in enumerate(words) if word in ("time", "cputime")]
     names = [key for key in HALVES if key.replace("_", "-") in above]
-    halves = tuple(names) if len(names) == len(starts) else tuple(HALVES)
+    halves = tuple(names) if names and len(names) == len(starts) else tuple(HALVES)
     if len(starts) == 1 and len(names) != 1:
         halves = (EITHER,)
     columns = words[starts[0] : starts[1] if len(starts) > 1 else None] if starts else []
