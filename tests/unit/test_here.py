@@ -542,9 +542,17 @@ def test_a_burn_is_run_by_the_users_own_python(slurm, capsys, monkeypatch):
     run([*words, str(own)])
     assert (slurm / "asked").exists()
     capsys.readouterr()
-    assert run([*words, "/nowhere"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("python", "reason"),
+    [("/nowhere", "No such file or directory"), ("/bin/true", "it is no Python from 3.8 on")],
+)
+def test_a_host_without_the_python_that_was_named_is_not_judged(capsys, monkeypatch, python, reason):
+    monkeypatch.setattr(burn, "QUESTIONS", {})
+    assert run(["health", "--hosts", "localhost", "--burn", "--python", python]) == 2
     printed = "".join(capsys.readouterr())
-    assert "localhost: /nowhere: No such file or directory; no host was judged" in printed
+    assert f"localhost: {python}: {reason}; no host was judged" in printed
     assert "unfit" not in printed
 
 

@@ -8,6 +8,7 @@ holds on the host, so that a slow one costs no other's answer.
 import json
 import os
 import signal
+import subprocess
 import sys
 
 given = json.load(sys.stdin)
@@ -29,6 +30,14 @@ signal.alarm(given["seconds"])
 os.environ.update(own["environment"])
 python = given["python"] or sys.executable
 try:
+    if given["python"]:
+        ask = [python, "-c", "import sys; print(sys.version_info >= (3, 8))"]
+        done = subprocess.run(
+            ask, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False
+        )
+        if done.stdout.strip() != b"True":
+            words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            sys.exit("{}: {}".format(python, words[-1] if words else "it is no Python from 3.8 on"))
     os.execvp(python, [python, "-c", given["program"], *own["arguments"]])  # noqa: S606 - in its own place
 except OSError as error:
     sys.exit("{}: {}".format(python, error.strerror))
