@@ -190,10 +190,11 @@ def _family(one: Configuration) -> tuple[Any, ...]:
 
 def _add_gpus(facts: Mapping[str, Any], stack: Mapping[str, Any]) -> Mapping[str, Any]:
     own = facts.get("hvlab") or {}
-    count, _, name = str(stack.get("gpus") or "").partition(" x ")
-    if own.get("gpus") or not (count.isdigit() and name):
+    parts = [part.partition(" x ") for part in str(stack.get("gpus") or "").split("; ")]
+    gpus = [{"name": name} for count, _, name in parts if count.isdigit() and name for _ in range(int(count))]
+    if own.get("gpus") or not gpus:
         return facts or {"hvlab": {}}
-    return {**facts, "hvlab": {**own, "gpus": [{"name": name}] * int(count)}}
+    return {**facts, "hvlab": {**own, "gpus": gpus}}
 
 
 def judge(
@@ -279,8 +280,7 @@ def _to_hosts(
     host: str, facts: Mapping[str, Any], carriers: str, one: Configuration
 ) -> tuple[list[LinkCapacity], str]:
     """Return a host's links to others under each wiring, and what is not known of them."""
-    gpus = (facts.get("hvlab") or {}).get("gpus") or [{}]
-    row = _gpu(str(gpus[0].get("name"))) or {} if one.get("device") in _GPUS else {}
+    row = _gpu(_models(facts)) or {} if one.get("device") in _GPUS else {}
     if "rack" not in row:
         return _network(host, facts, carriers, one), ""
     count, each = row["nvlink"]
@@ -340,7 +340,7 @@ def _network(host: str, facts: Mapping[str, Any], carriers: str, one: Configurat
 def _to_network(facts: Mapping[str, Any], slots: int) -> LinkCapacity | None:
     """Return the links over which a host's GPUs reach its network cards, if known."""
     gpus = (facts.get("hvlab") or {}).get("gpus") or [{}]
-    row = _gpu(str(gpus[0].get("name"))) or {}
+    row = _gpu(_models(facts)) or {}
     return _pcie(gpus, row, slots) if "pcie" in row else None
 
 
@@ -353,12 +353,10 @@ def _pcie(gpus: Sequence[Mapping[str, Any]], row: Mapping[str, Any], slots: int)
 
 def _device(host: str, facts: Mapping[str, Any], slots: int) -> list[LinkCapacity]:
     """Return the links of a host's GPUs with one another under each wiring."""
-    own = facts.get("hvlab") or {}
-    models = {str(gpu.get("name")) for gpu in own.get("gpus") or []}
-    if len(models) != 1:
-        raise LookupError(f"{host}: its GPUs are {', '.join(sorted(models)) or 'not known'}")
-    name = models.pop()
+    own, name = facts.get("hvlab") or {}, _models(facts)
     row = _gpu(name)
+    if "; " in name or not name:
+        raise LookupError(f"{host}: its GPUs are {name or 'not known'}")
     if row is None:
         raise LookupError(f"{host}: the links of {name} are not known")
     if "xgmi" in row:
@@ -404,8 +402,15 @@ def _lanes(text: str) -> float:
     return float(_table()["pcie"].get(generation, 0)) * int(width or 0)
 
 
+def _models(facts: Mapping[str, Any]) -> str:
+    gpus = (facts.get("hvlab") or {}).get("gpus") or []
+    return "; ".join(sorted({str(gpu.get("name")) for gpu in gpus}))
+
+
 def _gpu(name: str) -> Mapping[str, Any] | None:
-    """Return the row of a GPU: the one with most words in its name."""
+    """Return the row of a GPU, the one with most words in its name; None for several or none."""
+    if "; " in name or not name:
+        return None
     upper = re.sub(r"\b([RG]TX)(?=\d)|(?<=\d)(?=TI\b)", r"\1 ", name.upper())
     words = [word for word in re.split(r"[\s_-]+", upper) if word != "NVIDIA"]
     rows: Mapping[str, Mapping[str, Any]] = _table()["gpus"]

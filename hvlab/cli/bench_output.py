@@ -301,7 +301,9 @@ def _find_differing(judged: JudgedCollective, others: Sequence[JudgedCollective]
 
 def _advise(judged: JudgedCollective) -> str:
     should = _SHOULD.get(judged.ceiling.limit.kind) if judged.configuration.backend == "nccl" else None
-    look = f"measure with NCCL_DEBUG=INFO and see that {should}; " if should else ""
+    look = (
+        f"with NCCL_DEBUG=INFO, see that {should}; `hvlab doctor LOG` explains such logs; " if should else ""
+    )
     return f"{look}`hvlab health` checks hosts, `hvlab find-slow` finds the slow one"
 
 

@@ -246,7 +246,7 @@ def test_a_topology_without_gpus_is_refused(text: str) -> None:
             {"gpus": [{"name": "NVIDIA Graphics Device"}] * 2},
             "the links of NVIDIA Graphics Device are not known",
         ),
-        ({"gpus": [{"name": "NVIDIA L4"}, {"name": "NVIDIA T4"}]}, "its GPUs are NVIDIA L4, NVIDIA T4"),
+        ({"gpus": [{"name": "NVIDIA L4"}, {"name": "NVIDIA T4"}]}, "its GPUs are NVIDIA L4; NVIDIA T4"),
         (
             {
                 "gpus": [{"name": "Tesla V100-SXM2-16GB"}] * 2,
@@ -382,6 +382,34 @@ def test_a_copy_between_two_hosts_is_judged(
     assert words in text
 
 
+@pytest.mark.parametrize(
+    ("hosts", "other", "told"),
+    [
+        (
+            1,
+            range(4, 8),
+            "no ceiling is known: h100-0: its GPUs are NVIDIA A100-SXM4-80GB; NVIDIA H100 80GB HBM3",
+        ),
+        (2, range(8, 16), "whether that is slow is not known: h100-0: its GPUs are NVIDIA A100-SXM4-80GB; "),
+    ],
+)
+def test_of_different_gpus_none_is_guessed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hosts: int, other: range, told: str
+) -> None:
+    lines = _log("allgather", hosts, 8, 150).splitlines(keepends=True)
+    ranks = [f"#  Rank {rank:2} " for rank in other]
+    file = tmp_path / "log"
+    file.write_text(
+        "".join(
+            line.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB") if line[:11] in ranks else line
+            for line in lines
+        )
+    )
+    words = ["--workload", "allgather", "--nic", "8x400", "--results", str(tmp_path)]
+    assert run(["results", "import", str(file), *words]) == 0
+    assert told in capsys.readouterr().out
+
+
 def test_the_command_of_a_log_hides_no_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "log"
     file.write_text("$ ./build/all_gather_perf -b 8G -e 8G -g 8\n" + _log("allgather", 1, 8, 360))
@@ -419,8 +447,9 @@ def test_a_slow_one_of_several_types_is_named_with_the_next_step(
     )
     assert any("dtype float32: 14 GB/s, 4%" in line and line.endswith("is usual") for line in lines)
     assert [line for line in lines if line.startswith("next:")] == [
-        "next: measure with NCCL_DEBUG=INFO and see that every card is used (`NET/IB : Using`), with"
-        " GPUDirect (`GDRDMA`); `hvlab health` checks hosts, `hvlab find-slow` finds the slow one"
+        "next: with NCCL_DEBUG=INFO, see that every card is used (`NET/IB : Using`), with GPUDirect"
+        " (`GDRDMA`); `hvlab doctor LOG` explains such logs; `hvlab health` checks hosts,"
+        " `hvlab find-slow` finds the slow one"
     ]
 
 

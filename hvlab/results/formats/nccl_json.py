@@ -170,12 +170,10 @@ def _stack(
     # How NCCL numbers its releases (nccl.h): 2.28.9 is 22809; before 2.9, 2.8.4 was 2804.
     factor = 10000 if (code or 0) >= 10000 else 1000  # noqa: PLR2004
     started = document.get("start_time")
-    gpus = Counter(
-        name
-        for device in devices
-        if device.get("hostname") == devices[0].get("hostname")
-        and (name := str(device.get("device_info") or "").strip())
-    )
+    names = [(device.get("hostname"), str(device.get("device_info") or "").strip()) for device in devices]
+    gpus = Counter(name for host, name in names if host == names[0][0] and name)
+    # What other hosts have besides: which host has which is not kept.
+    gpus.update({name for _, name in names if name} - gpus.keys())
     if len(gpus) == 1 and hosts:
         gpus = Counter(dict.fromkeys(gpus, next(iter(hosts.values()))))
     stack = {
