@@ -33,7 +33,12 @@ try:
     if given["python"]:
         ask = [python, "-c", "import sys; print(sys.version_info >= (3, 8))"]
         done = subprocess.run(
-            ask, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False
+            ask,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=given["seconds"],
+            check=False,
         )
         if done.stdout.strip() != b"True":
             words = done.stderr.decode("utf-8", "replace").strip().splitlines()
