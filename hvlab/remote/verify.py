@@ -191,7 +191,7 @@ def _versions(answer: Mapping[str, Any]) -> str:
     if horovod["version"]:
         operations = [name for build in horovod["variants"].values() for name in build["operations"]]
         words.append(f"Horovod {horovod['version']} ({', '.join(operations)})")
-    if openmpi := recorded.get("hvlab_rank_mpi"):
+    if openmpi := recorded.get("hvlab_openmpi"):
         words.append(f"Open MPI {openmpi['version']}")
     return ", ".join(words)
 
