@@ -233,7 +233,9 @@ def _larger(said: str, lines: Sequence[_Line], size: int) -> Found | None:
     if rank is None or not size or not _RING.search(said):
         return "differ", [] if rank is None else [rank], f"a rank was sent {sizes}"
     following = (rank + 1) % size
-    return "differ", sorted({rank, following}), f"rank {following} sent rank {rank} {sizes}"
+    # Either reads the same: no other rank's size is told.
+    either = f"rank {following}'s tensor is too large or rank {rank}'s too small"
+    return "differ", sorted({rank, following}), f"rank {following} sent rank {rank} {sizes}: {either}"
 
 
 def _two(said: str, size: int) -> Found | None:

@@ -31,12 +31,16 @@ class _Rank(HostAnswer):
     states: str
     moved: bool
     cpu: Number
+    wanted_cpu: Number | None = None
+    threads_cpu: Number | None = None
     below_cpu: Number
     io: Number
     disk_waits: list[str]
     stopped: list[Count]
+    ended: list[Count] | None = None
     unacknowledged: list[str]
     stack: list[list[Any]] | None
+    blocked: list[str] | None = None
     user: Count | None = None
     counters: dict[str, Count] | None = None
     why: str | None
@@ -107,7 +111,7 @@ def of_rank(host: str, rank: Mapping[str, Any]) -> RankPlace:
     if found:
         kind, name = found[0]
         return RankPlace(rank["rank"], host, kind, f"{name}{line}", False, rank)
-    own = stack[0][0] if stack else "a place that cannot be seen"
+    own = stack[0][0].rpartition("<locals>.")[2] if stack else "a place that cannot be seen"
     where = line.strip(" ()") if line and own == "<module>" else f"{own}{line}"
     return RankPlace(rank["rank"], host, "elsewhere", where, False, rank)
 

@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hvlab.doctor.last_words import LastWords
 from hvlab.doctor.places import RankPlace, by_majority, groups, of_rank
 
 _TABLES = read_shipped(Path(__file__).with_suffix(".yml"))
-_FINDINGS, _UNSEEN = _TABLES["findings"], _TABLES["unseen"]
+_FINDINGS, _UNSEEN, _BLOCKS = _TABLES["findings"], _TABLES["unseen"], _TABLES["blocks"]
 # A busy rank's share of one core, and the bytes in a few seconds that show reading or writing.
 _BUSY, _READS = 0.5, 2**16
 # Times what the ranks that wait read and write.
@@ -106,6 +107,7 @@ def judge(
             # One that ended while its host looked counts as gone.
             if not rank["states"].endswith(("X", "Z")):
                 jobs[rank["job"]].append((host, rank))
+    _join(jobs)
     chosen = {
         name: ranks
         for name, ranks in jobs.items()
@@ -116,6 +118,16 @@ def judge(
     whole = [job for job in now if not job.culprit or job.culprit.id not in ("missing", "memory")]
     last = last_words.read(log) if log and not (which and whole) else None
     return [*whole, _explain_end(which, last, answers)] if last else now
+
+
+def _join(jobs: dict[str, list[tuple[str, Mapping[str, Any]]]]) -> None:
+    """Join two jobs of one program that have exactly each other's missing ranks."""
+    for name, other in permutations(sorted(jobs, key=lambda name: -len(jobs[name])), 2):
+        both = [rank for each in (name, other) for _, rank in jobs.get(each, ())]
+        numbers = sorted(rank["rank"] for rank in both)
+        alike = len({(rank["program"], rank["size"]) for rank in both}) == 1
+        if name in jobs and other in jobs and alike and numbers == [*range(both[0]["size"] or 0)]:
+            jobs[name] += jobs.pop(other)
 
 
 def _explain_end(which: str, last: LastWords, answers: Mapping[str, Mapping[str, Any]]) -> Standing:
@@ -162,13 +174,14 @@ def _judge_job(
     if not any(place.waits for place in places):
         places = by_majority(places)
     job = _Job(places, answers, silent, over)
+    culprit = next(filter(None, (find(job) for find in _FINDERS)), None)
     return Standing(
         name,
         tuple(dict.fromkeys(place.host for place in places)),
         len(places),
         tuple(groups(places)),
-        next(filter(None, (find(job) for find in _FINDERS)), None),
-        tuple(dict.fromkeys(_list_notes(job))),
+        culprit,
+        tuple(dict.fromkeys(_list_notes(job, culprit))),
     )
 
 
@@ -191,7 +204,20 @@ def _make_holdup(
 
 def _find_stopped(job: _Job) -> Holdup | None:
     own = [place for place in job.places if place.seen["states"].endswith(("TT", "tt"))]
-    return _blame_places("stopped", own) if own else None
+    if own:
+        return _blame_places("traced" if own[0].seen["states"].endswith("t") else "stopped", own)
+    own = [place for place in job.apart if place.seen["stopped"] and _is_still(job, place)]
+    detail = ", ".join(str(pid) for place in own for pid in place.seen["stopped"])
+    return _blame_places("worker", own, detail) if own and not job.moves else None
+
+
+def _find_split(job: _Job) -> Holdup | None:
+    """Return the ranks that look for the others at another address: not the most, or not rank 0's."""
+    most = Counter(place.seen["job"] for place in job.places).most_common()[0][0]
+    own = [place for place in job.places if place.seen["job"] != most]
+    if not own or job.moves:
+        return None
+    return _blame_places("split", own, f"{own[0].seen['job']}, the others at {most}")
 
 
 def _find_waiting_for_disk(job: _Job) -> Holdup | None:
@@ -279,7 +305,11 @@ def _find_recorded(job: _Job) -> Holdup | None:
     for found in (recorders.flight(job.places), recorders.ras(job.answers, job.places)):
         if found:
             kind, ranks, detail = found
-            own = [place for place in job.places if place.rank in ranks and (job.over or not _is_busy(place))]
+            own = [
+                place
+                for place in job.places
+                if place.rank in ranks and (job.over or not _is_busy(job, place))
+            ]
             if own:
                 return _blame_places(kind, own, detail)
     return None
@@ -287,9 +317,7 @@ def _find_recorded(job: _Job) -> Holdup | None:
 
 def _is_still(job: _Job, place: RankPlace) -> bool:
     """Say whether a rank outside the collectives, workers included, neither computes nor reads."""
-    seen = place.seen
-    still = not seen["moved"] and max(seen["cpu"], seen["below_cpu"]) < _BUSY
-    return still and not _is_reading(job, place)
+    return not place.seen["moved"] and _wanted_cpu(job, place) < _BUSY and not _is_reading(job, place)
 
 
 def _is_reading(job: _Job, place: RankPlace) -> bool:
@@ -298,8 +326,19 @@ def _is_reading(job: _Job, place: RankPlace) -> bool:
     return bool(place.seen["io"] > max(_READS, _MORE * idle))
 
 
-def _is_busy(place: RankPlace) -> bool:
-    return not place.waits and max(place.seen["cpu"], place.seen["below_cpu"]) >= _BUSY
+def _is_busy(job: _Job, place: RankPlace) -> bool:
+    return not place.waits and _wanted_cpu(job, place) >= _BUSY
+
+
+def _wanted_cpu(job: _Job, place: RankPlace) -> float:
+    """Return the cores that a rank uses or, on a busy host, waits for; threads of libraries never rest."""
+    idle = max((_number(each, "threads_cpu") for each in job.waiting), default=0)
+    own = [_number(place, name) for name in ("cpu", "wanted_cpu", "below_cpu")]
+    return max(*own, _number(place, "threads_cpu") - idle)
+
+
+def _number(place: RankPlace, name: str) -> float:
+    return float(place.seen.get(name) or 0)
 
 
 def _find_apart(job: _Job) -> Holdup | None:
@@ -313,9 +352,20 @@ def _find_apart(job: _Job) -> Holdup | None:
     still = [place for place in job.apart if _is_still(job, place) and place.seen["stack"]]
     if still:
         kind = "loader" if still[0].kind == "loader" else "elsewhere"
-        return _blame_places(kind, [place for place in still if place.site == still[0].site])
-    busy = [place for place in job.apart if _is_busy(place)]
+        own = [place for place in still if place.site == still[0].site]
+        return _blame_places(kind, own, _explain_block(still[0]))
+    busy = [place for place in job.apart if _is_busy(job, place)]
     return _blame_places("computes", busy) if busy and job.over else None
+
+
+def _explain_block(place: RankPlace) -> str:
+    """Return what the kernel keeps a rank waiting for; empty where it does not say."""
+    inside, named = place.seen.get("blocked") or ("", "")
+    words = next((words for sign, words in _BLOCKS.items() if re.search(sign, inside)), "")
+    ended = ", ".join(map(str, place.seen.get("ended") or ()))
+    return f"; it waits for {words.format(named=named or 'a file or connection')}" * bool(
+        words
+    ) + f"; its process {ended} has ended" * bool(ended)
 
 
 def _find_in_other_call(job: _Job) -> Holdup | None:
@@ -329,8 +379,9 @@ def _find_in_other_call(job: _Job) -> Holdup | None:
     if len(sites) < 2:  # noqa: PLR2004 - all in one call
         return None
     few = [place for place in job.waiting if place.site != sites[0][0]]
-    if sites[0][1] <= len(few):
-        few = [place for place in few if place.rank in missing] or few
+    known = [place for place in few if place.rank in missing] if sites[0][1] <= len(few) else few
+    unsure = "" if known else "; as many ranks are elsewhere as there, so the others may be wrong"
+    few = known or few
     others = next(place for place in job.waiting if place.site == sites[0][0])
     if few[0].where != others.where:
         detail = f"it waits there, the others in {others.where}"
@@ -338,7 +389,7 @@ def _find_in_other_call(job: _Job) -> Holdup | None:
         detail = "it came there by {}, the others by {}".format(*few[0].parting(others))
     else:
         detail = f"it is there with {_format_counters(few[0])}, the others with {_format_counters(others)}"
-    return _blame_places("behind", few, detail)
+    return _blame_places("behind", few, detail + unsure)
 
 
 def _format_counters(place: RankPlace) -> str:
@@ -347,6 +398,7 @@ def _format_counters(place: RankPlace) -> str:
 
 
 _FINDERS = (
+    _find_split,
     _find_stopped,
     _find_missing,
     _find_waiting_for_disk,
@@ -367,16 +419,18 @@ def _explain_unseen(why: str, answer: Mapping[str, Any]) -> str:
     return f"; {_UNSEEN[kind].format(scope=scope)}" if kind else ""
 
 
-def _list_notes(job: _Job) -> Iterator[str]:
+def _list_notes(job: _Job, culprit: Holdup | None) -> Iterator[str]:
     """Yield what could not be seen, and what is no fault yet."""
     for place in job.places:
         if not place.seen["stack"]:
             why = str(place.seen["why"])
             yield f"{place.host}: no stacks: {why}{_explain_unseen(why, job.answers[place.host])}"
     yield from (f"{host} does not answer: {words}" for host, words in job.silent.items())
+    if not (culprit or job.apart or job.moves):
+        yield f"no rank came further: {_UNSEEN['alike']}"
     if not job.moves and not job.over:
         for place in job.apart:
-            if _is_busy(place) and job.waiting:
+            if _is_busy(job, place) and job.waiting:
                 who = f"rank {place.rank} on {place.host}"
                 yield f"{who} computes in {place.where} while others wait: that alone is no fault"
     for host, answer in job.answers.items():

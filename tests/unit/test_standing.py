@@ -1,9 +1,15 @@
 """A job that stands still: from what hosts saw to the rank that holds it up."""
 
 import json
+import os
 import pickle
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
@@ -75,6 +81,17 @@ def entry(sequence, sizes="[[4]]", name="gloo:all_reduce"):
     ("odd", "of_host", "found", "words"),
     [
         ({"states": "TTT"}, {}, "stopped", "allreduce (train.py:40)"),
+        ({"states": "ttt"}, {}, "traced", "a debugger holds"),
+        ({"stack": LOADER, "stopped": [7]}, {}, "worker", "its process 7 is stopped"),
+        ({"job": "MASTER_PORT=2"}, {}, "split", "MASTER_PORT=2, the others at PMIX_NAMESPACE=7"),
+        ({"stack": MATMUL, "ended": [9]}, {}, "elsewhere", "its process 9 has ended"),
+        (
+            {"stack": MATMUL, "blocked": ["locks_lock_inode_wait", "/data/x"]},
+            {},
+            "elsewhere",
+            "a lock on /data/x",
+        ),
+        ({"stack": LOADER, "blocked": ["anon_pipe_read", "pipe:[7]"]}, {}, "loader", "waits for pipe:[7]"),
         ({"stack": LOADER}, {}, "loader", "_try_get_data (train.py:31)"),
         ({"stack": MATMUL}, {}, "elsewhere", "step (train.py:33)"),
         ({"stack": SAVE, "moved": True}, {"full_disks": ["/ckpt"]}, "full", "/ckpt"),
@@ -100,6 +117,9 @@ def test_the_rank_that_holds_a_job_up_is_named(odd, of_host, found, words):
         ({"stack": LOADER, "moved": True}, {}),
         ({"stack": LOADER, "io": 2**20}, {}),
         ({"stack": LOADER, "below_cpu": 1.0}, {}),
+        # On a host with too few cores; in threads that the main one waits for.
+        ({"stack": MATMUL, "cpu": 0.2, "wanted_cpu": 0.9}, {}),
+        ({"stack": MATMUL, "threads_cpu": 1.5}, {"threads_cpu": 0.9}),
         ({"stack": MATMUL, "cpu": 1.0}, {}),
         ({"stack": OTHER}, {"moved": True}),
         ({"stack": [], "user": None, "why": "Permission denied (os error 13)"}, {}),
@@ -318,7 +338,22 @@ def test_a_log_says_nothing_of_the_job_that_was_asked_for_and_runs():
 
 def test_the_chatter_of_a_library_that_waits_is_no_reading():
     """As Horovod's Gloo did in six seconds."""
-    assert judged({"stack": LOADER, "io": 737_248}, {}, {"io": 484_120}).culprit.id == "loader"
+    odd = {"stack": LOADER, "io": 737_248, "threads_cpu": 1.1}
+    assert judged(odd, {}, {"io": 484_120, "threads_cpu": 0.9}).culprit.id == "loader"
+
+
+def test_of_as_many_ranks_in_two_calls_either_may_be_wrong():
+    both = {f"n{at + 1}": host(at, rank(at, OTHER if at else WAIT, size=2)) for at in (0, 1)}
+    assert "the others may be wrong" in judge(both, {})[0].culprit.why
+
+
+def test_two_whole_jobs_of_one_program_are_two():
+    jobs = [rank(at % 2, job=f"MASTER_PORT={at // 2}", size=2) for at in range(4)]
+    assert [job.culprit for job in judge({"n1": host(0, *jobs)}, {})] == [None, None]
+
+
+def test_ranks_that_all_stand_in_one_line_are_noted():
+    assert "no rank came further" in judged().notes[0]
 
 
 @pytest.mark.parametrize(
@@ -506,6 +541,34 @@ def test_a_wait_with_a_time_limit_is_no_progress(monkeypatch):
     before, later, next_step = (filter_frames(frames(*own)) for own in steps)
     assert before["print"] == later["print"] != next_step["print"]
     assert before["counters"] == {"step": 5}
+
+
+CHILD = "import subprocess; subprocess.run(['sleep', '60'])"
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"), [(["cat"], "standard input"), ([sys.executable, "-c", CHILD], r"sleep \d+")]
+)
+def test_the_kernel_tells_what_a_process_waits_for(monkeypatch, argv, named):
+    standing = program(monkeypatch, "standing")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            end = time.monotonic() + 10
+            found = ""
+            while not re.fullmatch(named, found) and time.monotonic() < end:
+                children = standing.text(f"/proc/{process.pid}/task/{process.pid}/children").split()
+                found = standing.blocked(process.pid, [*map(int, children)])[1]
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert re.fullmatch(named, found)
+
+
+def test_a_process_that_finds_no_core_is_busy(monkeypatch):
+    standing = program(monkeypatch, "standing")
+    files = {"/proc/7/task/7/schedstat": "1000000000 2000000000 5\n"}
+    monkeypatch.setattr(standing, "text", lambda path: files[path])
+    monkeypatch.setattr(standing.glob, "glob", lambda _: [*files])
+    assert standing.wanted(7) == 3
 
 
 def test_a_dump_is_read_without_its_classes(monkeypatch, tmp_path):

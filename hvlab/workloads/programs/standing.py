@@ -76,6 +76,7 @@ COUNTER = re.compile(r"step|epoch|iter|batch_idx|^(?:i|it|idx)$")
 DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "nfs", "nfs4", "lustre", "overlay", "zfs", "gpfs")
 # Seconds of the kernel's log that count.
 KERNEL_S = 3600
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def text(path: str, size: int = 2**20) -> str:
@@ -178,17 +179,50 @@ def inspect_rank(rank: dict[str, Any]) -> dict[str, Any]:
         "state": fields[0],
         # The main thread's: others may spin while they wait.
         "cpu": sum(int(part) for part in stat(pid, pid)[11:13]),
-        "below": sum(int(part) for each in rank["below"] for part in stat(each)[11:13]),
+        "wanted": wanted(pid, pid),
+        "threads": wanted(pid),
+        # With the children that it took leave of.
+        "below": sum(int(part) for part in fields[13:15]) / TICKS + sum(map(wanted, rank["below"])),
+        "blocked": blocked(pid, rank["below"]),
         "io": sum(
             int(number)
             for each in family
             for number in re.findall(r"(?:rchar|wchar): (\d+)", text("/proc/{}/io".format(each)))
         ),
         "disk_waits": disk_waits(family),
-        "stopped": [each for each in rank["below"] if stat(each)[:1] == ["T"]],
+        **{
+            name: [each for each in rank["below"] if stat(each)[:1] == [state]]
+            for name, state in (("stopped", "T"), ("ended", "Z"))
+        },
         "unacknowledged": list_unacknowledged(pid),
     }
     return {**seen, **stack(rank)}
+
+
+def wanted(pid: int, task: int = 0) -> float:
+    """Return the seconds that a process, or one thread of it, ran or waited for a core to run on."""
+    paths = glob.glob("/proc/{}/task/{}/schedstat".format(pid, task or "[0-9]*"))
+    own = sum(int(part) for path in paths for part in text(path).split()[:2]) / 1e9
+    # Some kernels do not count the second.
+    return own or sum(int(part) for part in stat(pid, task)[11:13]) / TICKS
+
+
+def blocked(pid: int, below: list[int]) -> list[str]:
+    """Return where the kernel keeps a main thread, and the file, address or child that its call names."""
+    place = text("/proc/{}/wchan".format(pid)).partition(".")[0]
+    call = text("/proc/{}/syscall".format(pid)).split()
+    # One that runs has none.
+    first = int(call[1], 16) if call[1:] else -1
+    if first in below:
+        return [place, "{} {}".format(text("/proc/{}/comm".format(first)).strip(), first)]
+    try:
+        named = os.readlink("/proc/{}/fd/{}".format(pid, first))
+    except OSError:
+        return [place, ""]
+    if named.startswith("socket:"):
+        ends = ("{}:{}".format(peer, port) for own, peer, port, _ in connections(pid) if own == named)
+        return [place, next(ends, named)]
+    return [place, named if first else "standard input"]
 
 
 def disk_waits(family: list[int]) -> list[str]:
@@ -201,8 +235,8 @@ def disk_waits(family: list[int]) -> list[str]:
     return sorted(waits)
 
 
-def connections(pid: int) -> Iterable[tuple[str, bool]]:
-    """Yield the addresses that a rank is connected to, and whether it repeats in vain what it sends there."""
+def connections(pid: int) -> Iterable[tuple[str, str, int, bool]]:
+    """Yield a rank's sockets, the other end of each, and whether it repeats in vain what it sends there."""
     own = set()
     for path in glob.glob("/proc/{}/fd/*".format(pid)):
         with suppress(OSError):
@@ -210,20 +244,23 @@ def connections(pid: int) -> Iterable[tuple[str, bool]]:
     for kind in ("tcp", "tcp6"):
         for line in text("/proc/{}/net/{}".format(pid, kind), 2**24).splitlines()[1:]:
             fields = line.split()
-            if fields[3] == "01" and "socket:[{}]".format(fields[9]) in own:
+            name = "socket:[{}]".format(fields[9])
+            if fields[3] == "01" and name in own:
                 # Its timer is that of retransmissions; their number.
                 vain = fields[5][:2] == "01" and int(fields[6], 16) >= REPEATS
-                yield address(fields[2].partition(":")[0]), vain
+                digits, _, port = fields[2].partition(":")
+                yield name, address(digits), int(port, 16), vain
 
 
 def list_unacknowledged(pid: int) -> list[str]:
     """Return the addresses that do not acknowledge what a rank sent, however often it is repeated."""
-    return sorted({place for place, vain in connections(pid) if vain})
+    return sorted({place for _, place, _, vain in connections(pid) if vain})
 
 
 def list_unanswered(ranks: list[dict[str, Any]], own: list[str]) -> list[str]:
     """Return the hosts connected to the ranks that answer nothing, not even a refusal."""
-    peers = sorted({place for rank in ranks for place, _ in connections(rank["pid"])} - {*own, "127.0.0.1"})
+    places = {place for rank in ranks for _, place, *_ in connections(rank["pid"])}
+    peers = sorted(places - {*own, "127.0.0.1"})
     with ThreadPoolExecutor(max_workers=MOST_PEERS) as pool:
         answered = list(pool.map(answers, peers[:MOST_PEERS]))
     return [peer for peer, good in zip(peers, answered) if not good]
@@ -508,19 +545,22 @@ def main() -> int:
 def summarise(rank: dict[str, Any], looks: list[dict[str, Any]], took: float, record: Any) -> dict[str, Any]:
     """Return a rank as it is sent: its identity, its last state, and what moved between the samples."""
     first, last = looks[0], looks[-1]
-    ticks = os.sysconf("SC_CLK_TCK")
     prints = [each["print"] for each in looks if each["print"]]
     return {
         **{name: rank[name] for name in ("rank", "local_rank", "size", "local_size", "job", "names", "pid")},
         "program": rank["program"],
         "states": "".join(each["state"] for each in looks),
         "moved": len(set(prints)) > 1,
-        "cpu": round((last["cpu"] - first["cpu"]) / ticks / max(took, 0.01), 2),
-        "below_cpu": round((last.get("below", 0) - first.get("below", 0)) / ticks / max(took, 0.01), 2),
+        "cpu": round((last["cpu"] - first["cpu"]) / TICKS / max(took, 0.01), 2),
+        **{
+            field: round((last.get(name, 0) - first.get(name, 0)) / max(took, 0.01), 2)
+            for field, name in (("wanted_cpu", "wanted"), ("threads_cpu", "threads"), ("below_cpu", "below"))
+        },
         "io": last["io"] - first["io"],
         "disk_waits": last.get("disk_waits", []) if all(each.get("disk_waits") for each in looks) else [],
-        "stopped": last.get("stopped", []),
-        "unacknowledged": last.get("unacknowledged", []),
+        **{name: last.get(name, []) for name in ("stopped", "ended", "unacknowledged")},
+        # What it waits for now and then is not what keeps it.
+        "blocked": last.get("blocked") if len({str(each.get("blocked")) for each in looks}) == 1 else None,
         **{name: last.get(name) for name in ("stack", "user", "counters", "why")},
         "recorder": record,
     }
