@@ -264,7 +264,12 @@ def lines(*words):
 @pytest.mark.parametrize(
     ("log", "hosts", "found", "words"),
     [
-        (TOO_LARGE.format(0, 1, 2, 1), 3, ("differ", (0, 1), ("n1", "n2")), "rank 1 sent rank 0 8 bytes"),
+        (
+            TOO_LARGE.format(0, 1, 2, 1),
+            3,
+            ("differ", (0, 1), ("n1", "n2")),
+            "rank 1's tensor is too large or rank 0's too small",
+        ),
         (TOO_LARGE.format(2, 0, 1, 3), 3, ("differ", (0, 2), ("n1", "n3")), "rank 0 sent rank 2 8 bytes"),
         # The ranks do not fill the hosts in their order.
         (TOO_LARGE.format(0, 1, 2, 2), 3, ("differ", (0, 1), ()), "rank 1 sent rank 0"),
