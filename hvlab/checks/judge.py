@@ -12,6 +12,7 @@ from typing import Any
 from junitparser import TestCase
 
 from hvlab.base.errors import CheckError, HvlabError, UnreachableError, advise_unreachable, some, unusable
+from hvlab.base.groups import grouped
 from hvlab.checks import links
 from hvlab.checks.ask import Answered
 from hvlab.checks.node import burn, machine, subjects
@@ -103,10 +104,7 @@ def find_unmeasured(
     """Yield (name, host, reason) for each requested subject of which a host shows nothing."""
     for name in requested:
         words = subjects.names(subjects.ON_REQUEST[name])
-        by_host: dict[str, list[HealthCheck]] = {}
-        for check in checks:
-            if check.check.partition(" ")[0] in words:
-                by_host.setdefault(check.host, []).append(check)
+        by_host = grouped((check.host, check) for check in checks if check.check.partition(" ")[0] in words)
         for host, own in by_host.items():
             if all(check.outcome == "skipped" for check in own):
                 yield name, host, own[0].observed

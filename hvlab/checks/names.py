@@ -10,6 +10,7 @@ from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer, Number
 from hvlab.base.errors import Problem
+from hvlab.base.groups import grouped
 from hvlab.checks.before import PreflightHost, PreflightLab, SoftProblem, preflight
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, run
@@ -118,16 +119,14 @@ def faults(site: Site, replies: Mapping[str, HostReplies]) -> Iterator[HostFault
 
 
 def _check_own(site: Site, meetings: Mapping[str, Meeting]) -> Iterator[HostFault]:
-    alike: dict[str, list[str]] = {}
     for name, each in meetings.items():
-        alike.setdefault(each.hostname, []).append(name)
         if not _NAME.fullmatch(each.hostname):
             yield HostFault("hostname-invalid", name, f"its hostname is {each.hostname[:80]!r}")
         own = each.names.get(each.hostname)
         if len(site.hosts) > 1 and own and own.addresses and _is_loopback(own.addresses[0]):
             observed = f"its own name {each.hostname} resolves to {own.addresses[0]}"
             yield HostFault("gloo-loopback", name, observed)
-    for hostname, names in alike.items():
+    for hostname, names in grouped((each.hostname, name) for name, each in meetings.items()).items():
         if len(names) > 1:
             observed = f"hostname is {hostname} on {', '.join(names)}"
             yield from (HostFault("hostname-twice", name, observed) for name in names)
@@ -214,9 +213,7 @@ _RENAME = "give it a unique name of letters, digits and hyphens: hostnamectl set
 @preflight
 def check_names(lab: PreflightLab) -> Iterator[Problem]:
     """Yield machines whose own name is invalid, or used by another machine."""
-    names: dict[str, list[str]] = {}
-    for host in lab.hosts:
-        names.setdefault(str(host.facts.get("hostname", "")).lower(), []).append(host.name)
+    names = grouped((str(host.facts.get("hostname", "")).lower(), host.name) for host in lab.hosts)
     for host in lab.hosts:
         name, short = str(host.facts.get("nodename", "")), str(host.facts.get("hostname", "")).lower()
         others = [other for other in names[short] if other != host.name]
@@ -243,10 +240,11 @@ def check_claims(lab: PreflightLab) -> Iterator[Problem]:
             if owner != host.name:
                 observed = f"it goes by {claim}, which is {owner}'s in the inventory"
                 yield Problem(host.name, observed, _RENAME.format(host.name))
-    places: dict[str, list[str]] = {}
-    for host in lab.hosts:
-        if host.lab_address and host.lab_address != host.address:
-            places.setdefault(host.lab_address, []).append(host.name)
+    places = grouped(
+        (host.lab_address, host.name)
+        for host in lab.hosts
+        if host.lab_address and host.lab_address != host.address
+    )
     for address, names in places.items():
         if len(names) > 1:
             yield Problem(", ".join(names), f"they have one address: {address}", "give each its own address")

@@ -11,6 +11,7 @@ from typing import Any
 
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.errors import Problem
+from hvlab.base.groups import grouped
 from hvlab.checks.before import PreflightHost, PreflightLab, preflight
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import Question, Role, RoleHost, is_logged_in, is_virtual, run, stat
@@ -284,10 +285,7 @@ def check_host_key(lab: PreflightLab) -> Iterator[Problem]:
 @preflight
 def check_shared_keys(lab: PreflightLab) -> Iterator[Problem]:
     """Yield hosts that share a key; `hvlab init` compares the keys it received."""
-    holders: dict[str, list[str]] = {}
-    for host in lab.hosts:
-        if key := host.own.get("ssh_host_key"):
-            holders.setdefault(key, []).append(host.name)
+    holders = grouped((key, host.name) for host in lab.hosts if (key := host.own.get("ssh_host_key")))
     for names in holders.values():
         if len(names) > 1:
             remedy = "make new ones on all but one: rm /etc/ssh/ssh_host_*; ssh-keygen -A; restart sshd"

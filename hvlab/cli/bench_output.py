@@ -16,6 +16,7 @@ from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.errors import UsageError
 from hvlab.base.files import write_file, writing
+from hvlab.base.groups import grouped
 from hvlab.base.masking import mask, mask_argv
 from hvlab.bench import manifests
 from hvlab.bench.estimate import estimates, format_duration
@@ -47,10 +48,7 @@ def print_infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
 
 def list_cases(word: str, reasons: Mapping[str, str | None], *, whole: bool = False, err: bool) -> None:
     """Print the reason for each case; a shared reason once, unless ``whole``."""
-    by_reason: dict[str | None, list[str]] = {}
-    for case, reason in reasons.items():
-        by_reason.setdefault(reason, []).append(case)
-    for reason, names in by_reason.items():
+    for reason, names in grouped((reason, case) for case, reason in reasons.items()).items():
         if whole or len(names) <= _MANY:
             for name in names:
                 click.echo(f"{word}: {name}: {reason}", err=err)
@@ -86,10 +84,9 @@ def tag(schedule: Schedule) -> None:
 
 def plan(schedule: Schedule, store: Store) -> None:
     """Print the cases of a schedule: a row for each workload and backend."""
-    groups: dict[tuple[str, str, str, str], list[Case]] = {}
-    for case in schedule.cases:
-        own = (case.workload, case.backend, case.launcher, case.params["device"])
-        groups.setdefault(own, []).append(case)
+    groups = grouped(
+        ((case.workload, case.backend, case.launcher, case.params["device"]), case) for case in schedule.cases
+    )
     rows = [
         {
             **dict(zip(("workload", "backend", "launcher", "device"), own, strict=True)),
@@ -180,10 +177,7 @@ def print_lost_files(records: Sequence[Record], folder: Path) -> None:
 def parameter_rows(primary: str) -> Rows:
     """Return the parameters of the workloads of one kind, with the workloads' names unless all have it."""
     kind = [name for name, workload in WORKLOADS.items() if workload.primary == primary]
-    own: dict[Parameter, list[str]] = {}
-    for name in kind:
-        for item in WORKLOADS[name].parameters:
-            own.setdefault(item, []).append(name)
+    own = grouped((item, name) for name in kind for item in WORKLOADS[name].parameters)
     return [
         _parameter_row(item, "" if names == kind else f"{', '.join(names)}: ") for item, names in own.items()
     ]

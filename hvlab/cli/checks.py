@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hvlab.base.errors import some
+from hvlab.base.groups import grouped
 from hvlab.remote.verify import NEEDS_ROOT, CheckOutcome
 from hvlab.results.tables import render
 
@@ -20,21 +21,18 @@ C = TypeVar("C", bound=CheckOutcome)
 def counts(checks: Sequence[C], columns: Mapping[str, Callable[[list[C]], str]]) -> None:
     """Print a line for each host; each column has a heading and a function of the host's checks."""
     table = Table("host", *columns, box=None)
-    by_host: dict[str, list[C]] = {}
-    for check in checks:
-        by_host.setdefault(check.host, []).append(check)
-    for host, own in by_host.items():
+    for host, own in grouped((check.host, check) for check in checks).items():
         table.add_row(host, *(show(own) for show in columns.values()))
     Console().print(table)
 
 
 def print_failed(checks: Sequence[CheckOutcome]) -> None:
     """Print every check that failed: on which hosts, what was seen and what to do."""
-    hosts: dict[tuple[str, str, str], list[str]] = {}
-    for check in checks:
-        if check.wrong:
-            alike = (check.title.removeprefix(check.host), check.observed, check.remedy)
-            hosts.setdefault(alike, []).append(check.host)
+    hosts = grouped(
+        ((check.title.removeprefix(check.host), check.observed, check.remedy), check.host)
+        for check in checks
+        if check.wrong
+    )
     for (title, observed, remedy), names in hosts.items():
         click.echo(f"\n{some(names)}{title}\n  observed: {observed}")
         if remedy:
@@ -43,10 +41,11 @@ def print_failed(checks: Sequence[CheckOutcome]) -> None:
 
 def needing_root(checks: Sequence[CheckOutcome]) -> None:
     """Print the checks that were skipped because the user is not root."""
-    hosts: dict[str, list[str]] = {}
-    for check in checks:
-        if check.outcome == "skipped" and check.observed.startswith(NEEDS_ROOT):
-            hosts.setdefault(f"{check.check}: {check.observed}", []).append(check.host)
+    hosts = grouped(
+        (f"{check.check}: {check.observed}", check.host)
+        for check in checks
+        if check.outcome == "skipped" and check.observed.startswith(NEEDS_ROOT)
+    )
     for text, names in hosts.items():
         click.echo(f"\n{some(names)}  skipped: {text}")
 

@@ -20,6 +20,7 @@ from hvlab.base.errors import (
     some,
     unusable,
 )
+from hvlab.base.groups import grouped
 from hvlab.checks import across_hosts
 from hvlab.checks.ask import ask_hosts
 from hvlab.checks.site import HostFault, Member, Site
@@ -96,10 +97,8 @@ def _ask(lab: Lab) -> tuple[list[HostFault], dict[str, str]]:
 
 
 def _groups(faults: Sequence[HostFault]) -> list[tuple[HostFault, list[str]]]:
-    hosts: dict[tuple[str, str], list[HostFault]] = {}
-    for fault in faults:
-        hosts.setdefault((fault.id, fault.observed), []).append(fault)
-    return [(alike[0], [fault.host for fault in alike]) for alike in hosts.values()]
+    alike = grouped(((fault.id, fault.observed), fault) for fault in faults).values()
+    return [(own[0], [fault.host for fault in own]) for own in alike]
 
 
 def _document(lab: Lab, faults: Sequence[HostFault], silent: Mapping[str, str]) -> dict[str, Any]:
@@ -121,9 +120,7 @@ def _name_skipped(lab: Lab) -> list[str]:
 
 def _table(lab: Lab, faults: Sequence[HostFault], silent: Collection[str]) -> str:
     parts = []
-    kinds: dict[tuple[str, str], list[tuple[HostFault, list[str]]]] = {}
-    for fault, hosts in _groups(faults):
-        kinds.setdefault((fault.id, fault.role), []).append((fault, hosts))
+    kinds = grouped(((fault.id, fault.role), (fault, hosts)) for fault, hosts in _groups(faults))
     for number, ((id_, role), alike) in enumerate(kinds.items(), 1):
         entry = across_hosts.ENTRIES[id_]
         mends = [f"  --fix runs: role {role}"] if role and not lab.listed else []

@@ -11,6 +11,7 @@ import click
 
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.base.errors import some
+from hvlab.base.groups import grouped
 from hvlab.cli import options
 from hvlab.lab.inventory import Lab, load
 from hvlab.remote.gather import collect
@@ -80,11 +81,12 @@ def _ask_hosts(
 
 
 def _table(found: dict[str, dict[str, Any]]) -> str:
-    hosts: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for host, one in found.items():
-        for kind, names in (one["gone"] | {"stays": one["stays"]}).items():
-            if names:
-                hosts.setdefault((kind, tuple(names)), []).append(host)
+    hosts = grouped(
+        ((kind, tuple(names)), host)
+        for host, one in found.items()
+        for kind, names in (one["gone"] | {"stays": one["stays"]}).items()
+        if names
+    )
     rows = [
         {"hosts": some(alike), "what": kind, "number": len(names), "names": some(names)}
         for (kind, names), alike in hosts.items()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvlab.base.errors import UsageError
+from hvlab.base.groups import grouped
 
 ALL = "all"
 
@@ -96,9 +97,7 @@ def sharing(hosts: Mapping[str, HostCores]) -> str | None:
 
     None where no machine has several hosts.
     """
-    by_machine: dict[str, list[set[int]]] = {}
-    for cores in hosts.values():
-        by_machine.setdefault(cores.machine, []).append(set(cores.cpus))
+    by_machine = grouped((cores.machine, set(cores.cpus)) for cores in hosts.values())
     groups = [sets for sets in by_machine.values() if len(sets) > 1]
     if not groups:
         return None

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import yaml
 
 from hvlab.base.errors import Problem, UsageError
+from hvlab.base.groups import grouped
 from hvlab.base.paths import project_dir
 from hvlab.base.sudo import hand_over
 from hvlab.lab import inventory
@@ -295,9 +296,7 @@ def _nearest(links: Mapping[str, Sequence[Link]], addresses: Mapping[str, str]) 
         for host, link in reached.items()
         if link.interface != interface
     ]
-    users: dict[IPv4Address, list[str]] = {}
-    for host, link in reached.items():
-        users.setdefault(link.address.ip, []).append(host)
+    users = grouped((link.address.ip, host) for host, link in reached.items())
     remedy = "give each its own address, or set lab_network and lab_interface to what has one"
     problems += [
         Problem(", ".join(hosts), f"they have one address on {interface}: {address}", remedy)

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hvlab.base.groups import grouped
 from hvlab.lab.backends import SERIAL
 from hvlab.report.data import ReportData
 from hvlab.report.verdicts import BackendVerdict, times
@@ -160,10 +161,7 @@ def _pool_places(judged: Sequence[BackendVerdict], place: str, *, auto: bool) ->
         if one.backends.layout[1] and (one.backends.layout[0] == 1) == (place == "inside")
     ]
     collective = all(pair.collective for pair in pairs)
-    groups: dict[tuple[str, str], list[Pair]] = {}
-    for pair in pairs:
-        if pair.collective == collective:
-            groups.setdefault((pair.one, pair.other), []).append(pair.pair)
+    groups = grouped(((pair.one, pair.other), pair.pair) for pair in pairs if pair.collective == collective)
     pools = (_pool(place, names, cells, collective=collective, auto=auto) for names, cells in groups.items())
     return [pool for pool in pools if pool]
 

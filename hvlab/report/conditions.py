@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from hvlab.base.groups import grouped
 from hvlab.lab import environment
 from hvlab.report import labels
 from hvlab.report.data import ReportData
@@ -111,11 +112,8 @@ def _crowd(recorded: str, words: Words) -> str:
 
 def workloads(data: ReportData, words: Words) -> list[dict[str, Any]]:
     """Return each workload with its backends, shapes, and fixed and varied parameters."""
-    configurations: dict[str, list[Configuration]] = {}
-    for configuration in data.configurations:
-        configurations.setdefault(configuration.workload, []).append(configuration)
     rows = []
-    for name, own in configurations.items():
+    for name, own in grouped((one.workload, one) for one in data.configurations).items():
         shapes = sorted({(len(one.hosts), one.slots) for one in own})
         fixed, varied = _params(own)
         rows.append({
@@ -169,9 +167,7 @@ def _format_recorded(data: ReportData, name: str, words: Words) -> Value:
 def _group(facts: Mapping[str, Facts], ask: Callable[[Facts], str], words: Words) -> Value:
     if not facts:
         return words.say("environment.unknown")
-    hosts: dict[str, list[str]] = {}
-    for host, host_facts in facts.items():
-        hosts.setdefault(ask(host_facts), []).append(host)
+    hosts = grouped((ask(host_facts), host) for host, host_facts in facts.items())
     if len(hosts) == 1:
         return next(iter(hosts))
     return Lines(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvlab.base.errors import UsageError
+from hvlab.base.groups import grouped
 from hvlab.report import labels
 from hvlab.report.labels import Code, Names
 from hvlab.report.page import Document, Opening
@@ -143,11 +144,11 @@ def _plots(history: History, words: Words) -> Iterator[Plot]:
 
 
 def _thin_out(groups: Mapping[tuple[str, labels.Params], Any]) -> list[tuple[str, labels.Params]]:
-    sizes: dict[tuple[str, labels.Params], list[int]] = {}
-    for workload, params in groups:
-        size = dict(params).get("size_bytes")
-        if isinstance(size, int):
-            sizes.setdefault((workload, _drop_size(params)), []).append(size)
+    sizes = grouped(
+        ((workload, _drop_size(params)), size)
+        for workload, params in groups
+        if isinstance(size := dict(params).get("size_bytes"), int)
+    )
     return [
         (workload, params)
         for workload, params in groups

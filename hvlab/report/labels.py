@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
+from hvlab.base.groups import grouped
 from hvlab.lab.backends import BACKENDS, SERIAL
 from hvlab.results.configurations import Configuration, Param
 
@@ -62,9 +63,7 @@ class Names:
     """Names of groups of configurations: the workload, and the parameters that differ between groups."""
 
     def __init__(self, groups: Iterable[tuple[str, Params]]) -> None:
-        by_workload: dict[str, list[dict[str, Param]]] = {}
-        for workload, params in set(groups):
-            by_workload.setdefault(workload, []).append(dict(params))
+        by_workload = grouped((workload, dict(params)) for workload, params in set(groups))
         # A parameter that only some groups have sets them apart as well.
         self._telling = {
             workload: {

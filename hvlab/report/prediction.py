@@ -9,6 +9,7 @@ from hvlab.analysis.model import Explanation
 from hvlab.analysis.model.fit import Fit
 from hvlab.analysis.model.prediction import NoPrediction, PredictedStep, Prediction
 from hvlab.analysis.model.training import ALLREDUCE, Training, slots, topologies
+from hvlab.base.groups import grouped
 from hvlab.report import labels
 from hvlab.report.labels import Names, Value
 from hvlab.report.plots import Axis, Plot, Series
@@ -126,9 +127,7 @@ def caveats(fits: Sequence[tuple[Value, Fit]], words: Words) -> list[str]:
 def plots(predictions: Sequence[Prediction], studied: Sequence[Study], words: Words) -> list[Plot]:
     """Return the predicted efficiency over ranks of each training, with measured ones as marks."""
     names = Names((one.training.workload, one.training.params) for one in predictions)
-    groups: dict[tuple[Value, str], list[Prediction]] = {}
-    for one in predictions:
-        groups.setdefault((names.of(one.training), one.training.scaling), []).append(one)
+    groups = grouped(((names.of(one.training), one.training.scaling), one) for one in predictions)
     return [
         _plot(f"prediction-{number}", words.study(*name), group, studied, words)
         for number, (name, group) in enumerate(groups.items(), 1)

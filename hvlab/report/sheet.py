@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from hvlab.base.errors import UsageError
+from hvlab.base.groups import grouped
 from hvlab.base.paths import project_dir
 from hvlab.base.yaml_files import read_shipped
 
@@ -432,9 +433,7 @@ class _Filling:
         groups = self._groups()
         self.is_open = not groups or any(self.old[number].dots for number in groups)
         given = {number: self._read_given(self.old[number]) for number in groups}
-        left: dict[str, list[Values]] = {}
-        for values in measured:
-            left.setdefault(str(values[self.heads.group]), []).append(values)
+        left = grouped((str(values[self.heads.group]), values) for values in measured)
         of = {name: [*rows] for name, rows in left.items()}
         taken: dict[int, Values] = {}
         for number in sorted(groups, key=lambda one: len(given[one]) < len(self.heads.place)):

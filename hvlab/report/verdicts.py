@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from hvlab.analysis.compare.comparison import figures, without_size
 from hvlab.analysis.compare.decisions import deciding, questions
+from hvlab.base.groups import grouped
 from hvlab.report import labels
 from hvlab.report.collectives import Layout, SweepGroup
 from hvlab.report.data import ReportData
@@ -143,9 +144,10 @@ def forest(verdicts: Sequence[BackendVerdict], words: Words, *, imported: bool) 
     if not shown:
         return []
     pairs = {(one.backends.one, one.backends.other) for one, _ in shown}
-    groups: dict[str, list[int]] = {}
-    for place, (one, _) in enumerate(shown):
-        groups.setdefault(labels.tone(one.winner) if one.significant else one.verdict.kind, []).append(place)
+    groups = grouped(
+        (labels.tone(one.winner) if one.significant else one.verdict.kind, place)
+        for place, (one, _) in enumerate(shown)
+    )
     lines = []
     for tone, places in groups.items():
         ratios = [shown[place][1] for place in places]
@@ -195,9 +197,7 @@ def _trainings(studies: Sequence[Study]) -> Iterator[BackendPair]:
 
 def _find_largest(rows: Sequence[StudyRow]) -> list[StudyRow]:
     """Return the rows of the layout with the most ranks (then hosts) that several have."""
-    layouts: dict[Layout, list[StudyRow]] = {}
-    for row in rows:
-        layouts.setdefault(row.layout, []).append(row)
+    layouts = grouped((row.layout, row) for row in rows)
     several = [layout for layout, own in layouts.items() if len(own) > 1]
     return layouts[max(several, key=lambda layout: (math.prod(layout), layout))] if several else []
 

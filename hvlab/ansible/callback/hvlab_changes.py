@@ -10,6 +10,7 @@ from ansible.plugins.callback import CallbackBase
 
 from hvlab.base.answers import clean
 from hvlab.base.errors import some
+from hvlab.base.groups import grouped
 from hvlab.results import tables
 
 DOCUMENTATION = """
@@ -114,9 +115,7 @@ def changes(action: str, result: Mapping[str, Any], args: Mapping[str, Any], tas
 
 def format_table(rows: Mapping[str, list[Row]]) -> Iterator[str]:
     """Yield a table for hosts that are alike. Pure."""
-    alike: dict[tuple[Row, ...], list[str]] = {}
-    for host, own in sorted(rows.items()):
-        alike.setdefault(tuple(sorted(own)), []).append(host)
+    alike = grouped((tuple(sorted(own)), host) for host, own in sorted(rows.items()))
     for same, hosts in alike.items():
         lines = [dict(zip(COLUMNS, row, strict=True)) for row in same]
         table = tables.render(lines, COLUMNS, "table") if lines else "nothing would change"

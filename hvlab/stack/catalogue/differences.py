@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from hvlab.base import process
 from hvlab.base.errors import HvlabError
+from hvlab.base.groups import grouped
 from hvlab.base.temporary import temporary_folder
 from hvlab.stack.resolver import newer, versions
 
@@ -74,10 +75,11 @@ def _list_releases(package: str, index: Index, say: Callable[[str], None]) -> li
 
 
 def _cuda(known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
-    points: dict[str, list[str]] = {}
-    for version in _list_releases("cuda-toolkit", index, say):
-        # Some have a fourth number of their own: 13.0.3.0.
-        points.setdefault(versions.minor(version), []).append(".".join(version.split(".")[:3]))
+    # Some have a fourth number of their own: 13.0.3.0.
+    points = grouped(
+        (versions.minor(version), ".".join(version.split(".")[:3]))
+        for version in _list_releases("cuda-toolkit", index, say)
+    )
     for release, listed in points.items():
         if release in known:
             has: Mapping[str, Any] = known[release].get("points") or {}
@@ -89,10 +91,11 @@ def _cuda(known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[
 
 
 def _library(name: str, known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
-    families: dict[str, list[str]] = {}
-    for family in ("cu12", "cu13"):
-        for version in _list_releases(f"nvidia-{name}-{family}", index, say):
-            families.setdefault(version, []).append(family)
+    families = grouped(
+        (version, family)
+        for family in ("cu12", "cu13")
+        for version in _list_releases(f"nvidia-{name}-{family}", index, say)
+    )
     for version, wheels in sorted(families.items(), key=lambda pair: versions.numbers(pair[0])):
         if version in known:
             has = [family for family in known[version].get("wheels") or () if family in ("cu12", "cu13")]

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from hvlab.base.errors import UsageError
+from hvlab.base.groups import grouped
 from hvlab.stack.resolver import versions
 from hvlab.stack.resolver.catalogue import Catalogue, GpuModel, OperatingSystem, load
 
@@ -275,9 +276,7 @@ def advise_python(system: OperatingSystem | None) -> str:
 
 def list_supported_systems(catalogue: Catalogue) -> str:
     """Return the supported systems for the reader."""
-    names: dict[str, list[str]] = {}
-    for system in catalogue.systems:
-        names.setdefault("/".join(system.distributions), []).append(system.version)
+    names = grouped(("/".join(system.distributions), system.version) for system in catalogue.systems)
     every = ((name, " ".join(sorted(releases, key=versions.numbers))) for name, releases in names.items())
     return ", ".join(map(" ".join, every))
 

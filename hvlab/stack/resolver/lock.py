@@ -16,6 +16,7 @@ from typing import Any
 from hvlab import __version__
 from hvlab.base.errors import UsageError, some
 from hvlab.base.files import write_file
+from hvlab.base.groups import grouped
 from hvlab.lab.pin_variables import TITLES, defaults, patches, plain_values
 from hvlab.results import tables
 from hvlab.stack.resolver import Infeasible, Resolution
@@ -196,12 +197,13 @@ def changes(before: Resolution | Infeasible, after: Resolution) -> str:
     """Return the differences between two plans, one line per version and the hosts where it changes."""
     if isinstance(before, Infeasible):
         return f"as it is, it does not resolve: {before.message}"
-    hosts_of: dict[tuple[str, str, str], list[str]] = {}
-    for host, stack in after.hosts.items():
-        old = before.hosts.get(host, {"versions": {}})["versions"]
-        for name, version in stack["versions"].items():
-            if old.get(name) != version:
-                hosts_of.setdefault((name, str(old.get(name) or "-"), str(version or "-")), []).append(host)
+    known = {host: stack["versions"] for host, stack in before.hosts.items()}
+    hosts_of = grouped(
+        ((name, str(old or "-"), str(version or "-")), host)
+        for host, stack in after.hosts.items()
+        for name, version in stack["versions"].items()
+        if (old := known.get(host, {}).get(name)) != version
+    )
     if not hosts_of:
         return "nothing changes"
     rows = [
@@ -237,8 +239,5 @@ def _explain(hosts: list[str], stack: Mapping[str, Any]) -> list[str]:
 
 
 def _notes(result: Resolution) -> list[str]:
-    shared: dict[str, list[str]] = {}
-    for host, stack in result.hosts.items():
-        for note in stack["notes"]:
-            shared.setdefault(note, []).append(host)
+    shared = grouped((note, host) for host, stack in result.hosts.items() for note in stack["notes"])
     return [*result.notes, *(f"{some(hosts)}: {note}" for note, hosts in shared.items())]

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from hvlab.base.errors import some
+from hvlab.base.groups import grouped
 from hvlab.lab.pin_variables import TORCH
 from hvlab.stack.resolver import versions
 from hvlab.stack.resolver.catalogue import Catalogue
@@ -159,10 +160,7 @@ class ConstraintProblem:
 
     @cached_property
     def _by_left(self) -> dict[Key, list[int]]:
-        numbers: dict[Key, list[int]] = {}
-        for number, relation in enumerate(self.relations):
-            numbers.setdefault(relation.left, []).append(number)
-        return numbers
+        return grouped((relation.left, number) for number, relation in enumerate(self.relations))
 
 
 @dataclass(frozen=True)
@@ -282,10 +280,7 @@ class LabProblem(ConstraintProblem):
                 everyone = len(numbers) == len(self.groups)
                 text = pin.text if everyone else f"{pin.text} ({some(self.hosts(numbers))})"
                 self.assume(PIN, pin.name, pin.value, text, numbers)
-        sharing: dict[tuple[str, str], list[int]] = {}
-        for number, group in enumerate(self.groups):
-            for fact in group.facts:
-                sharing.setdefault(fact, []).append(number)
+        sharing = grouped((fact, number) for number, group in enumerate(self.groups) for fact in group.facts)
         for (kind, value), groups in sharing.items():
             text = f"{value} on {some(self.hosts(groups))}"
             self._facts[kind, value] = self.assume(FACT, kind, value, text, groups)
@@ -293,10 +288,7 @@ class LabProblem(ConstraintProblem):
     @property
     def pins(self) -> dict[Pin, frozenset[int]]:
         """Every pin with the numbers of its groups."""
-        numbers: dict[Pin, set[int]] = {}
-        for number, group in enumerate(self.groups):
-            for pin in group.pins:
-                numbers.setdefault(pin, set()).add(number)
+        numbers = grouped((pin, number) for number, group in enumerate(self.groups) for pin in group.pins)
         return {pin: frozenset(those) for pin, those in numbers.items()}
 
     def hosts(self, numbers: Iterable[int]) -> list[str]:
