@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
-from typing import Any, Protocol
+from typing import Any
 
 from hvlab.base import process
 from hvlab.base.errors import HvlabError
@@ -56,7 +56,7 @@ class Difference:
         return {"file": self.file, "release": self.release, "catalogue": known, "index": dict(self.changes)}
 
 
-def differences(files: Files, index: Index, say: Callable[[str], None] = lambda _: None) -> list[Difference]:
+def differences(files: Files, index: Pip, say: Callable[[str], None] = lambda _: None) -> list[Difference]:
     """Return every difference; ``say`` gets each name looked up. Raises HvlabError if the index fails."""
     return [
         *_cuda(files["cuda"]["releases"], index, say),
@@ -67,14 +67,14 @@ def differences(files: Files, index: Index, say: Callable[[str], None] = lambda 
     ]
 
 
-def _list_releases(package: str, index: Index, say: Callable[[str], None]) -> list[str]:
+def _list_releases(package: str, index: Pip, say: Callable[[str], None]) -> list[str]:
     """Return a package's releases, oldest first, without pre-releases, builds and post-releases."""
     say(package)
     plain = (version for version in index.versions(package) if all(c.isdigit() or c == "." for c in version))
     return sorted(plain, key=versions.numbers)
 
 
-def _cuda(known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
+def _cuda(known: Entries, index: Pip, say: Callable[[str], None]) -> Iterator[Difference]:
     # Some have a fourth number of their own: 13.0.3.0.
     points = grouped(
         (versions.minor(version), ".".join(version.split(".")[:3]))
@@ -90,7 +90,7 @@ def _cuda(known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[
             yield Difference("cuda", release, {"driver": None, "points": dict.fromkeys(listed)}, like=like)
 
 
-def _library(name: str, known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
+def _library(name: str, known: Entries, index: Pip, say: Callable[[str], None]) -> Iterator[Difference]:
     families = grouped(
         (version, family)
         for family in ("cu12", "cu13")
@@ -109,7 +109,7 @@ def _library(name: str, known: Entries, index: Index, say: Callable[[str], None]
             yield Difference(name, version, {**packages, "wheels": wheels}, like=like)
 
 
-def _framework(name: str, known: Entries, index: Index, say: Callable[[str], None]) -> Iterator[Difference]:
+def _framework(name: str, known: Entries, index: Pip, say: Callable[[str], None]) -> Iterator[Difference]:
     listed = _list_releases(name, index, say)
     new = {version: like for version in listed if (like := newer.end_of_branch(version, known))}
     for version in [*[v for v in listed if v in known][-_NEWEST:], *new]:
@@ -174,16 +174,6 @@ class Metadata:
         return next(
             (part.removeprefix(">=") for part in bounds if part.startswith(">=")), self.exact(package)
         )
-
-
-class Index(Protocol):
-    """A package index."""
-
-    def versions(self, package: str) -> list[str]:
-        """Return the versions of a package that have a wheel, newest first."""
-
-    def metadata(self, package: str, version: str) -> Metadata:
-        """Return the metadata of one version's wheel."""
 
 
 class Pip:
