@@ -6,7 +6,6 @@ host: the queue of its own end, set from here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,7 +35,6 @@ FEATURES: Mapping[str, tuple[str, str]] = {
     ),
     "netem": ("CONFIG_NET_SCH_NETEM", "qdisc add dev lo root netem delay 1ms\n"),
 }
-_KINDS = ("tbf", "htb", "netem")
 
 
 def port_of(leader: int) -> str | None:
@@ -66,12 +64,6 @@ def attach(bridge: str, port: str) -> None:
     """Make a link a port of a bridge, unless it is one."""
     if not is_port(bridge, port):
         run(["ip", "link", "set", port, "master", bridge, "up"])
-
-
-def limited_links() -> set[str]:
-    """Return the links of this machine whose traffic is limited."""
-    queues = json.loads(run(["tc", "-json", "qdisc", "show"]))
-    return {queue["dev"] for queue in queues if queue["kind"] in _KINDS}
 
 
 def shape(leader: int, port: str, link: LinkLimits, pairs: Mapping[str, str]) -> None:
