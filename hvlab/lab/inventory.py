@@ -19,6 +19,7 @@ from hvlab.base.errors import InventoryError, NoInventoryError, Problem, report
 from hvlab.base.paths import project_dir
 from hvlab.lab.inventory_files import file_problems
 from hvlab.lab.inventory_rules import LAB_VARIABLES, check_evaluated, problems
+from hvlab.lab.pin_variables import is_true
 
 __all__ = ["LAB_VARIABLES", "Host", "Lab", "load", "problems"]
 
@@ -111,12 +112,12 @@ class Lab:
     @property
     def slurm(self) -> bool:
         """Whether Slurm has its hosts, and starts ranks there."""
-        return _is_true(self.vars.get("lab_slurm"))
+        return is_true(self.vars.get("lab_slurm"))
 
     @property
     def shared_home(self) -> bool:
         """Whether virtual hosts have one /home, as those of clusters do."""
-        return _is_true(self.vars.get("lab_shared_home"))
+        return is_true(self.vars.get("lab_shared_home"))
 
     @property
     def shared_packs(self) -> str:
@@ -137,10 +138,6 @@ class Lab:
         except ValueError:
             return host.name
         return host.address if inside else host.name
-
-
-def _is_true(value: Any) -> bool:
-    return str(value).lower() in ("true", "yes", "on", "1")
 
 
 def load(path: Path, *, limit: str | None = None) -> Lab:

@@ -56,6 +56,11 @@ def is_plain(value: object) -> bool:
     )
 
 
+def is_true(value: object) -> bool:
+    """Whether Ansible takes a value for true."""
+    return str(value).lower() in ("true", "yes", "on", "1", "y", "t")
+
+
 def plain_values(variables: dict[str, Any]) -> dict[str, Any]:
     """Return the variables that roles build with, without those that only a play can evaluate."""
     return {name: value for name, value in variables.items() if builds(name) and "{{" not in str(value)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hvlab.base.yaml_files import read_shipped
+from hvlab.lab.pin_variables import is_true
 
 _CATALOGUE = Path(__file__).resolve().parents[1] / "catalogue/openmpi.yml"
 # Horovod does not compile against older ones.
@@ -50,9 +51,9 @@ def plan(
     observed = facts.get("hvlab") or {}
     host_ucx = observed.get("ucx") or {}
     rdma = (observed.get("rdma") or {}).get("devices")
-    with_cuda = bool(cuda_home) if cuda == "auto" else _is_true(cuda)
+    with_cuda = bool(cuda_home) if cuda == "auto" else is_true(cuda)
     ucx_cuda = bool(ucx_home or host_ucx.get("cuda"))
-    with_ucx = bool(rdma) and (ucx_cuda or not with_cuda) if ucx == "auto" else _is_true(ucx)
+    with_ucx = bool(rdma) and (ucx_cuda or not with_cuda) if ucx == "auto" else is_true(ucx)
     ucx_home = ucx_home or "/usr"
     ucx_version = ".".join(re.findall(r"#define UCP_API_(?:MAJOR|MINOR)\s+(\d+)", ucx_header))
     five = built and int(release.split(".")[0]) >= 5  # noqa: PLR2004 - the series
@@ -132,7 +133,3 @@ def _distribution_links(facts: Mapping[str, Any]) -> dict[str, str]:
         return {"bin": "/usr/bin", "lib": f"{folder}/lib", "include": f"{folder}/include"}
     folder = "/usr/lib64/openmpi"
     return {"bin": f"{folder}/bin", "lib": f"{folder}/lib", "include": f"/usr/include/openmpi-{architecture}"}
-
-
-def _is_true(text: str) -> bool:
-    return text.lower() in ("true", "yes", "on", "1", "y", "t")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hvlab.base.errors import Problem
-from hvlab.lab.pin_variables import METHODS, builds
+from hvlab.lab.pin_variables import METHODS, builds, is_true
 from hvlab.stack.resolver import facts, pins, versions
 from hvlab.stack.resolver.catalogue import Catalogue, OperatingSystem, load
 from hvlab.stack.resolver.facts import (
@@ -96,16 +96,12 @@ def request(
         gpu,
         load().pythons,
         build,
-        slurm=slurm and _is_true(variables.get("lab_slurm")),
-        own_key=bool(variables.get("nvidia_repository_key_fingerprint")) or not _is_true(used),
+        slurm=slurm and is_true(variables.get("lab_slurm")),
+        own_key=bool(variables.get("nvidia_repository_key_fingerprint")) or not is_true(used),
         trusted=variables.get("nvidia_driver_secure_boot") == "allow",
         unloaded=variables.get("nvidia_driver_load") == "never",
         checked=tuple(name for name in DOWNLOADS.values() if variables.get(f"{name}_checksum")),
     )
-
-
-def _is_true(value: object) -> bool:
-    return str(value).lower() in ("true", "yes", "on", "1")
 
 
 @dataclass(frozen=True)
