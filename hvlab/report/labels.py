@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from hvlab.analysis.model.training import Training
 from hvlab.base.groups import grouped
 from hvlab.lab.backends import BACKENDS, SERIAL
 from hvlab.results.configurations import Configuration, Param
@@ -49,16 +50,6 @@ def order(name: str) -> tuple[int, str]:
     return (known.index(name) if name in known else len(known), f"{name}/{launcher}")
 
 
-class Named(Protocol):
-    """Something with a workload and the parameters that it shares with its group."""
-
-    @property
-    def workload(self) -> str: ...  # noqa: D102
-
-    @property
-    def params(self) -> Params: ...  # noqa: D102
-
-
 class Names:
     """Names of groups of configurations: the workload, and the parameters that differ between groups."""
 
@@ -74,8 +65,8 @@ class Names:
             for workload, several in by_workload.items()
         }
 
-    def of(self, one: Named) -> Value:
-        """Return the name of a training's or study's group."""
+    def of(self, one: Configuration | Training) -> Value:
+        """Return the name of a configuration's or training's group."""
         return self.name(one.workload, one.params)
 
     def name(self, workload: str, params: Params) -> Value:
