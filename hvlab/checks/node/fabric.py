@@ -33,10 +33,7 @@ _START = (
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``gpus``, the state that all share, of the service, and how many NVSwitches the PCI bus has."""
     gpus = smi.gpus(answers)
-    values: Dict[str, Any] = {"gpus": gpus}
-    states = {gpu.get("fabric_state") for gpu in gpus}
-    if len(states) == 1 and None not in states:
-        values["gpu_fabric_state"] = states.pop()
+    values = {"gpus": gpus, **smi.shared(gpus, {"gpu_fabric_state": "fabric_state"})}
     service, process = answers.get(_SERVICE), answers.get(_PROCESS)
     if isinstance(process, dict) and process.get("rc") == 0:
         values["fabric_manager"] = "active"

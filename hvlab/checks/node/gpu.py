@@ -98,10 +98,7 @@ def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
         values["gpu_driver_error"] = error
     if gpus:
         values["gpu_count"] = len(gpus)
-    for name in LEARNED[1:]:
-        distinct = {gpu.get(name[len("gpu_") :]) for gpu in gpus}
-        if len(distinct) == 1 and None not in distinct:
-            values[name] = distinct.pop()
+    values.update(smi.shared(gpus, {name: name[len("gpu_") :] for name in LEARNED[1:]}))
     return values
 
 

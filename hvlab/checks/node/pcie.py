@@ -22,12 +22,8 @@ _SLOT = "if the slot has no more lanes, give pcie_width in the machine type"
 def readings(answers: Mapping[str, Any]) -> Dict[str, Any]:
     """Return ``gpus``, and the width and highest generation that all GPUs share."""
     gpus = smi.gpus(answers)
-    values: Dict[str, Any] = {"gpus": gpus}
-    for name, source in (("pcie_width", "pcie_width"), ("pcie_generation", "pcie_generation_max")):
-        distinct = {gpu.get(source) for gpu in gpus}
-        if len(distinct) == 1 and None not in distinct:
-            values[name] = distinct.pop()
-    return values
+    own = {"pcie_width": "pcie_width", "pcie_generation": "pcie_generation_max"}
+    return {"gpus": gpus, **smi.shared(gpus, own)}
 
 
 def findings(values: Mapping[str, Any], expected: Mapping[str, Any]) -> List[Finding]:

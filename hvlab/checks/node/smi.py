@@ -145,6 +145,12 @@ def gpus(answers: Mapping[str, Any]) -> List[Gpu]:
     return (parse(text) or []) if isinstance(text, str) else []
 
 
+def shared(gpus: Sequence[Gpu], values: Mapping[str, str]) -> Dict[str, Any]:
+    """Return the values that all GPUs have in common; ``values`` maps their names there to those of a GPU."""
+    found = {name: {gpu.get(own) for gpu in gpus} for name, own in values.items()}
+    return {name: each.pop() for name, each in found.items() if len(each) == 1 and None not in each}
+
+
 def name(gpu: Mapping[str, Any]) -> str:
     """Name a GPU by all that a person may look for: index, PCI address, serial number or else UUID."""
     serial = f"serial {gpu['serial_number']}" if "serial_number" in gpu else gpu.get("uuid", "")
