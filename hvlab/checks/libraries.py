@@ -17,6 +17,7 @@ from hvlab.checks.provisioned import (
     run,
     unfound,
 )
+from hvlab.stack.provision.libraries import nccl_code
 
 
 def asks_of_cudnn(node: RoleHost) -> dict[str, Question]:
@@ -67,8 +68,7 @@ NCCL = Role("nccl", asks_of_nccl, without="this host gets no NCCL")
 def nccl_version_matches_the_inventory(node: RoleHost, fact: Mapping[str, Any]) -> None:
     expect_request(node, fact)
     header = re.search(r"#define NCCL_VERSION_CODE (\d+)", "".join(node["nccl.h"].values()))
-    first, second, third = (int(number) for number in fact["version"].split(".")[:3])
-    code = first * (10000 if (first, second) > (2, 8) else 1000) + second * 100 + third
+    code = nccl_code(fact["version"])
     node.expect(
         header and int(header[1]) == code, f"nccl.h says {header[1] if header else 'nothing'}, not {code}"
     )

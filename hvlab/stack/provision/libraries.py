@@ -128,12 +128,15 @@ def _folders(library: Library) -> tuple[list[str], str]:
 
 
 def _header(library: Library) -> str:
-    numbers = [int(number) for number in library.release.split(".")[:3]]
-    if library.name == "cudnn":
-        return ".".join(map(str, numbers))
-    # As nccl.h encodes it: three digits for the two last numbers until 2.8, four after.
-    factor = 10_000 if numbers[:2] >= [2, 9] else 1000
-    return str(numbers[0] * factor + numbers[1] * 100 + numbers[2])
+    if library.name == "nccl":
+        return str(nccl_code(library.release))
+    return ".".join(str(int(number)) for number in library.release.split(".")[:3])
+
+
+def nccl_code(release: str) -> int:
+    """Return a release as nccl.h encodes it: three digits for the two last numbers until 2.8, four after."""
+    first, second, third = (int(number) for number in release.split(".")[:3])
+    return first * (10_000 if (first, second) > (2, 8) else 1000) + second * 100 + third
 
 
 def _refuse_unknown(library: Library, *_: object) -> Iterator[str]:
