@@ -5,7 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+from ansible.utils.vars import merge_hash
 
 from hvlab.stack.provision.names import from_release, of_system, signers, toolkit_names
 
@@ -17,6 +20,8 @@ _NVIDIA = {
     "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}},
     "features": {"cdi": True},
 }
+# Of two lists, the new entries first.
+_merge = partial(merge_hash, list_merge="prepend_rp")
 # By Debian's names.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -79,19 +84,6 @@ def plan_settings(
     if newer and used and not uses:
         left.append(f"{roots['containerd']}/io.containerd.content.v1.content/blobs")
     return {"new": new, "old_root": old_root, "data_root": root, "left_places": left}
-
-
-def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(old)
-    for name, value in new.items():
-        there = old.get(name)
-        if isinstance(value, Mapping) and isinstance(there, Mapping):
-            merged[name] = _merge(there, value)
-        elif isinstance(value, list) and isinstance(there, list):
-            merged[name] = [*value, *(item for item in there if item not in value)]
-        else:
-            merged[name] = value
-    return merged
 
 
 def _docker(url: str, fingerprint: str, facts: Mapping[str, Any]) -> dict[str, Any]:

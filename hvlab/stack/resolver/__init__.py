@@ -114,7 +114,7 @@ class Infeasible:
             "conflict": self.conflict,
             "reasons": self.reasons,
             "also": self.also,
-            "nearest": [remedy.as_json() for remedy in self.nearest],
+            "nearest": [asdict(remedy) for remedy in self.nearest],
         }
 
 

@@ -71,10 +71,6 @@ class Remedy:
     pins: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, object]:
-        """Return it as plain data."""
-        return {"text": self.text, "pins": list(self.pins), "without": list(self.without)}
-
 
 def remedies(lab: Lab, catalogue: Catalogue) -> list[Remedy]:
     """Return the remedies with the fewest changes: one if that is enough, else two or three together.
