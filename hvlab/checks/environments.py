@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from hvlab.base.answers.shapes import HostAnswer
 from hvlab.checks.programs import source
 from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, run
@@ -57,11 +59,7 @@ class Environment(HostAnswer):
 # Faults that a comparison of hosts shows, and the role that fixes each.
 FAULTS = {
     "environment-broken": "python_env",
-    "horovod-not-built": "horovod",
-    "horovod-version-mismatch": "python_env",
-    "python-module-missing": "python_env",
-    "no-packaging": "python_env",
-    "no-distutils": "python_env",
+    **_ROLES,
     "horovod-no-controller": "horovod",
     "torch-without-cuda": "python_env",
 }
@@ -148,11 +146,6 @@ def asks(node: RoleHost) -> dict[str, Question]:
     }
 
 
-def normal(name: str) -> str:
-    """A package's name as indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 ROLE = Role("python_env", asks)
 
 
@@ -160,7 +153,7 @@ ROLE = Role("python_env", asks)
 def packages_are_those_of_the_lock_file(node: RoleHost) -> None:
     for name, environment in read_requested(node).items():
         python = json.loads(node.output(f"environment {name}"))
-        installed = {normal(package): version for package, version in python["packages"].items()}
+        installed = {canonicalize_name(package): version for package, version in python["packages"].items()}
         minor = ".".join(python["python"].split(".")[:2])
         text = requirements(
             environment, ROOT / "roles/python_env/files", python=minor, architecture=python["machine"]
@@ -168,8 +161,9 @@ def packages_are_those_of_the_lock_file(node: RoleHost) -> None:
         wrong = []
         for package, version in re.findall(r"^([\w.-]+)(?:\[\S*\])?==([^\s;\\]+)", text, re.MULTILINE):
             # The package index has one build of torch, without a build in its version number.
-            if installed.get(normal(package)) not in (version, version.partition("+")[0]):
-                wrong.append(f"{package} {installed.get(normal(package), 'missing')}, locked {version}")
+            there = installed.get(canonicalize_name(package), "missing")
+            if there not in (version, version.partition("+")[0]):
+                wrong.append(f"{package} {there}, locked {version}")
         node.expect(not wrong, f"environment {name}: {'; '.join(wrong)}")
         node.expect(
             read_locked(text),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
 
 
 @lru_cache(maxsize=100_000)
@@ -72,16 +73,7 @@ def spans(versions: Iterable[str], among: Iterable[str]) -> str:
     """Return versions for the reader, runs of neighbours ``among`` the known ones as ``A to B``."""
     chosen = set(versions)
     ordered = sorted(set(among) | chosen, key=numbers)
-    runs: list[list[str]] = []
-    previous = False
-    for version in ordered:
-        if version in chosen:
-            if previous:
-                runs[-1].append(version)
-            else:
-                runs.append([version])
-        previous = version in chosen
     texts = []
-    for run in runs:
+    for run in (list(group) for is_chosen, group in groupby(ordered, chosen.__contains__) if is_chosen):
         texts += run if len(run) <= 2 else [f"{run[0]} to {run[-1]}"]  # noqa: PLR2004 - two need no span
     return ", ".join(texts)
