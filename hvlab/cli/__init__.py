@@ -243,9 +243,7 @@ def _drop_output() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        _silence([sys.stdout.fileno()])
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -283,7 +281,7 @@ def handled_signals() -> Iterator[None]:
 
 
 def _silence(streams: Iterable[int]) -> None:
-    """Stop writing to a terminal that is gone: a failing write would interrupt the clean-up."""
+    """Stop writing to streams that are gone: a failing write would interrupt the clean-up."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(null, stream)

@@ -330,8 +330,7 @@ def _preference(
 
 def _covering(addresses: Sequence[IPv4Address], *, shortest: int) -> IPv4Network:
     """Return the smallest network that holds these addresses, of at most this prefix length."""
-    for length in range(shortest, -1, -1):
-        network = IPv4Network((addresses[0], length), strict=False)
-        if all(address in network for address in addresses):
-            return network
-    raise AssertionError("0.0.0.0/0 holds every address")
+    network = IPv4Network((addresses[0], shortest), strict=False)
+    while not all(address in network for address in addresses):
+        network = network.supernet()
+    return network
