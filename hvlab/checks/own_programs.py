@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable
-from pathlib import Path
 
 from hvlab.checks.provisioned import ROOT, Question, Role, RoleHost, read, run, unless
+from hvlab.stack.provision.roles import list_programs
 
-
-def digests(paths: Iterable[Path], below: Path | None = None) -> dict[str, str]:
-    """Return name, or path ``below`` a folder -> SHA-256 of programs."""
-    return {
-        str(path.relative_to(below or path.parent)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(paths)
-    }
-
-
-ALIAS = ROOT / "hvlab_horovod/alias"
-PROGRAMS = digests((ROOT / "hvlab/workloads/programs").glob("*.py")) | {
-    f"hvlab_horovod/{name}": digest for name, digest in digests(ALIAS.rglob("*.py"), ALIAS).items()
-}
+_WORKLOADS, _ALIAS = ROOT / "hvlab/workloads/programs", ROOT / "hvlab_horovod/alias"
+# By name, the SHA-256 of each, as the roles copy them.
+PROGRAMS = list_programs(folder=str(_WORKLOADS), target="", alias=str(_ALIAS))["hashes"]
 
 
 def expect_programs(node: RoleHost, question: str, programs: dict[str, str]) -> None:
@@ -52,7 +40,7 @@ def programs_are_those_of_this_clone(node: RoleHost) -> None:
 
 
 SOURCE = ROOT / "hvlab/checks"
-NODE_PROGRAMS = digests([*SOURCE.glob("node/*.py"), *SOURCE.glob("node/*.json")])
+NODE_PROGRAMS = list_programs(folder=str(SOURCE / "node"), target="")["hashes"]
 
 
 def asks_of_node_health(node: RoleHost) -> dict[str, Question]:
