@@ -15,7 +15,7 @@ from hvlab_horovod import ALIAS
 LOCAL = ("localhost", "127.0.0.1")
 # Horovod's options whose work torch.distributed does itself or not at all, and their numbers of values.
 IGNORED = {
-    **dict.fromkeys(("--disable-cache", "--no-stall-check", "--stall-check", "--tcp"), 0),
+    **dict.fromkeys(("--disable-cache", "--tcp"), 0),
     **dict.fromkeys(("--hierarchical-allreduce", "--no-hierarchical-allreduce"), 0),
     **dict.fromkeys(("--hierarchical-allgather", "--no-hierarchical-allgather"), 0),
     **dict.fromkeys(("--torus-allreduce", "--no-torus-allreduce", "--autotune", "--no-autotune"), 0),
@@ -26,7 +26,11 @@ IGNORED = {
     **dict.fromkeys(("--autotune-gaussian-process-noise", "--log-level", "--thread-affinity"), 1),
     **dict.fromkeys(("--cycle-time-ms", "--cache-capacity", "--num-nccl-streams"), 1),
     **dict.fromkeys(("--start-timeout", "--gloo-timeout-seconds"), 1),
-    **dict.fromkeys(("--stall-check-warning-time-seconds", "--stall-check-shutdown-time-seconds"), 1),
+}
+# Options that are a variable of the ranks.
+SETTINGS = {
+    "--stall-check-warning-time-seconds": "HOROVOD_STALL_CHECK_TIME_SECONDS",
+    "--stall-check-shutdown-time-seconds": "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
 }
 ELASTIC = (
     *("--min-np", "--max-np", "--min-num-proc", "--max-num-proc", "--host-discovery-script"),
@@ -92,6 +96,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     # Gloo is used anyway.
     parser.add_argument("--gloo", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--verbose", action="store_true", help="print each rank's command")
+    parser.add_argument("--no-stall-check", action="store_const", const=1, dest="HOROVOD_STALL_CHECK_DISABLE")
+    parser.add_argument("--stall-check", action="store_const", const=0, dest="HOROVOD_STALL_CHECK_DISABLE")
+    for name, variable in SETTINGS.items():
+        parser.add_argument(name, type=int, dest=variable, metavar="S")
     for name, values in IGNORED.items():
         parser.add_argument(name, nargs=values or None, action=_Ignore, help=argparse.SUPPRESS)
     for name in REFUSED:
@@ -178,6 +186,9 @@ def ranks(
             if options.timeline_filename:
                 own["HOROVOD_TIMELINE"] = options.timeline_filename
                 own["HOROVOD_TIMELINE_MARK_CYCLES"] = int(options.timeline_mark_cycles)
+            for name in ("HOROVOD_STALL_CHECK_DISABLE", *SETTINGS.values()):
+                if getattr(options, name) is not None:
+                    own[name] = getattr(options, name)
             variables = {name: str(value) for name, value in own.items()}
             argv = tuple(options.command)
             if host not in local_names:

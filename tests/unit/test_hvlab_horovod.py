@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hvlab_horovod import launch, run
-from hvlab_horovod.alias.horovod.common import buckets, place, threads
+from hvlab_horovod.alias.horovod.common import buckets, place, stalls, threads
 from hvlab_horovod.alias.horovod.common.agreement import Agreement, Message, Request, agree
 
 A, B = Request("allreduce", [1], 0), Request("allreduce", [2], 0)
@@ -42,6 +43,19 @@ A, B = Request("allreduce", [1], 0), Request("allreduce", [2], 0)
                 **{"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "gpu[03-07,9],b"},
             },
             place.Place(1, 2, 0, 0, "gpu03", 20219),
+        ),
+        # Intel MPI starts one process a node by srun. Kubernetes' operators give no local rank.
+        (
+            {
+                **{"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"},
+                **{"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0", "SLURM_STEP_ID": "2"},
+                **{"MASTER_ADDR": "a", "MASTER_PORT": "7"},
+            },
+            place.Place(1, 4, 0, 2, "a", 7),
+        ),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "7"},
+            place.Place(1, 2, -1, 0, "a", 7),
         ),
     ],
 )
@@ -131,6 +145,64 @@ def test_ranks_leave_together():
     assert agree([leaves, Message({"a": A})], [0, 1]) == Agreement([])
 
 
+class Slow:
+    """An exchange that takes some looks; ``wait`` as torch.distributed has it."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def wait(self, _=None):
+        self.looks -= 1
+        if self.looks >= 0:
+            raise RuntimeError("Operation timed out!")
+
+    def is_completed(self):
+        return False
+
+
+class Store(dict):
+    def set(self, key, value):
+        self[key] = value
+
+    def check(self, keys):
+        return all(key in self for key in keys)
+
+
+@pytest.mark.parametrize(("waits", "missing"), [([5], "1, 7"), ([5, 7], "1"), ([1, 5, 7], ""), ([1, 5], "")])
+def test_the_first_rank_that_waits_names_the_others(monkeypatch, waits, missing):
+    monkeypatch.setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "2")
+    store = Store({f"stall.[1, 5, 7].3.{rank}": "" for rank in waits})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        stalls.wait(Slow(3), "allreduce.a", [1, 5, 7], 3, 5, store)
+        # A rank that has joined may wait for long.
+        stalls.wait(Slow(3), "", [1, 5, 7], 4, 5, store)
+    named = [
+        re.search("for allreduce.a; missing ranks: (.*); what", str(one.message)).group(1) for one in said
+    ]
+    assert named == [missing] * bool(missing)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, (60, 0)),
+        ({"STALL_SHUTDOWN_TIME_SECONDS": "5"}, (60, 60)),
+        ({"STALL_CHECK_TIME_SECONDS": "0", "STALL_SHUTDOWN_TIME_SECONDS": "5"}, (0, 5)),
+        ({"STALL_CHECK_DISABLE": "1", "STALL_SHUTDOWN_TIME_SECONDS": "5"}, (0, 0)),
+    ],
+)
+def test_limits_of_a_stall(variables, expected):
+    assert stalls.limits({f"HOROVOD_{name}": value for name, value in variables.items()}) == expected
+
+
+def test_a_stall_ends(monkeypatch):
+    monkeypatch.setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "0")
+    monkeypatch.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "2")
+    with pytest.raises(RuntimeError, match=r"rank 0 has waited 2 s for step\.0; missing ranks: 1;"):
+        stalls.wait(Slow(9), "step.0", [0, 1], 1, 0, Store())
+
+
 def test_rank_that_joins_last():
     assert agree([Message(joined=2.0), Message(joined=1.0)], [0, 1]).last == 0
 
@@ -216,9 +288,18 @@ def test_ranks_on_this_host():
     assert second.environment["PYTHONPATH"] == f"{launch.ALIAS}:lib"
 
 
-def test_a_timeline_is_asked_for():
-    (rank,) = started("-np", "1", "--gloo", "--timeline-filename", "t.json", "python", "x.py")
-    assert rank.environment["HOROVOD_TIMELINE"] == "t.json"
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (("--timeline-filename", "t.json"), "TIMELINE", "t.json"),
+        (("--no-stall-check",), "STALL_CHECK_DISABLE", "1"),
+        (("--stall-check",), "STALL_CHECK_DISABLE", "0"),
+        (("--stall-check-shutdown-time-seconds", "9"), "STALL_SHUTDOWN_TIME_SECONDS", "9"),
+    ],
+)
+def test_options_that_the_ranks_read(words, name, value):
+    (rank,) = started("-np", "1", "--gloo", *words, "python", "x.py")
+    assert rank.environment[f"HOROVOD_{name}"] == value
 
 
 def test_every_option_of_horovodrun_is_known(capsys):

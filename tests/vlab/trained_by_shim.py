@@ -1,5 +1,6 @@
 """Trainings as Horovod's scripts have them, on three ranks: each function asserts what Horovod would give."""
 
+import time
 import warnings
 
 import horovod.torch as hvd
@@ -146,6 +147,36 @@ def test_a_state_that_only_the_root_has():
 def test_averages_of_small_integers():
     for dtype, value in ((torch.uint8, 200), (torch.int8, 100), (torch.int16, 30000), (torch.int64, 2**40)):
         assert hvd.allreduce(torch.tensor([value], dtype=dtype)).tolist() == [value]
+
+
+def test_parameters_that_come_later():
+    """Of a group added since the optimizer was wrapped, and one that was frozen then."""
+    layers = [model() for _ in range(3)]
+    layers[1].weight.requires_grad_(False)
+    parameters = [layer.weight for layer in layers[:2]]
+    wrapped = hvd.DistributedOptimizer(torch.optim.SGD(parameters, RATE))
+    train(layers[0], wrapped)
+    layers[1].weight.requires_grad_(True)
+    wrapped.add_param_group({"params": layers[2].parameters(), "lr": RATE})
+    for _ in range(2):
+        wrapped.zero_grad()
+        for layer in layers:
+            backward(layer)
+        wrapped.step()
+    for layer, steps in zip(layers, (4, 2, 2), strict=True):
+        check(layer, 2.0, steps)
+
+
+def test_rows_of_nothing():
+    columns = torch.zeros(1 + hvd.rank(), 0)
+    assert hvd.allgather(columns).shape == (6, 0)
+    assert hvd.alltoall(torch.zeros(3, 0)).shape == (3, 0)
+
+
+def test_large_objects():
+    start = time.monotonic()
+    assert len(hvd.broadcast_object(bytes(2**26) * (hvd.rank() == 1), root_rank=1)) == 2**26
+    assert time.monotonic() - start < 30
 
 
 def test_some_ranks_alone():

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import AllgatherOptions
+from torch.distributed.distributed_c10d import AllgatherOptions, _get_default_store
 
-from . import timeline
+from . import stalls, timeline
 from .agreement import Agreement, Message, Request, agree
 from .exceptions import HorovodInternalError
 from .threads import calm
@@ -76,6 +76,7 @@ class Channel:
         calm()
         self.group, self.ranks = group, ranks
         self.size = len(ranks)
+        self.rank, self.store = dist.get_rank(), _get_default_store()
         self.pending: dict[str, Operation] = {}
         self.joined = 0.0
         self.last = -1
@@ -84,6 +85,7 @@ class Channel:
         self.optimizers: list[Any] = []
         self._unnamed: Counter[str] = Counter()
         self._under_way: tuple[Any, torch.Tensor, bytes] | None = None
+        self._exchanges = 0
 
     def submit(self, operation: Operation) -> Operation:
         """Take an operation. Raises ValueError if one of its name is pending."""
@@ -120,6 +122,7 @@ class Channel:
                 limited.timeout = leaves
                 work = self.group._allgather_base(every, own, limited)
             self._under_way = work, every, text
+            self._exchanges += 1
         return self._under_way
 
     def leave(self, patience_s: float) -> None:
@@ -142,7 +145,12 @@ class Channel:
             if not block and not under_way[0].is_completed():
                 return
             try:
-                messages = [Message.decode(text) for text in self._exchanged(*under_way)]
+                work, every, own = under_way
+                waits = operation.key if operation else ""
+                stalls.wait(work, waits, self.ranks, self._exchanges, self.rank, self.store)
+                messages = [Message.decode(text) for text in self._exchanged(every, own)]
+            except HorovodInternalError:
+                raise
             except RuntimeError as error:
                 raise HorovodInternalError(f"the ranks lost one another: {error}") from error
             finally:
@@ -150,8 +158,7 @@ class Channel:
             timeline.cycle()
             self._act(agree(messages, self.ranks), operation)
 
-    def _exchanged(self, work: Any, every: torch.Tensor, own: bytes) -> list[bytes]:
-        work.wait()
+    def _exchanged(self, every: torch.Tensor, own: bytes) -> list[bytes]:
         parts = [ctypes.string_at(part.data_ptr(), SHORT) for part in every.split(SHORT)]
         lengths = [int.from_bytes(part[:LENGTH_BYTES], "little") for part in parts]
         longest = max(lengths)

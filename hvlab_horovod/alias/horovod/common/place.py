@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Rank, size, and both on this host: of hvlab-run and horovodrun, Open MPI, torchrun, Slurm's srun.
+# Rank, size, and both on this host, which may be missing: of hvlab-run and horovodrun, Open MPI, torchrun,
+# MVAPICH, MPICH and Intel MPI (which start their own processes by srun), Slurm's srun.
 NAMES = (
     ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
     (
@@ -17,6 +18,13 @@ NAMES = (
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    (
+        "MV2_COMM_WORLD_RANK",
+        "MV2_COMM_WORLD_SIZE",
+        "MV2_COMM_WORLD_LOCAL_RANK",
+        "MV2_COMM_WORLD_LOCAL_SIZE",
+    ),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""),
 )
 FIRST_PORT, PORTS = 20000, 10000
@@ -24,7 +32,7 @@ FIRST_PORT, PORTS = 20000, 10000
 
 @dataclass(frozen=True)
 class Place:
-    """``local_size`` is 0 where the launcher does not tell it; ``port`` 0 leaves the choice to the system."""
+    """``local_rank`` is -1 and ``local_size`` 0 if unknown; ``port`` 0 leaves the choice to the system."""
 
     rank: int = 0
     size: int = 1
@@ -38,11 +46,11 @@ def find(environment: Mapping[str, str] = os.environ) -> Place:
     """Return this process' place, alone without a launcher. Raises RuntimeError without a meeting place."""
     for names in NAMES:
         # Slurm's are set in a batch script, too, which srun has not started.
-        if all(name in environment for name in names[:3]) and not (
+        if all(name in environment for name in names[:2]) and not (
             names[0] == "SLURM_PROCID" and environment.get("SLURM_STEP_ID") is None
         ):
-            rank, size, local_rank = (int(environment[name]) for name in names[:3])
-            local_size = int(environment.get(names[3], 0))
+            rank, size = (int(environment[name]) for name in names[:2])
+            local_rank, local_size = int(environment.get(names[2], -1)), int(environment.get(names[3], 0))
             if size == 1:
                 return Place()
             return Place(
@@ -66,7 +74,7 @@ def find_meeting_place(environment: Mapping[str, str], one_host: bool) -> tuple[
         ) % PORTS
     raise RuntimeError(
         "nothing says where the ranks meet; what to do: mpirun -x MASTER_ADDR=<address of rank 0's host> "
-        "-x MASTER_PORT=29500, or start them by hvlab-run"
+        "-x MASTER_PORT=29500 (-genv NAME value for MPICH and Intel MPI), or start them by hvlab-run"
     )
 
 

@@ -49,14 +49,17 @@ class World:
         World.count += 1
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.channels = {0: Channel(dist.group.WORLD, list(range(self.size)))}
-        hosts: list[Any] = [None] * self.size
-        dist.all_gather_object(hosts, (socket.gethostname(), own.local_rank))
-        self.local_rank = own.local_rank
-        self.local_size = own.local_size or sum(host == hosts[self.rank][0] for host, _ in hosts)
-        peers = [rank for rank, (_, local_rank) in enumerate(hosts) if local_rank == self.local_rank]
+        places: list[Any] = [None] * self.size
+        dist.all_gather_object(places, (socket.gethostname(), own.local_rank))
+        hosts = [host for host, _ in places]
+        local_ranks = [
+            hosts[:rank].count(host) if given < 0 else given for rank, (host, given) in enumerate(places)
+        ]
+        self.local_rank: int = local_ranks[self.rank]
+        self.local_size = own.local_size or hosts.count(hosts[self.rank])
+        peers = [rank for rank, local_rank in enumerate(local_ranks) if local_rank == self.local_rank]
         self.cross_rank, self.cross_size = peers.index(self.rank), len(peers)
-        ranks_by_host = [host for host, _ in hosts]
-        self.homogeneous = len({ranks_by_host.count(host) for host in ranks_by_host}) == 1
+        self.homogeneous = len({hosts.count(host) for host in hosts}) == 1
 
     count = 0
 

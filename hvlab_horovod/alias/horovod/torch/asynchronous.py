@@ -334,6 +334,6 @@ def join(device: int = -1) -> int:
     return global_process_set.channel.join()
 
 
-def barrier(process_set: ProcessSet = global_process_set) -> None:
+def barrier(process_set: ProcessSet = global_process_set, name: str | None = None) -> None:
     """Wait until all ranks are here."""
-    synchronize(_submit(Barrier(None), process_set))
+    synchronize(_submit(Barrier(name), process_set))

@@ -112,7 +112,7 @@ class Allgather(Operation):
         self.inputs = [tensors.detach()] if self.single else [one.detach() for one in tensors]
         if any(tensor.dim() == 0 for tensor in self.inputs):
             raise ValueError("allgather of a tensor without dimensions; what to do: tensor.unsqueeze(0)")
-        self.gathered: list[tuple[torch.Tensor, int, list[int]]] = []
+        self.gathered: list[tuple[torch.Tensor, list[int], int]] = []
 
     def request(self) -> Request:
         same = [describe(one, 1) for one in self.inputs]
@@ -120,8 +120,9 @@ class Allgather(Operation):
 
     def issue(self, channel: Channel, owns: list[Any]) -> None:
         for number, tensor in enumerate(self.inputs):
-            row = tensor[:0].element_size() * tensor.shape[1:].numel()
-            sizes = [own[number] * row for own in owns]
+            row = tensor.element_size() * tensor.shape[1:].numel()
+            rows = [own[number] for own in owns]
+            sizes = [count * row for count in rows]
             longest = max(sizes)
             own = raw(tensor)
             every = own.new_empty(longest * channel.size)
@@ -129,14 +130,15 @@ class Allgather(Operation):
                 own = torch.nn.functional.pad(own, (0, longest - own.numel()))
                 work = gather_into(every, own, group=channel.group, async_op=True)
                 self.works.append(work)
-            self.gathered.append((every, longest, sizes))
+            self.gathered.append((every, sizes, sum(rows)))
 
     def finish(self) -> Any:
         results = []
-        for tensor, (every, longest, sizes) in zip(self.inputs, self.gathered, strict=True):
+        for tensor, (every, sizes, rows) in zip(self.inputs, self.gathered, strict=True):
+            longest = max(sizes)
             parts = [every[n * longest :][:size] for n, size in enumerate(sizes)]
             whole = torch.cat(parts) if min(sizes) < longest else every
-            results.append(whole.view(tensor.dtype).view(-1, *tensor.shape[1:]) if longest else tensor)
+            results.append(whole.view(tensor.dtype).view(rows, *tensor.shape[1:]))
         return results[0] if self.single else results
 
 
@@ -203,7 +205,7 @@ class Alltoall(Operation):
         self.works = [dist.all_to_all_single(self.buffer, sent, *sizes, group=channel.group, async_op=True)]
 
     def finish(self) -> tuple[torch.Tensor, torch.Tensor]:
-        received = self.buffer.view(self.tensor.dtype).view(-1, *self.tensor.shape[1:])
+        received = self.buffer.view(self.tensor.dtype).view(sum(self.counts), *self.tensor.shape[1:])
         return received, torch.tensor(self.counts, dtype=self.splits.dtype, device=self.splits.device)
 
 

@@ -6,13 +6,14 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..common.buckets import split
 from ..common.process_sets import ProcessSet, global_process_set
-from .asynchronous import ADASUM, size
+from .asynchronous import ADASUM, barrier, size
 from .compression import Compression
 from .exchange import Exchange
 from .operations import Adasum, Average
@@ -26,21 +27,42 @@ TWICE = (
 class _Distributed(torch.optim.Optimizer):
     """The methods that DistributedOptimizer puts before those of the optimizer's own class."""
 
-    _exchange: Exchange | None
+    _exchanges: list[Exchange]
+    _make_exchange: Any
+    _parameter_names: dict[Any, str]
     _synchronized = False
     _synchronizes = True
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Average after this number of backward passes."""
-        if self._exchange:
-            self._exchange.passes = passes
-            self._exchange.reset()
+        for exchange in self._exchanges:
+            exchange.passes = passes
+            exchange.reset()
 
     def synchronize(self) -> None:
         """Give every parameter the gradient of all ranks."""
-        if self._exchange:
-            self._exchange.synchronize()
+        for exchange in self._exchanges:
+            exchange.synchronize()
+        if self._exchanges and (late := self._late_parameters()):
+            passes = self._exchanges[0].passes
+            self._exchanges.append(self._make_exchange(late, [], passes=passes))
+            self._exchanges[-1].synchronize()
         self._synchronized = True
+
+    def _late_parameters(self) -> list[Any]:
+        """Return, once, those of groups added since the optimizer was wrapped, and those frozen then."""
+        owned = [parameter for group in self.param_groups for parameter in group["params"]]
+        late = [one for one in owned if one.requires_grad and one not in self._parameter_names]
+        if late:
+            known = len(self._parameter_names)
+            self._parameter_names |= {one: f"parameter.{known + n:09}" for n, one in enumerate(late)}
+            # All ranks have them: a group is about to be made.
+            barrier(self._exchanges[0].process_set, f"{len(late)} more parameters")
+        return late
+
+    @property
+    def _is_busy(self) -> bool:
+        return any(exchange.busy for exchange in self._exchanges)
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -56,7 +78,7 @@ class _Distributed(torch.optim.Optimizer):
         if self._synchronizes:
             if self._synchronized:
                 warnings.warn(TWICE, stacklevel=2)
-            if closure is None or (self._exchange and self._exchange.busy):
+            if closure is None or self._is_busy:
                 self.synchronize()
             closure = closure and self._averaged(closure)
         self._synchronized = False
@@ -65,15 +87,16 @@ class _Distributed(torch.optim.Optimizer):
     def _averaged(self, closure: Any) -> Any:
         def averaged() -> Any:
             loss = closure()
-            if self._exchange and self._exchange.busy:
-                self._exchange.synchronize()
+            if self._is_busy:
+                self.synchronize()
+                self._synchronized = False
             return loss
 
         return averaged
 
     def zero_grad(self, *arguments: Any, **options: Any) -> None:
         """Reset the gradients, but none that is on its way."""
-        if self._exchange and self._exchange.busy:
+        if self._is_busy:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
                 "optimizer.synchronize(). This is prohibited as it can cause a race condition."
@@ -82,8 +105,9 @@ class _Distributed(torch.optim.Optimizer):
 
     def load_state_dict(self, *arguments: Any, **options: Any) -> None:
         """Load a state; a step under way is forgotten."""
-        if self._exchange and not self._exchange.step:
-            self._exchange.reset()
+        for exchange in self._exchanges:
+            if not exchange.step:
+                exchange.reset()
         self._synchronized = False
         super().load_state_dict(*arguments, **options)
 
@@ -121,19 +145,19 @@ def DistributedOptimizer(
     wrapped.__dict__.update({key: value for key, value in vars(optimizer).items() if key != "step"})
     if wrapped.__dict__.pop("_is_initial", False):
         wrapped.state = defaultdict(dict)
-    wrapped._exchange = None
+    wrapped._exchanges = []
     wrapped._parameter_names = {parameter: name for name, parameter in names.items()}
     if size() > 1 and process_set.included():
-        wrapped._exchange = Exchange(
-            list(names.values()),
-            members,
-            compression,
-            backward_passes_per_step,
-            op,
-            gradient_predivide_factor,
-            sparse_as_dense,
-            process_set,
+        wrapped._make_exchange = partial(
+            Exchange,
+            compression=compression,
+            op=op,
+            predivide=gradient_predivide_factor,
+            sparse_as_dense=sparse_as_dense,
+            process_set=process_set,
         )
+        first = wrapped._make_exchange(list(names.values()), members, passes=backward_passes_per_step)
+        wrapped._exchanges.append(first)
     return wrapped
 
 
