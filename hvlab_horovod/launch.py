@@ -173,7 +173,7 @@ def ranks(
         for local in range(count):
             peers = [index for index, (_, other) in enumerate(placed) if local < other]
             own = {
-                **{"HOROVOD_RANK": len(result), "HOROVOD_SIZE": options.size},
+                **{"HOROVOD_RANK": len(result), "HOROVOD_SIZE": options.size, "HOROVOD_HOSTNAME": host},
                 **{"HOROVOD_LOCAL_RANK": local, "HOROVOD_LOCAL_SIZE": count},
                 **{"HOROVOD_CROSS_RANK": peers.index(number), "HOROVOD_CROSS_SIZE": len(peers)},
                 **{"MASTER_ADDR": address, "MASTER_PORT": port, "PYTHONUNBUFFERED": 1},

@@ -279,6 +279,7 @@ def test_ranks_by_ssh():
     assert "HF_TOKEN" not in command
     assert "GLOO_SOCKET_IFNAME=eth1" in command
     assert [rank.environment["HOROVOD_LOCAL_RANK"] for rank in (first, last)] == ["0", "0"]
+    assert last.environment["HOROVOD_HOSTNAME"] == "b-1"
     assert [rank.environment["HOROVOD_CROSS_SIZE"] for rank in (first, last)] == ["2", "2"]
 
 

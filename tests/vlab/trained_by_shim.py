@@ -144,9 +144,10 @@ def test_a_state_that_only_the_root_has():
     check(layer, 0.0)
 
 
-def test_averages_of_small_integers():
+def test_averages_of_other_types():
     for dtype, value in ((torch.uint8, 200), (torch.int8, 100), (torch.int16, 30000), (torch.int64, 2**40)):
         assert hvd.allreduce(torch.tensor([value], dtype=dtype)).tolist() == [value]
+    assert hvd.allreduce(torch.tensor([1 + 2j])).item() == 1 + 2j
 
 
 def test_parameters_that_come_later():
@@ -165,6 +166,27 @@ def test_parameters_that_come_later():
         wrapped.step()
     for layer, steps in zip(layers, (4, 2, 2), strict=True):
         check(layer, 2.0, steps)
+
+
+class Halves(hvd.Compression.none):
+    """A compression that has no context, and keeps the type."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor / 2, None
+
+    @staticmethod
+    def decompress(tensor, _):
+        return tensor * 2
+
+
+def test_compression_of_ones_own():
+    layer, unused = model(), model()
+    named = [("layer", layer.weight), ("unused", unused.weight)]
+    base = torch.optim.SGD([weight for _, weight in named], RATE)
+    train(layer, hvd.DistributedOptimizer(base, named, compression=Halves))
+    check(layer, 2.0)
+    check(unused, 0.0)
 
 
 def test_rows_of_nothing():

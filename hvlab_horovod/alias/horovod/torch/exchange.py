@@ -57,8 +57,10 @@ class Step(Operation):
 class Bucket:
     """Gradients that are sent as one tensor."""
 
-    def __init__(self, numbers: Sequence[int], tensors: dict[int, torch.Tensor]) -> None:
+    def __init__(self, numbers: Sequence[int], tensors: dict[int, torch.Tensor], contexts: Any) -> None:
         self.numbers = numbers
+        # What the compression needs to know of each; a rank may lack a gradient that others have.
+        self.contexts = {number: contexts[number] for number in numbers}
         first = tensors[numbers[0]]
         sizes = [tensors[number].numel() for number in numbers]
         self.flat = torch.empty(sum(sizes), dtype=first.dtype, device=first.device)
@@ -66,7 +68,6 @@ class Bucket:
             number: part.as_strided(tensors[number].shape, _strides(tensors[number]))
             for number, part in zip(numbers, self.flat.split(sizes), strict=True)
         }
-        self.contexts: dict[int, Any] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -214,14 +215,15 @@ class Exchange:
         self.sparse = sorted({number for own in owns for number in own[1]})
         missing = [number for number in range(len(self.parameters)) if number not in first]
         order = [number for number in (*first, *missing) if number not in self.sparse]
-        tensors = {}
+        tensors, contexts = {}, {}
         for number in order:
-            parameter = self.parameters[number]
-            tensors[number] = self.compression.compress(torch.empty_like(parameter, requires_grad=False))[0]
+            empty = torch.empty_like(self.parameters[number], requires_grad=False)
+            tensors[number], contexts[number] = self.compression.compress(empty)
         sizes = {number: tensor.numel() * tensor.element_size() for number, tensor in tensors.items()}
         kinds = {number: (tensor.dtype, tensor.device) for number, tensor in tensors.items()}
         self.buckets = [
-            Bucket(numbers, tensors) for numbers in plan(order, sizes, kinds, self.groups, capacity())
+            Bucket(numbers, tensors, contexts)
+            for numbers in plan(order, sizes, kinds, self.groups, capacity())
         ]
         self.bucket_of = {number: bucket for bucket in self.buckets for number in bucket.numbers}
         self.arranged = True
@@ -250,11 +252,8 @@ class Exchange:
         """Write the results into the gradients, which the script may keep."""
         gradients, results = [], []
         for number, view in bucket.views.items():
-            parameter, context = self.parameters[number], bucket.contexts.get(number)
-            if context is None and view.dtype == parameter.dtype:
-                result = view
-            else:
-                result = self.compression.decompress(view, parameter.dtype if context is None else context)
+            parameter = self.parameters[number]
+            result = self.compression.decompress(view, bucket.contexts[number])
             if parameter.grad is None:
                 parameter.grad = result.clone()
             elif parameter.grad.is_sparse:

@@ -40,7 +40,7 @@ def blank(description: Sequence[Any]) -> torch.Tensor:
 def scale(tensor: torch.Tensor, factor: float) -> None:
     """Multiply in place; integers are rounded towards zero, as Horovod does."""
     if factor != 1.0:
-        if tensor.is_floating_point():
+        if tensor.is_floating_point() or tensor.is_complex():
             tensor.mul_(factor)
         else:
             tensor.copy_(tensor.double() * factor)
