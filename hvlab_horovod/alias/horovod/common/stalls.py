@@ -28,10 +28,10 @@ def wait(work: Any, waits: str, ranks: list[int], number: int, own: int, store: 
 
     The first of the ranks that wait names those that do not. Raises HorovodInternalError if that lasts.
     """
-    warn_s, end_s = limits() if waits else (0, 0)
     waited_s = 0
     while not _is_done(work):
         waited_s += LOOK_S
+        warn_s, end_s = limits() if waits else (0, 0)
         store.set(f"stall.{ranks}.{number}.{own}", "")
         ends = end_s and waited_s >= end_s
         if not ends and not (warn_s and waited_s % warn_s == 0):
