@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import warnings
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -39,13 +39,14 @@ def wait(work: Any, waits: str, ranks: list[int], number: int, own: int, store: 
         waiting = [rank for rank in ranks if store.check([f"stall.{ranks}.{number}.{rank}"])]
         missing = ", ".join(str(rank) for rank in ranks if rank not in waiting)
         text = (
-            f"rank {own} has waited {waited_s} s for {waits}; missing ranks: {missing}; "
+            f"rank {own} has waited {waited_s} s for {waits} [missing ranks: {missing}]; "
             "what to do: see what they do, as by py-spy dump --pid"
         )
         if ends:
             raise HorovodInternalError(text)
         if own == waiting[0] and missing:
-            warnings.warn(f"hvlab_horovod: {text}", stacklevel=2)
+            # As Horovod's, no warning of Python's: `hvlab doctor` passes over those.
+            print(f"hvlab_horovod: {text}", file=sys.stderr, flush=True)
 
 
 def _is_done(work: Any) -> bool:
