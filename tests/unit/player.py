@@ -15,6 +15,7 @@ from ansible.executor import task_executor
 from ansible.plugins import loader
 from ansible.plugins.connection import local
 
+from hvlab.ansible.module_utils import hvlab_managed
 from tests.unit import modules
 from tests.unit.forks import become, serve, warm
 
@@ -54,6 +55,7 @@ def main() -> None:
     task_executor.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.05)))
     constants.DEFAULT_INTERNAL_POLL_INTERVAL = 0.004
     Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache").mkdir()
+    hvlab_managed.RECORD = f"{constants.DEFAULT_LOCAL_TMP}/record.json"
     warm(*USED)
     # Each play, or each of its tasks, loads every one of these, with the YAML that documents it.
     for kind in (

@@ -13,6 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from hvlab.ansible.action.hvlab_files import are_as_desired, bring
+from hvlab.ansible.module_utils.hvlab_managed import RECORD
 from hvlab.ansible.modules import hvlab_files
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -122,6 +123,7 @@ def test_texts_and_paths_come_from_templates(tmp_path: Path) -> None:
         {"template": "etc/broken.j2", "state": "absent"},
     ]
     bring(action, items, {})
+    assert sent["module_args"]["record"] == RECORD, "without role preflight, too"
     assert sent["module_args"]["files"] == [
         {"path": "/etc/f", "content": "a\\n\n", "mode": "0600"},
         {"path": "/other", "content": "a\\n\n"},

@@ -9,6 +9,7 @@ from ansible.errors import AnsibleActionFail
 
 from hvlab.ansible import plugin
 from hvlab.ansible.action import hvlab_repository
+from hvlab.ansible.module_utils.hvlab_managed import RECORD
 from hvlab.ansible.modules.hvlab_repository import apply, proxy
 from hvlab.base.errors import CheckError, UsageError
 from hvlab.stack.provision import repository
@@ -98,6 +99,7 @@ class Host:
 
     def execute(self, *, module_name, module_args, task_vars):
         self.steps.append(module_args["step"])
+        assert module_args["step"] != "apply" or module_args["record"] == RECORD
         if module_args["step"] == "look":
             files = {path: hvlab_repository.base64.b64encode(data) for path, data in self.there.items()}
             return {"files": dict.fromkeys(module_args["paths"]) | files, "refreshed": bool(self.there)}

@@ -275,7 +275,7 @@ def test_runfile(node):
 
 
 def test_remove_takes_the_driver_when_asked(node):
-    node.play({"nvidia_driver_version": node.fact["version"], "managed": True})
+    node.play({"nvidia_driver_version": node.fact["version"]})
     recorded = json.loads(node.on("cat /etc/hvlab/installed.json"))
     before, asked = node.packages, next(name for name, by_name in recorded.items() if by_name)
     theirs = f"Package: theirs\nVersion: 1\nArchitecture: all\nDepends: {asked}\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.template import trust_as_template
 
-from hvlab.ansible.module_utils.hvlab_managed import SECRET_MODE, with_block
+from hvlab.ansible.module_utils.hvlab_managed import RECORD, SECRET_MODE, with_block
 from hvlab.ansible.plugin import HvlabAction
 
 
@@ -30,11 +30,17 @@ def bring(action: HvlabAction, files: list[dict[str, Any]], task_vars: Mapping[s
     managed = task_vars.get("ansible_facts", {}).get("hvlab_managed") or {}
     if are_as_desired(files, managed.get("files", {})):
         return {"changed": False, "paths": [], "diff": []}
-    record = {"record": managed["record"]} if managed else {}
+    arguments = {"files": files, "record": record_of(task_vars)}
     done: dict[str, Any] = action._execute_module(
-        module_name="hvlab_files", module_args={"files": files, **record}, task_vars=task_vars
+        module_name="hvlab_files", module_args=arguments, task_vars=task_vars
     )
     return done | ({"ansible_facts": expire_states(task_vars)} if done.get("changed") else {})
+
+
+def record_of(task_vars: Mapping[str, Any]) -> str:
+    """Return the path of the host's record of files, the usual one in a playbook without role preflight."""
+    managed = task_vars.get("ansible_facts", {}).get("hvlab_managed") or {}
+    return str(managed.get("record", RECORD))
 
 
 def _with_text(action: HvlabAction, item: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
+from hvlab.ansible.action.hvlab_files import record_of
 from hvlab.ansible.plugin import HvlabAction
 from hvlab.base.errors import CheckError, HvlabError
 from hvlab.stack.provision import repository
@@ -148,7 +149,7 @@ class ActionModule(HvlabAction):
             trust=[*self.source.trust] if trusts else [],
             read=[*self.source.read],
             label=self.source.label,
-            record=(self.vars["ansible_facts"].get("hvlab_managed") or {}).get("record"),
+            record=record_of(self.vars),
         )
         if done["refused"]:
             raise self.source.refusal(done["output"])

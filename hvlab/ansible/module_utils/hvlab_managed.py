@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterator
 BEGIN = "# BEGIN hvlab"
 END = "# END hvlab"
 SECRET_MODE = 0o600
+RECORD = "/var/lib/hvlab-files.json"
 
 
 def with_block(text: str, block: str, drop: str | None) -> str:

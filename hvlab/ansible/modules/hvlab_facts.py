@@ -43,6 +43,7 @@ from ansible.module_utils.hvlab_kernel import (
     kernel_gcc,
 )
 from ansible.module_utils.hvlab_lock import take
+from ansible.module_utils.hvlab_managed import RECORD
 from ansible.module_utils.hvlab_managed import files as managed_files
 from ansible.module_utils.hvlab_managed import record as recorded
 from ansible.module_utils.hvlab_network import default_ipv4, hosts_template, interfaces, nics, resolves
@@ -164,7 +165,7 @@ def main() -> None:
             "pack_root": {"type": "path", "default": "/opt/hvlab"},
             "fact_path": {"type": "path", "default": "/etc/ansible/facts.d"},
             "managed": {"type": "bool", "default": False},
-            "record": {"type": "path", "default": "/var/lib/hvlab-files.json"},
+            "record": {"type": "path", "default": RECORD},
             "lock": {"type": "str", "default": "", "no_log": True},
         },
         supports_check_mode=True,

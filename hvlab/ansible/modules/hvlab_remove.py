@@ -16,6 +16,7 @@ from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.hvlab_managed import (
+    RECORD,
     acting_as,
     add_to_record,
     alternative,
@@ -368,7 +369,7 @@ def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
-            "record": {"type": "path", "default": "/var/lib/hvlab-files.json"},
+            "record": {"type": "path", "default": RECORD},
             "packages": {"type": "list", "elements": "str"},
             "folders": {
                 "type": "list",
