@@ -329,12 +329,18 @@ def test_packages_that_were_removed_are_named(call, tmp_path):
     assert stays == "packages that it removed are not back: `apt-get install hwloc libhwloc15` there"
 
 
-def test_users_that_slurm_runs_as_go_where_hvlab_made_them(call, tmp_path):
+@pytest.mark.parametrize("own", ["munge", "slurmd"])
+def test_daemons_of_slurm_stop_and_its_users_go_where_they_are_hvlabs(call, tmp_path, monkeypatch, own):
     (tmp_path / "facts.d").mkdir()
+    program(tmp_path / "programs", "systemctl", "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/programs:/usr/bin:/bin")
+    monkeypatch.setattr(hvlab_remove, "installed_own", lambda: {own: True})
     record = {"users": ["daemon", "nobody-of-that-name"], "accounting": True}
     (tmp_path / "facts.d/hvlab_slurm.fact").write_text(json.dumps(record))
     shown = remove(call, tmp_path, check=True)
     assert shown["gone"]["users"] == ["daemon"]
+    assert ("munge" in shown["gone"]["services"]) is (own == "munge")
+    assert {*hvlab_remove.SLURM} <= {*shown["gone"]["services"]}
     assert shown["stays"] == ["the database slurm_acct_db, with the accounting of jobs"]
 
 

@@ -82,6 +82,10 @@ def test_a_cluster_keeps_the_name_and_the_host_of_its_queue(record, refused):
         ("inactive\nactive", "other", [], "g1: slurmd of another Slurm"),
         ("active\nactive", "none", [], "g1: slurmctld and slurmd of another Slurm"),
         ("active\nactive", "hvlab", [], ""),
+        ("inactive\ninactive\nactive", "none", [], "g1: munge, which hvlab did not install, runs there"),
+        ("inactive\ninactive\nactive", "none", ["munge"], ""),
+        ("inactive\ninactive\ninactive", "none", [], ""),
+        ("inactive\ninactive\nactive", "hvlab", [], ""),
         (
             "inactive\ninactive",
             "other",
@@ -92,7 +96,10 @@ def test_a_cluster_keeps_the_name_and_the_host_of_its_queue(record, refused):
         ("inactive\ninactive", "none", [], ""),
         ("", "none", [], ""),
     ],
-    ids=["slurmd", "both", "hvlab was killed", "stopped", "a package's slurm.conf", "new", "recorded"],
+    ids=[
+        *("slurmd", "both", "hvlab was killed", "munge", "hvlab's munge", "a stopped munge", "killed"),
+        *("stopped", "a package's slurm.conf", "new", "recorded"),
+    ],
 )
 def test_a_slurm_that_hvlab_did_not_install_is_left_alone(daemons, configured, came, refused):
     problems = checked(active=daemons, configured=configured, came=came)

@@ -30,7 +30,7 @@ from ansible.module_utils.hvlab_managed import (
 )
 from ansible.module_utils.hvlab_probe import read
 from ansible.module_utils.hvlab_processes import above, gpu_users, owner, processes
-from ansible.module_utils.hvlab_system import ask_manager, entries, list_held_own
+from ansible.module_utils.hvlab_system import ask_manager, entries, installed_own, list_held_own
 
 FACTS = "/etc/ansible/facts.d"
 SLURM = ("slurmrestd", "slurmctld", "slurmd", "slurmdbd")
@@ -153,6 +153,7 @@ class Removal:
             self.stays.append("what hosts share: {}".format(", ".join(shared)))
         self.files = [path for path in self.files if path not in shared]
         units = [*(SLURM if fact("slurm") else ()), *([TIMER] if TIMER_UNIT in self.files else [])]
+        units += ["munge"] if "munge" in installed_own() else []
         self.services = [one for one in units if self._is_there(one)]
         if driver_goes:
             self.stays.append("modules of NVIDIA's driver that are loaded, until a reboot")

@@ -49,7 +49,7 @@ def check_host(
 ) -> list[Problem]:
     """Return the obstacles on a host: another Slurm, another database, another queue.
 
-    ``active`` is the output of ``systemctl is-active slurmctld slurmd``, empty if hvlab's record exists;
+    ``active`` is the output of ``systemctl is-active slurmctld slurmd munge``, empty if hvlab's record exists;
     ``configured`` says who wrote slurm.conf (none, hvlab, other), ``database`` whether hvlab wrote the
     database's settings.
     """
@@ -60,10 +60,12 @@ def check_host(
 def _host_findings(
     host: SlurmHost, request: SlurmRequest, *, active: str, configured: str, database: bool
 ) -> Iterator[Finding]:
-    states = zip(("slurmctld", "slurmd"), active.splitlines(), strict=False)
-    daemons = [name for name, state in states if state.startswith("activ")]
+    states = zip(("slurmctld", "slurmd", "munge"), active.splitlines(), strict=False)
+    running = [name for name, state in states if state.startswith("activ")]
+    daemons = [name for name in running if name != "munge"]
+    came = (host.facts.get("hvlab") or {}).get("installed_own") or ()
     # EPEL's package brings a slurm.conf: hvlab's own, where a first run stopped after its installation.
-    brought = host.system.version_package in ((host.facts.get("hvlab") or {}).get("installed_own") or ())
+    brought = host.system.version_package in came
     if active and not daemons and configured == "other" and not brought:
         yield (
             f"{host.system.etc}/slurm.conf of another Slurm is there, whose daemons do not run. "
@@ -76,6 +78,13 @@ def _host_findings(
             "Nothing was changed",
             "leave lab_slurm out, and use that cluster by `hvlab bench --launcher srun` or, in a job, "
             "by `hvlab bench --here` (docs/slurm.md); or remove that Slurm first",
+        )
+    if running == ["munge"] and configured != "hvlab" and "munge" not in came:
+        yield (
+            "munge, which hvlab did not install, runs there: it would get the lab's key, and the site's "
+            "queue (PBS, another Slurm) would refuse the host. Nothing was changed",
+            "leave the host out of lab_slurm; or, if nobody needs that munge, `systemctl disable --now "
+            "munge` there, and run this again",
         )
     databases = [name for name in host.packages if _DATABASE.match(name)]
     here = request.accounting and host.name == request.controller
