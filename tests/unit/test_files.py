@@ -11,6 +11,7 @@ import pytest
 from ansible.module_utils import hvlab_managed
 from ansible.module_utils.testing import patch_module_args
 
+from hvlab.ansible.action.hvlab_trust import MATCH
 from hvlab.ansible.modules import hvlab_files
 
 
@@ -93,12 +94,14 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(bring, tmp_path):
         ("127.0.1.1 n1\na\n", "a\n# BEGIN hvlab\nnew\n# END hvlab\n"),
         ("a\fb\u2028c\r\n\x85\rd", "a\fb\u2028c\r\n\x85\rd\n# BEGIN hvlab\nnew\n# END hvlab\n"),
         ("a\r\n# BEGIN hvlab\r\nold\r\n# END hvlab\r\nb\r\n", "a\r\n# BEGIN hvlab\nnew\n# END hvlab\nb\r\n"),
+        ("a\n#Match c\nMatch b\n c\n", "a\n#Match c\n# BEGIN hvlab\nnew\n# END hvlab\nMatch b\n c\n"),
+        ("match b\n c\n# BEGIN hvlab\n# END hvlab\nd\n", "# BEGIN hvlab\nnew\n# END hvlab\nmatch b\n c\nd\n"),
     ],
 )
 def test_a_block_leaves_the_other_lines(bring, tmp_path, before, after):
     file = tmp_path / "hosts"
     file.write_bytes(before.encode())
-    item = {"path": str(file), "block": "new\n", "drop": r"^127\.0\.1\.1\s"}
+    item = {"path": str(file), "block": "new\n", "drop": r"^127\.0\.1\.1\s", "above": MATCH}
     assert bring(item)["changed"]
     assert file.read_bytes() == after.encode()
     assert not bring(item)["changed"]

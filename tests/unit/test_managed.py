@@ -27,7 +27,7 @@ def items(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, 
         {"path": str(tmp_path / "d"), "state": "directory", "mode": "0750"},
         {"path": str(tmp_path / "f"), "content": "text é\n", "mode": "0640", "owner": ME},
         {"path": str(tmp_path / "s"), "secret": "a key\n"},
-        {"path": str(tmp_path / "block"), "block": "ours", "drop": "^old"},
+        {"path": str(tmp_path / "block"), "block": "ours", "drop": "^old", "above": "^a line"},
         {"path": str(tmp_path / "l"), "state": "link", "src": "d"},
         {"path": str(tmp_path / "gone"), "state": "absent"},
     ]

@@ -33,6 +33,8 @@ def test_a_file_of_its_own_where_sshd_reads_drop_ins(distribution, family, major
         ('  include="sshd_config.d/*.conf"', True),
         ("#Include /etc/ssh/sshd_config.d/*.conf", False),
         ("Port 22", False),
+        ("match User ann\nInclude /etc/ssh/sshd_config.d/*.conf", False),
+        ("#Match User ann\nInclude /etc/ssh/sshd_config.d/*.conf", True),
     ],
 )
 def test_an_sshd_that_reads_no_drop_ins_is_refused(tmp_path, line, read):
@@ -42,7 +44,8 @@ def test_an_sshd_that_reads_no_drop_ins_is_refused(tmp_path, line, read):
     said = subprocess.run(
         ["sh", "-c", script, "sshd", "drop-in", main], check=False, capture_output=True, text=True
     )
-    refused = f"{main} reads no other file: write 'Include /etc/ssh/sshd_config.d/*.conf' at its top\n"
+    remedy = "write 'Include /etc/ssh/sshd_config.d/*.conf' at its top"
+    refused = f"{main} reads no drop-ins for all logins: {remedy}\n"
     assert (said.returncode == 0, said.stdout) == (read, "tried drop-in\n" if read else refused)
 
 

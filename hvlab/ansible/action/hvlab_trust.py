@@ -16,12 +16,15 @@ from hvlab.remote.ssh_keys import public
 from hvlab.remote.trust import Trust, ensure_lab_trust, lab_trust
 
 SSHD_CONFIG = "etc/ssh/sshd_config.d/10-hvlab.conf.j2"
-# Their sshd has no Include: the lines go to the end of its only file.
+# Their sshd has no Include: the lines go to its only file, above what counts for some logins only.
 WITHOUT_INCLUDE = {("Amazon", "2"), ("RedHat", "7"), ("RedHat", "8")}
+MATCH = r"(?i)^\s*match[\s=]"
 # An sshd that was updated from such a release may have kept its settings.
 TRIED = """\
-grep -Eiq '^[[:space:]]*include[[:space:]=].*sshd_config[.]d' "$2" || {
-  echo "$2 reads no other file: write 'Include /etc/ssh/sshd_config.d/*.conf' at its top"; exit 1; }
+sed '/^[[:space:]]*match[[:space:]=]/I,$d' "$2" |
+grep -Eiq '^[[:space:]]*include[[:space:]=].*sshd_config[.]d' || {
+  echo "$2 reads no drop-ins for all logins: write 'Include /etc/ssh/sshd_config.d/*.conf' at its top"
+  exit 1; }
 /usr/sbin/sshd -t -f "$1"
 """
 # sshd writes it when it starts, and when it is reloaded.
@@ -124,6 +127,6 @@ def sshd_config(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file of sshd's lines on a system: their own, or a block in the one of an old sshd."""
     systems = {(facts[name], facts["distribution_major_version"]) for name in ("distribution", "os_family")}
     if systems & WITHOUT_INCLUDE:
-        return {"path": "/etc/ssh/sshd_config", "block_template": SSHD_CONFIG}
+        return {"path": "/etc/ssh/sshd_config", "block_template": SSHD_CONFIG, "above": MATCH}
     tried = ["sh", "-c", TRIED, "sshd", "%s", "/etc/ssh/sshd_config"]
     return {"template": SSHD_CONFIG, "mode": "0644", "validate": tried}

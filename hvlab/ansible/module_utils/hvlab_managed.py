@@ -19,8 +19,10 @@ SECRET_MODE = 0o600
 RECORD = "/var/lib/hvlab-files.json"
 
 
-def with_block(text: str, block: str, drop: str | None) -> str:
+def with_block(text: str, block: str, drop: str | None, above: str | None = None) -> str:
     """Return ``text`` with the managed block put in, at its old place or at the end.
+
+    It stands above the first line that matches ``above``.
 
     Raises ValueError for a block that does not end: which of its lines are somebody else's is unknown.
     """
@@ -43,6 +45,8 @@ def with_block(text: str, block: str, drop: str | None) -> str:
     if lines is before:
         while before and not before[-1]:
             before.pop()
+    first = next((at for at, line in enumerate(before) if above and re.search(above, line)), len(before))
+    before, after = before[:first], before[first:] + after
     return "\n".join([*before, BEGIN, *block.splitlines(), END, *after]) + "\n"
 
 

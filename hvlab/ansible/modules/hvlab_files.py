@@ -101,7 +101,8 @@ class Change:
             return str(self.item["src"])
         if self.item["block"] is not None:
             try:
-                return str(with_block(self.old, self.item["block"], self.item["drop"]))
+                block = (self.item[name] for name in ("block", "drop", "above"))
+                return str(with_block(self.old, *block))
             except ValueError as error:
                 advice = "write that line where hvlab's lines end, then run again; nothing was written"
                 self.module.fail_json(msg="{}: {}: {}".format(self.path, error, advice))
@@ -234,6 +235,7 @@ def main() -> None:
         "content": text,
         "block": text,
         "drop": text,
+        "above": text,
         "src": text,
         "secret": {"type": "str", "no_log": True},
         "mode": text,

@@ -49,7 +49,7 @@ def check_host(
 ) -> list[Problem]:
     """Return the obstacles on a host: another Slurm, another database, another queue.
 
-    ``active`` is the output of ``systemctl is-active slurmctld slurmd munge``, empty if hvlab's record exists;
+    ``active`` is the output of ``systemctl is-active slurmctld slurmd munge``, empty if there is a record;
     ``configured`` says who wrote slurm.conf (none, hvlab, other), ``database`` whether hvlab wrote the
     database's settings.
     """
