@@ -224,6 +224,16 @@ def test_settings_that_dockerd_refuses_are_not_written(settle, version):
     assert list(settle.file.parent.iterdir()) == []
 
 
+@pytest.mark.parametrize("masked", ["", "docker.service masked enabled\ndocker.socket masked disabled\n"])
+def test_a_masked_docker_is_refused_before_anything_is_changed(tmp_path, masked):
+    program(tmp_path / "bin", "systemctl", f"#!/bin/sh\nprintf '%s' '{masked}'\n")
+    (tmp_path / "play.yml").write_text(PLAYBOOK.replace("tasks_from: settings", "tasks_from: checks"))
+    known = {"__container_runtime_plan": {"packages": ["docker.io"], "present": {"other": []}}}
+    known["ansible_facts"] = {"distribution": "Debian", "distribution_version": "12"}
+    told = play(tmp_path / "play.yml", tmp_path / "bin", known, expect=2 if masked else 0)
+    assert ("`systemctl unmask docker.service docker.socket` there first" in told) is bool(masked)
+
+
 def test_settings_that_are_no_json_are_refused_not_repaired(settle):
     settle.file.parent.mkdir()
     settle.file.write_text("{,")
