@@ -31,6 +31,8 @@ class PreflightHost:
     port: int = 22
     # The only host, and the machine the playbook runs on.
     alone: bool = False
+    # In group gpu.
+    gpu: bool = False
 
     @property
     def own(self) -> Mapping[str, Any]:
@@ -87,6 +89,7 @@ class HostLimits:
 
     clock_offset_max: float = CLOCK_OFFSET_S
     disk_free_mb: Mapping[str, int] = field(default_factory=dict)
+    disk_free_gpu_mb: Mapping[str, int] = field(default_factory=dict)
     disk_spare_mb: int = 0
     python_min: str = "3.8"
     gcc_skew: str = "warning"

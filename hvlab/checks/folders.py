@@ -15,6 +15,7 @@ from hvlab.checks.provisioned import Question, Role, RoleHost, run, stat
 from hvlab.checks.site import HostFault, HostReplies, Site
 
 _TMP = "/tmp"
+_BOOT = "/boot"
 _SHM = "/dev/shm"
 # Where runs keep their files.
 _OWN = "~/.hvlab"
@@ -135,10 +136,20 @@ def check_disk(lab: PreflightLab) -> Iterator[Problem]:
     """Yield file systems with too little space; a host that already has the software needs less."""
     for host in lab.hosts:
         measured = {path: free for path, free in host.own.get("disk_free_mb", {}).items() if free is not None}
-        for path, minimum in lab.limits.disk_free_mb.items():
+        initramfs = host.own.get("initramfs_mb") or 0
+        if host.gpu and not host.own.get("driver") and measured.get(_BOOT, initramfs) < initramfs:
+            observed = f"{_BOOT} has {measured[_BOOT]} MiB free; {initramfs} are needed for a new initramfs"
+            yield Problem(
+                host.name,
+                observed,
+                "remove kernels that nobody boots: `apt-get autoremove`, or `dnf remove --oldinstallonly`",
+            )
+        own = lab.limits.disk_free_gpu_mb if host.gpu else {}
+        for path, minimum in {**lab.limits.disk_free_mb, **own}.items():
             need = min(minimum, lab.limits.disk_spare_mb) if host.own.get("packs") else minimum
             here = PurePosixPath(path)
             nearest = next((str(p) for p in (here, *here.parents) if str(p) in measured), None)
             if nearest is not None and measured[nearest] < need:
                 observed = f"{path} has {measured[nearest]} MiB free, {need} are needed"
-                yield Problem(host.name, observed, "free disk space, or change preflight_disk_free_mb")
+                option = f"preflight_disk_free{'_gpu' if path in own else ''}_mb"
+                yield Problem(host.name, observed, f"free disk space, or change {option}")

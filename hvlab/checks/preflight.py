@@ -64,6 +64,7 @@ def foresee(lab: Lab, facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
             interface=str(one.vars["lab_interface"]),
             port=one.port,
             alone=lab.local and len(lab.hosts) == 1,
+            gpu=one.gpu,
         )
         for one in lab.hosts
         if one.name in facts

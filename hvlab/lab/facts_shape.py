@@ -74,6 +74,7 @@ class _Own(HostAnswer):
     resolves: Json[dict[str, list[Address] | None] | None] | None = None
     tmp: _Tmp | None = None
     disk_free_mb: dict[str, NotNegative | None] = {}
+    initramfs_mb: NotNegative | None = None
     packs: dict[str, Any] | None = None
     users: dict[str, Any] | None = None
     ssh_host_key: HostKey | None = None

@@ -246,6 +246,11 @@ def test_hosts_of_another_owner_are_named(inventory, capsys, monkeypatch, tmp_pa
         ({"unfinished": ["nvidia-dkms-550"]}, {}, "packages are half configured: nvidia-dkms-550"),
         ({"disk_free_mb": {"/": 900}}, {}, "/opt has 900 MiB free, 3000 are needed"),
         ({"disk_free_mb": {"/": 900}}, {"preflight_disk_free_mb": {"/opt": 800}}, ""),
+        (
+            {"disk_free_mb": {"/": 8000}, "gpus": [A100]},
+            {"gpu": ["n2"]},
+            "/opt has 8000 MiB free, 8400 are needed",
+        ),
         ({}, {"lab_interface": "ib0"}, "it has no interface ib0, it has eth0"),
         ({"ssh_host_key": "ssh-ed25519 n1"}, {}, "they have the same ssh host key"),
     ],

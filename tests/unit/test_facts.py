@@ -106,6 +106,16 @@ def test_free_space_of_a_path_that_is_not_there_yet(tmp_path):
     assert hvlab_disk.free_mb(str(tmp_path / "a/b")) == hvlab_disk.free_mb(str(tmp_path))
 
 
+def test_the_largest_initramfs(tmp_path, monkeypatch):
+    monkeypatch.setattr(hvlab_disk, "INITRAMFS", str(tmp_path / "init*.img*"))
+    assert hvlab_disk.initramfs_mb() == 0
+    for name, size in (("initrd.img-6.1.0-40-amd64", 3 << 20), ("initramfs-5.14.0.el9.x86_64.img", 1)):
+        (tmp_path / name).write_bytes(b"x" * size)
+        assert hvlab_disk.initramfs_mb() == 3
+    (tmp_path / "initramfs-0-rescue-x.img").write_bytes(b"x" * (4 << 20))
+    assert hvlab_disk.initramfs_mb() == 3
+
+
 def test_what_killed_runs_left_for_ansible_is_listed_but_not_that_of_the_task_itself(tmp_path, monkeypatch):
     monkeypatch.setenv("SUDO_USER", "alice")
     homes = {"alice": SimpleNamespace(pw_dir=str(tmp_path), pw_uid=os.getuid())}

@@ -17,7 +17,7 @@ from hvlab.base.answers import mismatch
 from hvlab.base.errors import report
 from hvlab.checks import preflight
 from hvlab.checks.before import HostLimits, PreflightHost, PreflightLab, lab_hosts
-from hvlab.checks.folders import check_tmp
+from hvlab.checks.folders import check_disk, check_tmp
 from hvlab.checks.machine import check_system
 from hvlab.checks.preflight import check, report_missing
 from hvlab.checks.python import check_pythons
@@ -36,6 +36,7 @@ OTHER = f"SHA256:{'x' * 43}"
 LIMITS = HostLimits(
     clock_offset_max=5,
     disk_free_mb={"/opt": 3000},
+    disk_free_gpu_mb={"/opt": 8400},
     disk_spare_mb=200,
     supported={"Debian": ["12"], "Ubuntu": ["22.04"]},
 )
@@ -151,6 +152,29 @@ def test_a_host_with_the_software_needs_less_room():
     full = {"disk_free_mb": {"/opt": 300}}
     assert found(make(1, **full, packs={"/opt/hvlab/x": {}})) == []
     assert found(make(1, **full)) != []
+
+
+@pytest.mark.parametrize(
+    ("gpu", "changes", "observed"),
+    [
+        (True, {"driver": "580.95.05"}, ["/opt has 8000 MiB free, 8400 are needed"]),
+        (True, {"driver": "580.95.05", "packs": {"/opt/hvlab/x": {}}}, []),
+        (
+            True,
+            {"packs": {"/opt/hvlab/x": {}}},
+            ["/boot has 60 MiB free; 71 are needed for a new initramfs"],
+        ),
+        (True, {"packs": {"/opt/hvlab/x": {}}, "initramfs_mb": None}, []),
+        (False, {}, []),
+    ],
+    ids=["torch with CUDA", "installed", "a driver to come", "no initramfs", "no GPU"],
+)
+def test_room_that_the_gpu_stack_needs(gpu, changes, observed):
+    room = {"disk_free_mb": {"/": 8000, "/boot": 60}, "initramfs_mb": 71}
+    node = replace(make(1, **room | changes), gpu=gpu)
+    assert found(node) == [("n1", text) for text in observed]
+    remedies = [problem.remedy for problem in check_disk(PreflightLab([node], LIMITS))]
+    assert any("preflight_disk_free_gpu_mb" in remedy for remedy in remedies) is ("/opt" in str(observed))
 
 
 @pytest.mark.parametrize(
@@ -420,6 +444,11 @@ def checked(monkeypatch, **facts):
     hosts = ["n1", "n3"]
     variables = {"hostvars": hostvars, "groups": usual["groups"], "ansible_play_hosts": hosts}
     return plugin.run(task_vars={**variables, "ansible_play_hosts_all": hosts})
+
+
+def test_the_group_gpu_is_known():
+    variables = {"lab_network": "198.18.0.0/24", "lab_interface": "", "groups": {"all": [], "gpu": ["n1"]}}
+    assert [action.as_host(name, variables).gpu for name in ("n1", "n2")] == [True, False]
 
 
 def test_the_lab_of_another_owner_is_refused_before_anything_is_changed(lab, monkeypatch):

@@ -100,9 +100,9 @@ def _is_as_desired(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 def _has_text(item: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     if item.get("block") is not None:
         text = now.get("text")
-        block = (item.get(name) for name in ("block", "drop", "above"))
+        drop, above = item.get("drop"), item.get("above")
         try:
-            return text is not None and with_block(text, *block) == text
+            return text is not None and with_block(text, item["block"], drop, above) == text
         except ValueError:
             return False
     text = item["secret"] if item.get("secret") is not None else item.get("content")

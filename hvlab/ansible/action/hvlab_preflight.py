@@ -91,4 +91,5 @@ def as_host(name: str, variables: Mapping[str, Any]) -> PreflightHost:
         port=int(variables.get("ansible_port") or 22),
         alone=len(variables["groups"]["all"]) == 1
         and str(variables.get("ansible_connection", "ssh")).endswith("local"),
+        gpu=name in variables["groups"].get("gpu", ()),
     )

@@ -10,6 +10,7 @@ import stat
 import tempfile
 from typing import Any
 
+INITRAMFS = "/boot/init*.img*"
 # Prefix of the folders that module hvlab_source downloads into.
 SOURCES = "/var/tmp/hvlab-source-"  # noqa: S108 - with a random ending, in mode 0700
 
@@ -25,6 +26,12 @@ def free_bytes(path: str) -> int:
 def free_mb(path: str) -> int:
     """Return the same in MiB."""
     return free_bytes(path) // 2**20
+
+
+def initramfs_mb() -> int:
+    """Return the MiB of the largest initramfs; a new one is written beside it."""
+    sizes = [os.path.getsize(path) for path in glob.glob(INITRAMFS) if "-rescue-" not in path]
+    return -(-max(sizes, default=0) // 2**20)
 
 
 def tmp() -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ansible.module_utils.facts.system.local import LocalFactCollector
 from ansible.module_utils.facts.system.pkg_mgr import PkgMgrFactCollector
 from ansible.module_utils.facts.system.python import PythonFactCollector
 from ansible.module_utils.facts.system.service_mgr import ServiceMgrFactCollector
-from ansible.module_utils.hvlab_disk import find_leftovers, free_mb, tmp
+from ansible.module_utils.hvlab_disk import find_leftovers, free_mb, initramfs_mb, tmp
 from ansible.module_utils.hvlab_gpu import (
     cuda,
     cuda_home,
@@ -160,7 +160,7 @@ def main() -> None:
             "disk_paths": {
                 "type": "list",
                 "elements": "str",
-                "default": ["/", "/opt", "/usr", "/var", "/var/tmp", "/tmp", "/home"],  # noqa: S108
+                "default": ["/", "/boot", "/opt", "/usr", "/var", "/var/tmp", "/tmp", "/home"],  # noqa: S108
             },
             "pack_root": {"type": "path", "default": "/opt/hvlab"},
             "fact_path": {"type": "path", "default": "/etc/ansible/facts.d"},
@@ -194,6 +194,7 @@ def main() -> None:
         "tmp": ask(tmp),
         "left_behind": ask(find_leftovers, module._tmpdir),
         "disk_free_mb": {path: ask(free_mb, path) for path in module.params["disk_paths"]},
+        "initramfs_mb": ask(initramfs_mb),
         "gcc": ask(gcc),
         "kernel_gcc": ask(kernel_gcc),
         "packages": ask(packages),
