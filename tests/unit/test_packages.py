@@ -434,6 +434,26 @@ def test_what_others_need_is_not_taken_away():
     assert len(host.commands) == 1
 
 
+@pytest.mark.parametrize(("free", "refused"), [(1024, True), (1025, False), (None, False)])
+def test_packages_that_do_not_fit_are_refused_before_anything_is_changed(free, refused):
+    host = Host(packages={"theirs": "1"})
+    host.observed["disk_free_mb"] = {"/usr": free}
+    sizes = "Package: gcc\nInstalled-Size: 1000000\n\nPackage: cpp\nInstalled-Size: 49600\nSize: 9\n"
+    host.answers = [
+        ("--simulate", {"stdout": "Inst gcc (2 x)\nInst cpp (2 x)\nInst theirs [1] (2 x)"}),
+        ("apt-cache show -- gcc=2 cpp=2", {"stdout": sizes}),
+        ("dpkg-query", {"stdout": "installed gcc 2"}),
+    ]
+    if refused:
+        with pytest.raises(
+            AnsibleActionFail, match=r"n1: 2 new packages take 1025 MiB, and /usr has 1024 MiB"
+        ):
+            host.task({"name": ["gcc"]})
+    else:
+        assert host.task({"name": ["gcc"]})["changed"]
+    assert any(" -y " in one and "--simulate" not in one for one in host.commands) is not refused
+
+
 def test_dnf_fetches_before_it_removes():
     host = Host("dnf", packages={"olddrv": "1-1", "python3-dnf-plugin-versionlock": "1"})
     host.answers = [

@@ -197,6 +197,21 @@ class ActionModule(HvlabAction):
                 "with it. Nothing was changed",
                 f"remove {'them' if len(others) > 1 else 'it'} yourself, or {self.args['remedy']}",
             )
+        self._check_room(dict(transaction.comes))
+
+    def _check_room(self, comes: Mapping[str, str]) -> None:
+        """Refuse new packages that do not fit below /usr; dnf sees that itself, apt breaks off midway."""
+        free = (self.facts.get("disk_free_mb") or {}).get("/usr")
+        new = {name: version for name, version in comes.items() if name not in self.installed}
+        if free is None or not new or not isinstance(self.manager, Apt):
+            return
+        sizes = re.findall(r"(?m)^Installed-Size: (\d+)", self._command(self.manager.show(new))["stdout"])
+        need = sum(map(int, sizes)) // 1024
+        if need > free:
+            raise self._failure(
+                f"{len(new)} new packages take {need} MiB, and /usr has {free} MiB free. Nothing was changed",
+                "free space there, and run this again",
+            )
 
     def _perform(self, work: PackageChanges) -> dict[str, Any]:
         done: dict[str, Any] = {"rc": 0}

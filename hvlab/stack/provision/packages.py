@@ -243,6 +243,10 @@ class Apt:
         """Return the simulated transaction."""
         return None if rc else apt_transaction(text)
 
+    def show(self, packages: Mapping[str, str]) -> list[str]:
+        """Show these versions; their Installed-Size is in KiB."""
+        return ["apt-cache", "show", "--", *(f"{name}={version}" for name, version in packages.items())]
+
     def perform(self, install: Sequence[PackageSpec], remove: Sequence[str]) -> list[list[str]]:
         """Fetch everything, then install and remove in one call."""
         fetch = self.fetch(install, remove) if install and remove else []
