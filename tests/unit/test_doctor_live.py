@@ -492,11 +492,6 @@ def test_strangers_keep_no_host_from_a_meeting():
         assert json.loads(process.communicate(timeout=60)[0])["met"]["b"]["outcome"] == "met"
 
 
-def test_a_loopback_interface_that_is_down(hosts):
-    hosts["p2"]["network loopback"] = {"/sys/class/net/lo/operstate": "down\n"}
-    assert shown(hosts) == {("loopback-down", "p2")}
-
-
 def test_an_address_that_two_hosts_have(hosts):
     own = hosts["p1"]["addresses"]["out"]
     hosts["p1"]["addresses"]["out"] = own + "2: host0 inet 198.18.61.12/24 scope global secondary host0\n"
@@ -505,16 +500,20 @@ def test_an_address_that_two_hosts_have(hosts):
     assert ("address-twice", "p2") not in shown(hosts)
 
 
-def test_a_python_home_that_a_login_sets(hosts):
-    words = "hostname p2\npython_home /opt/conda\norted /usr/bin/orted\n"
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [("python_home /opt/conda", "python-home"), ("ports 50000\t50001", "few-ports")],
+)
+def test_what_a_login_shows_of_a_host(hosts, line, cause):
+    words = f"hostname p2\n{line}\norted /usr/bin/orted\n"
     hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": words, "err": ""}})
-    assert shown(hosts) == {("python-home", "p2")}
+    assert shown(hosts) == {(cause, "p2")}
 
 
-def test_a_host_with_few_ports(hosts):
-    words = "hostname p2\nports 50000\t50001\norted /usr/bin/orted\n"
-    hosts["p1"]["logins"]["out"] = json.dumps({"p2": {"rc": 0, "out": words, "err": ""}})
-    assert shown(hosts) == {("few-ports", "p2")}
+def test_a_loopback_interface_that_is_down_and_a_home_that_is_not_there(hosts):
+    hosts["p2"]["network loopback"] = {"/sys/class/net/lo/operstate": "down\n"}
+    hosts["p2"]["home"]["out"] += "missing /home/hvlab\n"
+    assert shown(hosts) == {("loopback-down", "p2"), ("home-missing", "p2")}
 
 
 def test_a_host_whose_ldd_does_not_work_differs_from_none(hosts):
@@ -523,8 +522,3 @@ def test_a_host_whose_ldd_does_not_work_differs_from_none(hosts):
     hosts["p1"]["open mpi"]["out"] = "".join(f"{row}\n" for row in rows if not row.startswith("hwloc"))
     hosts["p2"]["open mpi"]["out"] += "hwloc /usr/lib/libhwloc.so.15\n"
     assert shown(hosts) == set()
-
-
-def test_a_home_that_is_not_there(hosts):
-    hosts["p2"]["home"]["out"] += "missing /home/hvlab\n"
-    assert shown(hosts) == {("home-missing", "p2")}

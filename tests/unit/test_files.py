@@ -61,18 +61,17 @@ def test_an_unknown_owner_fails(bring, tmp_path):
     assert "no user 'nobody-of-this-name'" in done["msg"]
 
 
-def test_wrong_mode_alone_is_a_change(bring, tmp_path):
+@pytest.mark.parametrize(
+    ("before", "given"),
+    [(0o666, {"content": "x", "mode": "0600"}), (0o600, {"content": "y"}), (0o644, {"secret": "KEY"})],
+    ids=["wrong", "not given", "a secret's"],
+)
+def test_a_mode_is_kept_unless_another_is_given_or_it_is_a_secrets(bring, tmp_path, before, given):
     (tmp_path / "f").write_text("x")
-    (tmp_path / "f").chmod(0o666)
-    assert bring({"path": str(tmp_path / "f"), "content": "x", "mode": "0600"})["changed"]
-    assert mode(tmp_path / "f") == 0o600
-
-
-def test_a_mode_not_given_is_kept(bring, tmp_path):
-    (tmp_path / "f").write_text("x")
-    (tmp_path / "f").chmod(0o600)
-    assert bring({"path": str(tmp_path / "f"), "content": "y"})["changed"]
-    assert mode(tmp_path / "f") == 0o600
+    (tmp_path / "f").chmod(before)
+    for name in ("f", "new") if "secret" in given else ("f",):
+        assert bring({"path": str(tmp_path / name), **given})["changed"]
+        assert mode(tmp_path / name) == 0o600
 
 
 def test_a_link_in_the_place_of_a_file_is_not_followed(bring, tmp_path):
@@ -155,14 +154,6 @@ def test_a_secret_shows_nowhere(bring, tmp_path):
     done = bring({"path": str(tmp_path / "k"), "secret": "TOPSECRET\nKEY", "mode": "0600"})
     assert "TOPSECRET" not in json.dumps(done)
     assert (tmp_path / "k").read_text() == "TOPSECRET\nKEY"
-
-
-def test_a_secret_without_a_mode_is_for_its_owner_alone(bring, tmp_path):
-    (tmp_path / "open").write_text("old")
-    (tmp_path / "open").chmod(0o644)
-    for name in ("new", "open"):
-        assert bring({"path": str(tmp_path / name), "secret": "KEY"})["changed"]
-        assert mode(tmp_path / name) == 0o600
 
 
 def test_a_text_to_validate_does_not_stay_where_the_tool_is_missing(bring, tmp_path, monkeypatch):

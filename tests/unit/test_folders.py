@@ -154,36 +154,21 @@ def test_a_build_folder_is_made_for_its_user_alone(room, capsys):
 
 
 @as_root
-def test_a_build_folder_that_another_makes_meanwhile_is_refused(room, monkeypatch):
+@pytest.mark.parametrize(("call", "path"), [("mkdir", "tmp/a"), ("makedirs", "tmp/a/b")])
+def test_a_build_folder_or_its_parent_that_another_makes_meanwhile_is_refused(room, monkeypatch, call, path):
     """As in /var/tmp, where everybody may make one."""
-    mkdir = os.mkdir
+    usual, mkdir = getattr(os, call), os.mkdir
 
-    def late(path, mode=0o777):
-        mkdir(path, 0o755)
-        os.chown(path, NOBODY, NOBODY)
-        mkdir(path, mode)
-
-    (room / "tmp").mkdir()
-    (room / "tmp").chmod(0o1777)
-    monkeypatch.setattr(os, "mkdir", late)
-    with pytest.raises(PermissionError, match=f"belongs to UID {NOBODY}"):
-        hvlab_managed.make_private(str(room / "tmp/build"))
-
-
-@as_root
-def test_a_build_folder_is_refused_whose_parent_another_makes_meanwhile(room, monkeypatch):
-    makedirs = os.makedirs
-
-    def late(path, mode=0o777, exist_ok=False):
-        (room / "tmp/a").mkdir(0o755)
+    def late(*args, **options):
+        mkdir(room / "tmp/a", 0o755)
         os.chown(room / "tmp/a", NOBODY, NOBODY)
-        makedirs(path, mode, exist_ok)
+        usual(*args, **options)
 
     (room / "tmp").mkdir()
     (room / "tmp").chmod(0o1777)
-    monkeypatch.setattr(os, "makedirs", late)
+    monkeypatch.setattr(os, call, late)
     with pytest.raises(PermissionError, match=f"{room}/tmp/a belongs to UID {NOBODY}"):
-        hvlab_managed.make_private(str(room / "tmp/a/b"))
+        hvlab_managed.make_private(str(room / path))
 
 
 @pytest.mark.parametrize("umask", [0o077, 0])

@@ -166,16 +166,10 @@ def test_an_unknown_format_names_the_nearest():
         formats.export("nccl", measured())
 
 
-def test_a_value_that_is_no_number_is_null_in_json_lines():
-    record = replace(measured().records[0], value=float("inf"))
-    text = formats.export("jsonl", MeasuredRun(RUN, [record]))
-    assert json.loads(text, parse_constant=pytest.fail)["value"] is None
-
-
-def test_prometheus_writes_what_is_no_number():
-    record = replace(measured().records[0], value=float("inf"))
-    text = formats.export("prometheus", MeasuredRun(RUN, [record]))
-    assert " +Inf\n" in text
+def test_a_value_that_is_no_number_is_null_in_json_lines_and_written_for_prometheus():
+    run = MeasuredRun(RUN, [replace(measured().records[0], value=float("inf"))])
+    assert json.loads(formats.export("jsonl", run), parse_constant=pytest.fail)["value"] is None
+    assert " +Inf\n" in formats.export("prometheus", run)
 
 
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text(), max_size=2))

@@ -115,7 +115,8 @@ def test_an_umbrella_reason_gives_way_to_its_cause():
     ids=lambda value: value[1].strip("<"),
 )
 def test_near_misses(change):
-    assert faults(judged(gpu, report(HEALTHY, change))) == {}
+    # A little less memory is the driver's own.
+    assert faults(judged(gpu, report(HEALTHY, change), {"gpu_memory_mib": 81920})) == {}
 
 
 def test_the_same_fault_of_all_is_one_finding():
@@ -140,10 +141,6 @@ def test_the_same_fault_of_all_is_one_finding():
 )
 def test_another_machine_than_expected(name, value, check, severity):
     assert faults(judged(gpu, report(), {**H100, name: value})) == {check: severity}
-
-
-def test_a_little_less_memory_is_the_drivers_own():
-    assert faults(judged(gpu, report(), {"gpu_memory_mib": 81920})) == {}
 
 
 # --- older layouts

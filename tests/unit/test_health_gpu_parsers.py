@@ -71,9 +71,17 @@ def test_one_value_replaced(block, value):
     all_of({smi.NAME: {"rc": 0, "out": text, "err": ""}})
 
 
-def test_the_doctype_of_nvidia_smi_is_fine():
-    assert '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">' in report()
-    assert len(smi.parse(report()) or []) == 8
+@pytest.mark.parametrize(
+    "process",
+    ["", "a & b < c", "\x07bell", "]]>", "</nvidia_smi_log>"],
+    ids=["none", "unescaped", "control", "cdata", "end"],
+)
+def test_names_of_processes_and_text_around_the_report_do_not_matter(process):
+    info = f"<processes><process_info><process_name>{process}</process_name></process_info></processes>"
+    text = report(HEALTHY, ("<minor_number>", f"{info}<minor_number>"), gpu=None)
+    assert '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">' in text
+    around = f"a warning\n{text}\nWARNING: infoROM is corrupted at gpu 0000:53:00.0\n"
+    assert [len(smi.parse(each) or []) for each in (text, around)] == [8, 8]
 
 
 @pytest.mark.parametrize(
@@ -88,22 +96,6 @@ def test_entities_are_refused(head):
     body = "<nvidia_smi_log><gpu id='0'><serial>&a;</serial></gpu></nvidia_smi_log>"
     assert smi.parse(f"<?xml version='1.0'?>{head}{body}") is None
     assert smi.parse(body) is None
-
-
-@pytest.mark.parametrize(
-    "process",
-    ["a & b < c", "\x07bell", "]]>", "</nvidia_smi_log>"],
-    ids=["unescaped", "control", "cdata", "end"],
-)
-def test_names_of_processes_do_not_matter(process):
-    info = f"<processes><process_info><process_name>{process}</process_name></process_info></processes>"
-    text = report(HEALTHY, ("<minor_number>", f"{info}<minor_number>"), gpu=None)
-    assert len(smi.parse(text) or []) == 8
-
-
-def test_text_before_and_after_the_report_does_not_matter():
-    text = f"a warning\n{report()}\nWARNING: infoROM is corrupted at gpu 0000:53:00.0\n"
-    assert len(smi.parse(text) or []) == 8
 
 
 @pytest.mark.parametrize(

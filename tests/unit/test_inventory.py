@@ -192,16 +192,17 @@ def test_mistakes_in_the_text(tmp_path, name, text, told):
     assert told in "\n".join(problem.observed for problem in file_problems(path))
 
 
-def test_a_host_may_be_in_several_groups(tmp_path):
-    path = tmp_path / "hosts"
-    path.write_text("# hosts\n[x]\na ansible_host=1.1.1.1\n[y]\na\n[z:children]\nx\ny\n[x:vars]\na=1\na=2\n")
-    assert file_problems(path) == []
-
-
-def test_tags_are_ansibles_business(tmp_path):
-    path = tmp_path / "h.yml"
-    path.write_text("all:\n  vars:\n    a: !vault |\n      x\n    b: !unsafe 'y'\n")
-    assert file_problems(path) == []
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hosts", "# hosts\n[x]\na ansible_host=1.1.1.1\n[y]\na\n[z:children]\nx\ny\n[x:vars]\na=1\na=2\n"),
+        ("h.yml", "all:\n  vars:\n    a: !vault |\n      x\n    b: !unsafe 'y'\n"),
+    ],
+    ids=["a host in several groups", "Ansible's tags"],
+)
+def test_no_mistakes_in_the_text(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    assert file_problems(tmp_path / name) == []
 
 
 @pytest.fixture

@@ -85,22 +85,21 @@ def test_a_package_source_that_was_refused_is_not_recorded(call, tmp_path):
     assert remove(call, tmp_path)["gone"]["files"] == []
 
 
-def test_lines_that_others_wrote_since_stay(call, tmp_path):
+@pytest.mark.parametrize(
+    ("before", "since", "after"),
+    [
+        (HOSTS, lambda text: text + "10.9.9.9 printer\n", HOSTS + "10.9.9.9 printer\n"),
+        (HOSTS + "10.5.5.5 old\n", lambda text: text.replace("10.5.5.5 old\n", ""), HOSTS),
+    ],
+    ids=["wrote", "removed"],
+)
+def test_what_others_wrote_and_removed_since_stays_so(call, tmp_path, before, since, after):
     hosts = tmp_path / "hosts"
-    hosts.write_text(HOSTS)
+    hosts.write_text(before)
     call(hvlab_files, files=[{"path": str(hosts), "block": "10.0.0.1 n1", "drop": "^127.0.1.1"}])
-    hosts.write_text(hosts.read_text() + "10.9.9.9 printer\n")
+    hosts.write_text(since(hosts.read_text()))
     remove(call, tmp_path)
-    assert hosts.read_text() == HOSTS + "10.9.9.9 printer\n"
-
-
-def test_lines_that_others_removed_since_do_not_come_back(call, tmp_path):
-    hosts = tmp_path / "hosts"
-    hosts.write_text(HOSTS + "10.5.5.5 old\n")
-    call(hvlab_files, files=[{"path": str(hosts), "block": "10.0.0.1 n1", "drop": "^127.0.1.1"}])
-    hosts.write_text(hosts.read_text().replace("10.5.5.5 old\n", ""))
-    remove(call, tmp_path)
-    assert hosts.read_text() == HOSTS
+    assert hosts.read_text() == after
 
 
 @pytest.mark.parametrize("text", ["127.0.1.1 a", "", "a\r\n127.0.1.1 n1\r\n\r\n", "x\n\n\n127.0.1.1 a\n\n\n"])

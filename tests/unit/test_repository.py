@@ -146,6 +146,10 @@ CUDA = "https://nvidia.example/compute/cuda/repos/ubuntu2404/x86_64"
 ENTRY = f"deb [signed-by={KEYRING}] {CUDA}/ /\n"
 
 
+KEY_URL = f"{CUDA}/D42D0685.pub"
+SECTION = f"[cuda]\nname=cuda\nbaseurl={CUDA}\nenabled=1\ngpgcheck=1\ngpgkey={KEY_URL}\n"
+
+
 @pytest.mark.parametrize(
     ("entry", "key", "kept"),
     [
@@ -155,29 +159,7 @@ ENTRY = f"deb [signed-by={KEYRING}] {CUDA}/ /\n"
         (ENTRY.replace("ubuntu2404", "ubuntu2204"), TWO_KEYS, False),
         (ENTRY + ENTRY.replace("ubuntu2404", "ubuntu2204"), TWO_KEYS, False),
         (f"deb {CUDA}/ /\n", TWO_KEYS, False),
-    ],
-)
-def test_an_entry_for_the_same_address_with_the_right_key_is_kept(entry, key, kept):
-    file = LIST if entry.startswith("deb") else f"{LIST.removesuffix('.list')}.sources"
-    host = Host(**{file: entry})
-    host.there[KEYRING] = key
-    task = {"url": CUDA, "conflicts": ["/compute/cuda/repos/"]}
-    if not kept:
-        with pytest.raises(AnsibleActionFail, match="already leads to this source"):
-            host.task(**task)
-        return
-    done = host.task(**task)
-    assert (done["changed"], done["file"], done["fingerprint"]) == (False, file, FIRST)
-    assert set(host.there) == {file, KEYRING}
-
-
-KEY_URL = f"{CUDA}/D42D0685.pub"
-SECTION = f"[cuda]\nname=cuda\nbaseurl={CUDA}\nenabled=1\ngpgcheck=1\ngpgkey={KEY_URL}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "kept"),
-    [
+        # `dnf config-manager --add-repo`, as NVIDIA's guide has it.
         (SECTION, TWO_KEYS, True),
         (SECTION.replace(KEY_URL, f"file://{KEYRING}"), TWO_KEYS, True),
         (SECTION, b"no key", False),
@@ -186,18 +168,21 @@ SECTION = f"[cuda]\nname=cuda\nbaseurl={CUDA}\nenabled=1\ngpgcheck=1\ngpgkey={KE
         (SECTION.replace("ubuntu2404", "rhel8"), TWO_KEYS, False),
     ],
 )
-def test_so_is_one_of_dnf_as_nvidias_guide_adds_it(text, key, kept):
-    """`dnf config-manager --add-repo`; only apt's was kept."""
-    file = "/etc/yum.repos.d/cuda-rhel9.repo"
-    host = Host(**{file: text})
-    host.there |= {KEYRING: key, KEY_URL: key, "https://elsewhere.example/key": key}
-    task = {"url": CUDA, "key": KEY_URL, "conflicts": ["/compute/cuda/repos/"], "manager": "dnf"}
+def test_an_entry_for_the_same_address_with_the_right_key_is_kept(entry, key, kept):
+    task, dnf = {"url": CUDA, "conflicts": ["/compute/cuda/repos/"]}, entry.startswith("[")
+    file = LIST if entry.startswith("deb") else f"{LIST.removesuffix('.list')}.sources"
+    if dnf:
+        task, file = task | {"key": KEY_URL, "manager": "dnf"}, "/etc/yum.repos.d/cuda-rhel9.repo"
+    host = Host(**{file: entry})
+    host.there |= {KEYRING: key} | ({KEY_URL: key, "https://elsewhere.example/key": key} if dnf else {})
+    there = set(host.there)
     if not kept:
         with pytest.raises(AnsibleActionFail, match=r"already leads to this source|not an OpenPGP"):
             host.task(**task)
         return
     done = host.task(**task)
-    assert (done["changed"], done["file"]) == (False, file)
+    assert (done["changed"], done["file"], done["fingerprint"]) == (False, file, FIRST)
+    assert set(host.there) == there
 
 
 def test_check_mode_only_looks():

@@ -50,23 +50,19 @@ def test_command_is_plain_pytest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "code"),
+    ("outcomes", "code", "hosts"),
     [
-        (["passed", "skipped"], 0),
-        (["passed", "failed"], 1),
-        (["passed", "error"], 1),
-        (["failed", "unreachable", "skipped"], 3),
+        (["passed", "skipped"], 0, ""),
+        (["passed", "failed", "failed"], 1, "n1, n2"),
+        (["passed", "error"], 1, "n1"),
+        (["failed", "unreachable", "skipped"], 3, ""),
     ],
 )
-def test_verdict_has_the_exit_code(outcomes: list[str], code: int) -> None:
-    error = verify.verdict([check(f"n{number}", outcome) for number, outcome in enumerate(outcomes)])
+def test_verdict_names_the_hosts_and_has_an_exit_code(outcomes: list[str], code: int, hosts: str) -> None:
+    checks = [check(f"n{number}", outcome) for number, outcome in enumerate(outcomes)]
+    error = verify.verdict(checks[::-1])
     assert (error.exit_code if error else 0) == code
-
-
-def test_verdict_names_the_hosts() -> None:
-    error = verify.verdict([check("n1", "passed"), check("n3", "failed"), check("n2", "failed")])
-    assert error is not None
-    assert "n2, n3" in str(error)
+    assert hosts in str(error)
 
 
 @pytest.mark.slow
