@@ -1,4 +1,4 @@
-"""Where the time of a step of somebody's training goes, and which host the others wait for. Pure.
+"""Where the time of a step of somebody's training goes, and which rank the others wait for. Pure.
 
 A collective ends on all ranks at about the same time, so the rank that comes last waits least in it: what it
 waits is the transfer, and what the others wait beyond that is the wait for it. No clocks are compared.
@@ -15,28 +15,33 @@ from hvlab.workloads.command import PARTS
 
 # A smaller share of a step is not worth a word.
 _SHOWN = 0.005
-# Others wait for a host whose own time is this multiple of theirs.
+# Others wait for a rank whose own time is this multiple of theirs.
 _SLOWER = 1.1
 _WORDS = {
     "compute": "compute",
     "communication": "communication",
     "waiting": "waiting for {slowest}",
     "data": "waiting for data",
-    "host": "the host's own code",
+    "host": "Python and other host code",
 }
-_OWN = ("compute", "data", "host")
+_REASONS = {
+    "compute": "computes longer",
+    "data": "waits longer for data",
+    "host": "spends longer in host code",
+}
 
 
 @dataclass(frozen=True)
 class ExplainedStep:
-    """The parts of a step in seconds, as the host that waits most for the others has them.
+    """The parts of a step in seconds, as the rank that waits most for the others has them.
 
-    ``slowest`` is the host that others wait for, if any, and ``reason`` the part in which it takes longer.
+    Ranks have the names of their hosts if each has one for itself. ``slowest`` is the rank that others wait
+    for, if any, and ``reason`` the part in which it takes longer.
     ``overhead`` is how many times as long a step takes while it is recorded.
     """
 
     configuration: Configuration
-    host: str
+    rank: str
     parts: Mapping[str, float]
     slowest: str
     reason: str
@@ -66,39 +71,40 @@ class ExplainedStep:
             for part, _ in shares
             if self.share(part) >= _SHOWN
         )
-        slow = f"; {self.slowest} takes longer in {_WORDS[self.reason]}" if self.slowest else ""
+        slow = f"; {self.slowest} {_REASONS[self.reason]}" if self.slowest else ""
         overhead = f"recording made a step {self.overhead:.2f} times as long"
-        where = f"over {one.backend} on {len(one.hosts)}x{one.slots}, {self.host}"
+        where = f"over {one.backend} on {len(one.hosts)}x{one.slots}, {self.rank}"
         return f"{where}: of {1000 * self.seconds:.3g} ms, {words}{slow} ({overhead})"
 
 
 def explain(gathered: Mapping[Configuration, Repeats]) -> Iterator[ExplainedStep]:
     """Yield the explanation of each configuration whose steps were recorded."""
     for configuration, repeats in gathered.items():
-        hosts = {
-            host: {part: median(metrics[f"step_{part}"].values()) for part in PARTS}
-            for host, metrics in repeats.hosts.items()
+        ranks = {
+            name: {part: median(metrics[f"step_{part}"].values()) for part in PARTS}
+            for name, metrics in repeats.hosts.items()
             if "step_exposed" in metrics
         }
-        if hosts:
+        if ranks:
             overhead = median(repeats.of("recorded_step") or (1.0,))
-            yield _explain(configuration, hosts, overhead)
+            yield _explain(configuration, ranks, overhead)
 
 
 def _explain(
-    configuration: Configuration, hosts: Mapping[str, Mapping[str, float]], overhead: float
+    configuration: Configuration, ranks: Mapping[str, Mapping[str, float]], overhead: float
 ) -> ExplainedStep:
-    last = min(hosts, key=lambda host: hosts[host]["exposed"])
-    waits = max(hosts, key=lambda host: hosts[host]["exposed"])
-    transfer = hosts[last]["exposed"]
+    last = min(ranks, key=lambda name: ranks[name]["exposed"])
+    waits = max(ranks, key=lambda name: ranks[name]["exposed"])
+    transfer = ranks[last]["exposed"]
     parts = {
-        "compute": hosts[waits]["compute"],
+        "compute": ranks[waits]["compute"],
         "communication": transfer,
-        "waiting": hosts[waits]["exposed"] - transfer,
-        "data": hosts[waits]["data"],
-        "host": hosts[waits]["host"],
+        "waiting": ranks[waits]["exposed"] - transfer,
+        "data": ranks[waits]["data"],
+        "host": ranks[waits]["host"],
     }
-    more = {part: hosts[last][part] - hosts[waits][part] for part in _OWN}
-    is_slow = sum(hosts[last][part] for part in _OWN) > _SLOWER * sum(hosts[waits][part] for part in _OWN)
+    more = {part: ranks[last][part] - ranks[waits][part] for part in _REASONS}
+    own = {name: sum(ranks[name][part] for part in _REASONS) for name in (last, waits)}
+    is_slow = own[last] > _SLOWER * own[waits]
     reason = max(more, key=lambda part: more[part]) if is_slow else ""
     return ExplainedStep(configuration, waits, parts, last if is_slow else "", reason, overhead)

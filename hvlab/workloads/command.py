@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from hvlab.base import answers
@@ -53,8 +52,7 @@ _LIMIT = 800
 _STEP = re.compile(rf"\b{STEP}(\{{.*\}})$", re.MULTILINE)
 PARTS = ("compute", "exposed", "data", "host")
 _NO_STEPS = (
-    "--explain: no rank recorded a step; it takes torch 2.0 or later, and 11 calls of an optimizer's step() "
-    "in the process that trains"
+    "no process called step() of an optimizer of torch.optim; --explain needs that, and torch 2.0 or later"
 )
 _EXAMPLE = "write --pattern 'images/sec: (?P<value>[0-9.]+)'"
 
@@ -66,6 +64,11 @@ class _StepParts(HostAnswer):
     data: NotNegative
     host: NotNegative
     overhead: NotNegative
+
+
+class _NoSteps(HostAnswer):
+    rank: Count
+    missing: str
 
 
 def parse(case: Case, ended: Mapping[str, Any], folder: Path) -> Outcome:
@@ -98,22 +101,34 @@ def _figures(case: Case, outcome: Outcome, result: Mapping[str, Any], folder: Pa
 
 
 def _steps(case: Case, folder: Path) -> Iterator[Figure]:
-    """Return the parts of a step on each host, the means over its ranks."""
+    """Return the parts of a step on each rank, see `_place`."""
     if EXPLAIN.name not in case.params:
         return
-    by_host: dict[str, list[dict[str, float]]] = {}
+    ranks: dict[str, dict[str, float]] = {}
+    missing = _NO_STEPS
     for line in _STEP.findall(output(folder)):
         try:
-            parts = answers.load(line, "a rank", _StepParts)
-            by_host.setdefault(case.hosts[int(parts["rank"]) // case.slots], []).append(parts)
+            answer = answers.load(line, "a rank", _StepParts | _NoSteps)
+            if "missing" in answer:
+                missing = f"rank {answer['rank']}'s training: {answer['missing'][:_LIMIT]}"
+            else:
+                ranks[_place(case, answer["rank"])] = answer
         except (AnswerError, IndexError):
             continue
-    if not by_host:
-        raise ValueError(_NO_STEPS)
-    for host, ranks in by_host.items():
+    if not ranks:
+        raise ValueError(f"no step was recorded: {missing}")
+    for name, parts in ranks.items():
         for part in PARTS:
-            yield figure(f"step_{part}", fmean(rank[part] for rank in ranks), host=host)
-    yield figure("recorded_step", max(rank["overhead"] for ranks in by_host.values() for rank in ranks))
+            yield figure(f"step_{part}", parts[part], host=name)
+    yield figure("recorded_step", max(parts["overhead"] for parts in ranks.values()))
+
+
+def _place(case: Case, rank: int) -> str:
+    """Return a rank's name: that of its host, if it is alone there."""
+    host = case.hosts[rank // case.slots]
+    if case.slots == 1:
+        return host
+    return f"rank {rank}" if len(case.hosts) == 1 else f"rank {rank} on {host}"
 
 
 def read_removed(folder: Path) -> tuple[str, ...]:

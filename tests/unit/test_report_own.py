@@ -182,6 +182,6 @@ def test_the_parts_of_a_step_are_a_bar(tmp_path):
     heads, row = reports.said(table, "en")
     assert dict(zip(heads, row, strict=True)) | {"Training": ""} == {
         "Training": "", "Mean step time": "100 ms", "compute": "40%", "communication": "10%",
-        "slower host": "40%", "data loading": "0%", "host code": "10%",
-        "Slowest host": f"{slow}: compute", "Step while recorded": "1.02×",
+        "slower rank": "40%", "data loading": "0%", "host code": "10%",
+        "Slowest rank": f"{slow}: compute", "Step while recorded": "1.02×",
     }  # fmt: skip

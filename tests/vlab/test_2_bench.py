@@ -229,7 +229,7 @@ def test_a_host_that_is_down_is_named(lab):
 
 @pytest.mark.parametrize(
     ("fault", "largest"),
-    [("loader", "waiting for data"), ("host", "the host's own code"), ("slow", "waiting for t2")],
+    [("loader", "waiting for data"), ("host", "Python and other host code"), ("slow", "waiting for t2")],
 )
 def test_where_the_time_of_a_step_goes(lab, fault, largest):
     words = ("--hosts", "2", "--slots", "1", "--backend", "mpi,ddp-gloo", "--explain")

@@ -231,14 +231,19 @@ def account(rank: int, local_rank: int, counted: dict[str, Any]) -> None:
 
 
 def explain(rank: int, folder: str) -> None:
-    """Print the parts of a step of this rank's training, if they were recorded."""
-    for name in sorted(os.listdir(folder)):
+    """Print the parts of a step of this rank's training, or why there are none.
+
+    Of several processes, the one with the most steps counts.
+    """
+    recorded = []
+    for name in os.listdir(folder):
         if name.endswith(".step"):
             with open(os.path.join(folder, name)) as file:
-                line = json.dumps({"rank": rank, **json.load(file)})
-            sys.stderr.write("hvlab: step: {}\n".format(line))
-            sys.stderr.flush()
-            return
+                recorded.append({"rank": rank, **json.load(file)})
+    if recorded:
+        line = json.dumps(max(recorded, key=lambda each: each["steps"]))
+        sys.stderr.write("hvlab: step: {}\n".format(line))
+        sys.stderr.flush()
 
 
 def read(folder: str) -> list[dict[str, Any]]:

@@ -1,12 +1,13 @@
 """Divides steps of a training into compute, communication, data and the host's own time, by torch's profiler.
 
 Loaded in the process that trains: observer.py calls ``watch`` when torch's optimizers are loaded. After some
-steps as they are, ``PROFILED`` ones are recorded; ``report`` then gets seconds per step:
+steps as they are, ``PROFILED`` ones are recorded; after as many more, or at the end, ``report`` gets seconds
+per step:
 
     {"steps", "wall", "compute", "exposed": communication that hides behind no compute, "data": waiting for
      the DataLoader, "host": none of these, "overhead": how many times as long as an unrecorded step}
 
-Needs Python 3.8+ and torch 2.0 or later.
+or {"steps", "missing": why nothing was recorded}. Needs Python 3.8+ and torch 2.0 or later.
 """
 
 from __future__ import annotations
@@ -14,16 +15,23 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import os
+import re
 import statistics
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 SKIPPED, PLAIN, PROFILED = 3, 5, 20
 # With fewer, nothing is said.
 LEAST = 3
-WAIT = "hvlab::wait"
+LEAST_OF_ALL = SKIPPED + PLAIN + LEAST
+STEP, WAIT = "hvlab::step", "hvlab::wait"
 DATA = "enumerate(DataLoader)"
 COLLECTIVES = ("gloo:", "mpi:", "nccl:", "ncclDevKernel", "ncclKernel", WAIT)
+# Operations, torch's and others', and what torch.compile made of them.
+OPERATION = re.compile(r"(?!autograd|_?c10d|hvlab|profiler)\w+::|## Call CompiledFxGraph")
+# torch's RecordScope::USER_SCOPE: record_function of scripts.
+USER = 7
 
 Spans = List[Tuple[float, float]]
 Report = Callable[[Dict[str, Any]], None]
@@ -71,16 +79,17 @@ def divide(events: Iterable[Any], wall: Tuple[float, float]) -> Dict[str, float]
     data, compute, collectives, kernels = [], [], [], []
     for event in events:
         span = (max(wall[0], event.time_range.start), min(wall[1], event.time_range.end))
-        name = event.name
-        if span[0] >= span[1]:
+        name, on_gpu = event.name, str(event.device_type).endswith("CUDA")
+        # An annotation of the CPU is repeated around the kernels that it started, and the gaps between them.
+        if span[0] >= span[1] or (on_gpu and getattr(event, "is_user_annotation", False)):
             continue
         if name.startswith(COLLECTIVES):
             collectives.append(span)
         elif name.startswith(DATA):
             data.append(span)
-        elif str(event.device_type).endswith("CUDA"):
+        elif on_gpu:
             kernels.append(span)
-        elif name.startswith("aten::"):
+        elif event.scope != USER and OPERATION.match(name):
             compute.append(span)
     loading, working, moving = union(data), union(kernels or compute), union(collectives)
     if kernels:
@@ -97,29 +106,73 @@ def divide(events: Iterable[Any], wall: Tuple[float, float]) -> Dict[str, float]
     return {"wall": whole, **parts, "host": max(0.0, whole - sum(parts.values()))}
 
 
+def middle(values: Sequence[float]) -> float:
+    """Return the mean of the middle half: steps may alternate between short and long."""
+    cut = len(values) // 4
+    return statistics.mean(sorted(values)[cut : len(values) - cut])
+
+
 class StepWatch:
     """Counts the optimizer's steps, and records some of them."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
+        self.process = 0
         self.depth = 0
-        self.ends: List[float] = []
+        self.stepped: Set[int] = set()
+        self.plain: List[float] = []
+        self.recorded: List[float] = []
+        self.steps, self.last = 0, 0.0
         self.profile: Any = None
+        self.parts: Dict[str, Any] = {}
+        self.missing = ""
+        self.is_reported = False
 
     def before(self, *_: Any) -> None:
         """A step begins: Horovod's optimizer calls torch's."""
         self.depth += 1
 
-    def after(self, *_: Any) -> None:
-        """A step has ended."""
+    def after(self, optimizer: Any, *_: Any) -> None:
+        """A step has ended; with several optimizers, the first of them ends it."""
         self.depth -= 1
-        if self.depth:
+        if self.depth or self.is_reported:
             return
-        self.ends.append(time.perf_counter())
-        if len(self.ends) == SKIPPED + PLAIN:
-            self.start()
-        elif len(self.ends) == SKIPPED + PLAIN + PROFILED:
-            self.stop()
+        if self.stepped and id(optimizer) not in self.stepped:
+            self.stepped.add(id(optimizer))
+            return
+        self.stepped = {id(optimizer)}
+        with self.unharmed():
+            self.count()
+
+    @contextlib.contextmanager
+    def unharmed(self) -> Iterator[None]:
+        """Let no failure to record end the training."""
+        try:
+            yield
+        except Exception as error:
+            self.profile, self.missing = None, "recording failed: {!r}".format(error)
+
+    def count(self) -> None:
+        """Note the step that ended, and start or stop recording."""
+        import torch  # noqa: PLC0415
+
+        now = time.perf_counter()
+        self.steps += 1
+        if self.steps == 1:
+            self.process = os.getpid()
+        if self.profile:
+            self.recorded.append(now - self.last)
+            self.mark()
+            if len(self.recorded) == PROFILED:
+                self.stop()
+        elif self.steps > SKIPPED and not torch.autograd._profiler_enabled():
+            self.plain.append(now - self.last)
+            if len(self.plain) == PLAIN:
+                self.start()
+            elif len(self.plain) == PLAIN + PROFILED:
+                self.finish()
+        # What was done here belongs to no step.
+        self.last = time.perf_counter()
 
     def start(self) -> None:
         """Begin to record."""
@@ -128,40 +181,60 @@ class StepWatch:
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self.profile = torch.profiler.profile(activities=activities)
-        self.profile.start()
-        self.mark("hvlab::first")
-        atexit.register(self.stop)
+        profile = torch.profiler.profile(activities=activities)
+        profile.start()
+        self.profile = profile
+        self.mark()
+        self.yield_to(torch.autograd.profiler.profile)
 
-    def mark(self, name: str) -> None:
+    def yield_to(self, profiler: Any) -> None:
+        """Stop as soon as the script makes a profiler of its own: torch has one at a time."""
+        plain = profiler.__init__
+
+        @functools.wraps(plain)
+        def made(*args: Any, **more: Any) -> None:
+            with self.unharmed():
+                self.stop()
+            plain(*args, **more)
+
+        profiler.__init__ = made
+
+    def mark(self) -> None:
         """Record a moment."""
         import torch  # noqa: PLC0415
 
-        with torch.profiler.record_function(name):
+        with torch.profiler.record_function(STEP):
             pass
 
     def stop(self) -> None:
-        """Stop recording, and report."""
+        """Stop recording, and divide the steps."""
         profile, self.profile = self.profile, None
-        steps = len(self.ends) - SKIPPED - PLAIN
         if profile is None:
             return
-        self.mark("hvlab::last")
         profile.stop()
-        if steps < LEAST:
+        if len(self.recorded) < LEAST:
             return
         events = profile.events()
-        first, last = (
-            next(event.time_range.start for event in events if event.name == name)
-            for name in ("hvlab::first", "hvlab::last")
-        )
-        parts = divide(events, (first, last))
-        steps_s = [after - before for before, after in zip(self.ends, self.ends[1:])]
-        plain = statistics.median(steps_s[SKIPPED - 1 : SKIPPED + PLAIN - 1])
-        # The first step of each kind may still compile or allocate.
-        overhead = statistics.median(steps_s[SKIPPED + PLAIN - 1 :]) / plain
-        seconds = {name: value / 1e6 / steps for name, value in parts.items()}
-        self.report({"steps": steps, **seconds, "overhead": overhead})
+        ends = [event.time_range.start for event in events if event.name == STEP]
+        parts = divide(events, (min(ends), max(ends)))
+        self.parts = {name: value / 1e6 / len(self.recorded) for name, value in parts.items()}
+
+    def finish(self) -> None:
+        """Report, once."""
+        if self.is_reported or not self.steps or os.getpid() != self.process:
+            return
+        with self.unharmed():
+            self.stop()
+        self.is_reported = True
+        if not self.parts:
+            few = "its optimizer made {} steps, and must make {}".format(self.steps, LEAST_OF_ALL)
+            own = "it uses torch's profiler itself; run it without that"
+            missing = self.missing or (few if self.steps < LEAST_OF_ALL else own)
+            self.report({"steps": self.steps, "missing": missing})
+            return
+        wall = self.parts["wall"]
+        added = max(0.0, middle(self.recorded) - middle(self.plain))
+        self.report({"steps": len(self.recorded), **self.parts, "overhead": wall / max(wall - added, 1e-9)})
 
 
 def watch(module: Any, report: Report) -> None:
@@ -169,6 +242,16 @@ def watch(module: Any, report: Report) -> None:
     steps = StepWatch(report)
     module.register_optimizer_step_pre_hook(steps.before)
     module.register_optimizer_step_post_hook(steps.after)
+    atexit.register(steps.finish)
+    leave = os._exit
+
+    def leave_reported(status: int) -> None:
+        try:
+            steps.finish()
+        finally:
+            leave(status)
+
+    os._exit = leave_reported  # type: ignore[assignment]
 
 
 def time_waits(function: Callable[..., Any]) -> Callable[..., Any]:
