@@ -74,7 +74,8 @@ class ExplainedStep:
         slow = f"; {self.slowest} {_REASONS[self.reason]}" if self.slowest else ""
         overhead = f"recording made a step {self.overhead:.2f} times as long"
         where = f"over {one.backend} on {len(one.hosts)}x{one.slots}, {self.rank}"
-        return f"{where}: of {1000 * self.seconds:.3g} ms, {words}{slow} ({overhead})"
+        length = float(f"{1000 * self.seconds:.3g}")
+        return f"{where}: of {length:g} ms, {words}{slow} ({overhead})"
 
 
 def explain(gathered: Mapping[Configuration, Repeats]) -> Iterator[ExplainedStep]:

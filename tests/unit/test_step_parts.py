@@ -211,6 +211,12 @@ def test_a_slow_loader_is_data():
     assert explained(n1=late, n2=late).largest == "data"
 
 
+@pytest.mark.parametrize(("seconds", "words"), [(0.0123456, "of 12.3 ms,"), (4.0561, "of 4060 ms,")])
+def test_a_long_step_is_written_without_an_exponent(seconds, words):
+    step = {"compute": seconds, "exposed": 0.0, "data": 0.0, "host": 0.0}
+    assert words in explained(n1=step, n2=step).sentence
+
+
 def ended(folder, *lines, slots=2, hosts=("n1", "n2")):
     folder.joinpath("stderr").write_text("\n".join(["a warning", *lines, ""]))
     own = case(workload="command", command="true")
