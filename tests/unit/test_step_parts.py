@@ -154,10 +154,12 @@ def test_recording_costs_what_it_adds_to_a_step_of_the_mean_length(monkeypatch):
     training.steps(step_parts.SKIPPED)
     for number in range(60):
         recorded = step_parts.PLAIN <= number < step_parts.PLAIN + step_parts.PROFILED
-        training.steps(1, 0.01 + 0.2 * (number % 2) + 0.01 * recorded)
+        # What was loaded during a pause makes the steps after it short.
+        long = number % 2 and not 25 <= number < 35
+        training.steps(1, 0.01 + 0.2 * long + 0.01 * recorded)
     (report,) = training.reports
     assert report["wall"] == pytest.approx(0.12)
-    assert report["overhead"] == pytest.approx(0.12 / 0.11, abs=0.1)
+    assert report["overhead"] == pytest.approx(0.12 / 0.11)
 
 
 @pytest.mark.parametrize(
