@@ -86,6 +86,7 @@ LEAVE_OUT = "bring them back, or leave them out with -l"
 # What ssh says where it gets no login, and what to do about it.
 _LOGINS = {
     "Could not resolve hostname": "correct the name, or describe it in ~/.ssh/config",
+    "Connection refused": "start sshd there, or name its port in ~/.ssh/config",
     "Permission denied": "make `ssh HOST true` work without a password, by a key or ssh-agent",
     "Too many authentication failures": "name its key in ~/.ssh/config, with IdentitiesOnly yes",
     "Host key verification failed": "log in once with ssh, and compare the fingerprint",

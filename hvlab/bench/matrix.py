@@ -280,7 +280,7 @@ def _reason(case: Case, hosts: HostSet, lab: Lab) -> str | None:
     machines = [lab.host(name) for name in case.hosts]
     full = [f"{host.name} has {host.slots}" for host in machines if host.slots < case.slots]
     if full:
-        return f"{case.slots} slots requested, {', '.join(full)} (lab_slots)"
+        return f"{case.slots} slots requested, {', '.join(full)}{' (lab_slots)' * lab.prepared}"
     if case.launcher not in BACKENDS[case.backend].launchers:
         return f"{case.launcher} cannot start {case.backend} ranks"
     if variants.unavailable(case.backend, machines, case.framework):

@@ -66,7 +66,8 @@ def measure(
         if pending:
             progress.expect(estimate_time(schedule, pending, store))
         known_hosts = login.trust.known_hosts if login.trust else None
-        probe.probe([schedule.lab.host(name) for name in schedule.hosts], known_hosts=known_hosts)
+        if schedule.lab.prepared:  # The others were asked when the lab was made.
+            probe.probe([schedule.lab.host(name) for name in schedule.hosts], known_hosts=known_hosts)
         data = _prepare_data(schedule.cases)
         if data:
             cache.keep_limit(progress.note)
@@ -224,7 +225,10 @@ class _Run:
         return [case for case in cases if case.repeat in whole[: (len(whole) + 1) // 2]]
 
     def _note_end_of_time(self) -> None:
-        here = "--here " if self.schedule.lab.step else ""
+        lab = self.schedule.lab
+        names = ",".join(host.name for host in lab.hosts)
+        named = f"--hosts {names} --python {lab.vars.get('hvlab_rank_python')} "
+        here = "" if lab.prepared else "--here " if lab.step else named
         self.progress.note(
             f"no time for another repeat: {len(self.pending)} cases are left before the next look. "
             f"`hvlab bench {here}--resume {self.run_id}` continues for as long again"
@@ -349,5 +353,7 @@ class _Run:
         self.losses.gone |= {each.host: each.message for each in play.failures if each.unreachable}
         play.check(
             "the playbook failed",
-            remedy="fix the cause, with `hvlab provision` if the stack has changed, then run this again",
+            remedy="fix the cause, with `hvlab provision` if the stack has changed, then run this again"
+            if self.schedule.lab.prepared
+            else "fix the cause, then run this again",
         )

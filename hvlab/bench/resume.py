@@ -34,7 +34,7 @@ def load_resumed(store: Store, run_id: str, lab: Lab) -> tuple[Run, Schedule]:
 
     if {case.id for case in looks.first(schedule.cases, spec)} != set(run.planned):
         raise UsageError(
-            f"the cases of run {run.run_id} cannot be restored: the inventory or hvlab has changed",
+            f"the cases of run {run.run_id} cannot be restored: the hosts, their stack or hvlab has changed",
             remedy="start a new run",
         )
     return run, schedule
@@ -61,7 +61,9 @@ def restore(store: Store, run: Run, lab: Lab) -> Spec:
             f"run {run.run_id} was measured on other hosts (lab {run.lab})",
             remedy="submit the job on the hosts that it was started on: sbatch --nodelist"
             if lab.step
-            else "use the inventory and the limit that it was started with (-i, -l)",
+            else "use the inventory and the limit that it was started with (-i, -l)"
+            if lab.prepared
+            else "name the hosts that it was started with: --hosts",
         )
     return spec
 

@@ -103,7 +103,7 @@ def command(
         raise UsageError("--framework is torch or tensorflow", remedy=f"write --library {short['framework']}")
     request = BenchRequest(**values, short=short)
     named = request.hosts if request.hosts and names_hosts(request.hosts) else None
-    _check_options(context, given - ({"python"} if named else set()), resume, request.against)
+    _check_options(context, given - ({"python", "hosts"} if named else set()), resume, request.against)
     if named:
         refused = sorted(given & {"inventory", "here", "container", "ssh_port", "export"})
         options_ = [f"--{name.replace('_', '-')}" for name in refused]
@@ -151,7 +151,7 @@ def _check_options(context: click.Context, given: set[str], resume: str | None, 
             )
     for name, needed in (("python", "here"), ("output", "export"), ("verbose", "dry_run")):
         if name in given and needed not in given:
-            option = f"--{needed.replace('_', '-')}"
+            option = f"--{needed.replace('_', '-')}" + " or --hosts localhost" * (name == "python")
             raise UsageError(f"--{name} is for {option}", remedy=f"add {option}, or leave --{name} out")
 
 

@@ -49,11 +49,9 @@ def print_infeasible(cases: Sequence[InfeasibleCase], *, whole: bool) -> None:
 def list_cases(word: str, reasons: Mapping[str, str | None], *, whole: bool = False, err: bool) -> None:
     """Print the reason for each case; a shared reason once, unless ``whole``."""
     for reason, names in grouped((reason, case) for case, reason in reasons.items()).items():
-        if whole or len(names) <= _MANY:
-            for name in names:
-                click.echo(f"{word}: {name}: {reason}", err=err)
-        else:
-            click.echo(f"{word}: {len(names)} cases, {names[0]} to {names[-1]}: {reason}", err=err)
+        many = f"{len(names)} cases, {names[0]} to {names[-1]}"
+        for shown in names if whole else [", ".join(names) if len(names) <= _MANY else many]:
+            click.echo(f"{word}: {shown}: {reason}", err=err)
 
 
 def print_oversubscribed(schedule: Schedule, held: Mapping[str, HostCores]) -> None:
@@ -152,11 +150,11 @@ def ending(schedule: Schedule, records: Sequence[Record], run_id: str, page: Pat
     list_cases("failed", failed, err=True)
     skipped = {record.case_id: record.error for record in records if record.status == "skipped"}
     list_cases("skipped", skipped, err=True)
-    print_infeasible(schedule.infeasible, whole=False)
     print_lost_files(records, page.parent)
     succeeded = {record.case_id for record in records if record.status == "ok"} - failed.keys()
     tried = {record.case_id for record in records} if schedule.spec.auto else schedule.cases
-    click.echo(f"run {run_id}: {len(succeeded)} of {len(tried)} cases succeeded", err=True)
+    others = f"; {len(schedule.infeasible)} more are infeasible" if schedule.infeasible else ""
+    click.echo(f"run {run_id}: {len(succeeded)} of {len(tried)} cases succeeded{others}", err=True)
     click.echo(f"summary: {page}; raw files are in the same folder", err=True)
     click.echo(f"next: `hvlab report {run_id}` for tables, curves and what they mean", err=True)
 

@@ -143,7 +143,7 @@ def have_listed_lab(text: str, limit: str | None, python: str | None, refused: S
 
     if refused:
         raise UsageError(
-            f"--hosts {text} names hosts to reach over your own ssh, and takes no {', no '.join(refused)}",
+            f"--hosts {text} names hosts without an inventory, and takes no {', no '.join(refused)}",
             remedy="leave that out; or name hosts of an inventory with -l, and count them with --hosts",
         )
     return click.get_current_context().with_resource(listed.lab(text, limit, python))

@@ -96,7 +96,8 @@ def _expand_range(text: str) -> tuple[list[str], int | None]:
         pattern, port = parse_address(text, allow_ranges=True)
         names = expand_hostname_range(pattern) if detect_range(pattern) else [pattern]
     except (AnsibleError, ValueError) as error:
-        raise UsageError(f"{text!r} is no host: {error}", remedy=f"write {EXAMPLE}") from error
+        remedy = "name the user in ~/.ssh/config (User)" if "@" in text else f"write {EXAMPLE}"
+        raise UsageError(f"{text!r} is no host: {error}", remedy=remedy) from error
     if port == 0:
         raise UsageError(f"{text!r} has no port: 0 is none", remedy=f"write {EXAMPLE}")
     if not names:

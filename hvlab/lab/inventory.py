@@ -133,11 +133,12 @@ class Lab:
 
     def rank_address(self, host: Host) -> str:
         """Return its address if on the ranks' network, else its name."""
+        address = host.text("hvlab_rank_address") or host.address
         try:
-            inside = ipaddress.ip_address(host.address) in ipaddress.ip_network(self.network, strict=False)
+            inside = ipaddress.ip_address(address) in ipaddress.ip_network(self.network, strict=False)
         except ValueError:
             return host.name
-        return host.address if inside else host.name
+        return address if inside else host.name
 
 
 def load(path: Path, *, limit: str | None = None) -> Lab:

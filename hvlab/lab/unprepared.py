@@ -8,11 +8,11 @@ from ipaddress import IPv4Interface, IPv4Network
 from pathlib import PurePath
 from typing import Any
 
-from hvlab.base.errors import CheckError, report
+from hvlab.base.errors import CheckError
 from hvlab.lab import new_inventory
 from hvlab.lab.pin_variables import TORCH
 
-# A machine alone needs no network.
+# A machine alone needs no network, and is the same one in any.
 _LOOPBACK = new_inventory.RankNetwork(IPv4Network("127.0.0.0/8"), "lo")
 
 
@@ -69,16 +69,19 @@ def inventory(
                 f"the Python of {first} is in {one.prefix}, that of {host} in {installed[host].prefix}",
                 remedy="name one that is the same everywhere: --python",
             )
-    network = new_inventory.choose(facts, {}) or (None if others else _LOOPBACK)
+    alone = hosts[first].get("ansible_connection") == "local" and not others
+    network = (None if alone else new_inventory.choose(facts, {})) or (None if others else _LOOPBACK)
     if network is None:
         raise CheckError(f"{first}: it has no address", remedy="look at `ip addr` there")
     if network.problems and others:
-        raise CheckError(
-            f"the hosts share no network:\n{report(network.problems, indent='  ')}", remedy=remedy
-        )
+        seen = "; ".join(f"{problem.host}: {problem.observed}" for problem in network.problems)
+        raise CheckError(f"the hosts share no network: {seen}", remedy=remedy)
+    addresses = {host: _address(facts[host], network.interface) or host for host in hosts}
     listed = {
         host: {
-            "ansible_host": _address(facts[host], network.interface) or host,
+            "ansible_host": addresses[host],
+            # Where ssh's name or address is another one.
+            "hvlab_rank_address": addresses[host],
             "hvlab_recorded": dict(installed[host].recorded),
             **own,
         }

@@ -156,7 +156,7 @@ def side_by_side(libraries: Sequence[str], lab: Lab) -> tuple[str, ...]:
     if not any(BACKENDS[name].group for name in chosen):
         raise UsageError(
             "these hosts can run no backend of DDP",
-            remedy="it needs torch: look at the frameworks of horovod_variants in the inventory",
+            remedy=_add("it needs torch: look at the frameworks of horovod_variants in the inventory", lab),
         )
     return tuple(chosen)
 
@@ -173,11 +173,11 @@ def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = Non
         return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {some(without)}"
     bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
     if not BACKENDS[backend].group and any(map(is_without_horovod, hosts)):
-        return f"torch is in Horovod's place on {some(bare)} (lab_horovod: torch), and has no {backend}"
+        return f"it is Horovod's, and torch is alone on {some(bare)}"
     built = f"{backend} for {framework}" if framework else backend
     if BACKENDS[backend].group and framework not in (None, _TORCH):
         return f"{backend} is torch's own, and has nothing for {framework}"
-    return f"no Horovod variant of the inventory has {built} on {some(bare) or 'all hosts alike'}"
+    return f"no variant of Horovod has {built} on {some(bare) or 'all hosts alike'}"
 
 
 def choose(requested: Sequence[str], lab: Lab) -> list[str]:
@@ -194,17 +194,28 @@ def choose(requested: Sequence[str], lab: Lab) -> list[str]:
             continue
         remedy = "or add it to horovod_variants and run `hvlab provision`"
         if any(map(is_without_horovod, lab.hosts)):
+            obstacle = f"backend {name}: {obstacle}"
             remedy = "or take lab_horovod: torch out of the inventory and run `hvlab provision`"
         if BACKENDS[name].gpu and not all(host.gpu for host in lab.hosts):
             remedy = "hosts that do have GPUs belong in the inventory's group gpu"
-        raise UsageError(obstacle, remedy=f"these would work here: {', '.join(usable) or 'none'}; {remedy}")
+        if not lab.prepared:
+            own = (one for one, backend in BACKENDS.items() if backend.group and backend.wheel)
+            usable = list(dict.fromkeys([*usable, *(one for one in own if variant_for(one, lab.hosts))]))
+        raise UsageError(
+            obstacle, remedy=f"these would work here: {', '.join(usable) or 'none'}; {_add(remedy, lab)}"
+        )
     if not usable and not requested:
         raise UsageError(
             "these hosts can run no backend of Horovod",
-            remedy="look at horovod_variants in the inventory; where there is torch alone, name a backend of "
-            f"DDP: --backend {' or '.join(DDP_BACKENDS)}",
+            remedy=f"{_add('look at horovod_variants in the inventory', lab)}; where there is torch alone, "
+            f"name a backend of DDP: --backend {' or '.join(DDP_BACKENDS)}",
         )
     return list(dict.fromkeys(requested)) or usable
+
+
+def _add(remedy: str, lab: Lab) -> str:
+    """Return how a lab gets what it lacks: the ``remedy`` where hvlab's roles install it."""
+    return remedy if lab.prepared else "name a Python that has it: --python"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ _INTRODUCE_S = 60
 # For the step or the login, beside a program's own limit.
 _PATIENCE_S = 60
 _AT_ONCE = 32
+_NAMED, _LONGEST_NAME = 4, 63
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _SILENT, TARGET, PORT = "hvlab_silent", "hvlab_target", "hvlab_port"
 # What srun says of a node that it cannot reach, and of one whose task failed.
@@ -73,7 +75,7 @@ def lab_of_job(limit: str | None) -> Lab:
 
 
 def lab_of_list(text: str, limit: str | None) -> Lab:
-    """Return the hosts of a list, each reached as the user's ssh is configured, localhost without it.
+    """Return the hosts of a list, each reached as the user's ssh is configured, this machine without it.
 
     Raises UsageError.
     """
@@ -81,21 +83,33 @@ def lab_of_list(text: str, limit: str | None) -> Lab:
     numbers = [host.name for host in listed if host.name.isdigit()]
     if numbers:
         raise UsageError(f"--hosts {text}: {numbers[0]} is a number", remedy="name the hosts: --hosts n1,n2")
-    twice = {host.name for host in listed if [each.name for each in listed].count(host.name) > 1}
+    own = [host.name for host in listed if host.port is None and _is_this_machine(host.target)]
+    names = [host.name for host in listed]
+    twice = own if len(own) > 1 else sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UsageError(f"--hosts names {', '.join(sorted(twice))} twice", remedy="name each host once")
-    chosen = _apply_limit([host.name for host in listed], limit)
+        what = f"this machine twice: {', '.join(own)}" if twice is own else f"{', '.join(twice)} twice"
+        raise UsageError(f"--hosts names {what}", remedy="name each host once")
+    chosen = _apply_limit(names, limit)
     hosts = [
         _host(
             host.name,
-            {"ansible_connection": "local"}
-            if host.target in _LOCAL
-            else {TARGET: host.target, PORT: host.port},
+            {"ansible_connection": "local"} if host.name in own else {TARGET: host.target, PORT: host.port},
         )
         for host in listed
         if host.name in chosen
     ]
-    return _build_lab("this-machine" if all(host.local for host in hosts) else "listed", hosts, {})
+    return _build_lab("this-machine" if all(host.local for host in hosts) else _name_lab(hosts), hosts, {})
+
+
+def _name_lab(hosts: Sequence[Host]) -> str:
+    """Return a name for hosts that results keep: different hosts are different labs."""
+    more = [f"{len(hosts) - _NAMED}-more"] if len(hosts) > _NAMED else []
+    names = re.sub("[^A-Za-z0-9]+", "-", "-".join([*(host.name for host in hosts[:_NAMED]), *more]))
+    return names[:_LONGEST_NAME].strip("-")
+
+
+def _is_this_machine(target: str) -> bool:
+    return target in (*_LOCAL, (name := socket.gethostname()), name.partition(".")[0])
 
 
 def _host(name: str, variables: Mapping[str, Any]) -> Host:
@@ -158,9 +172,8 @@ def refuse_silent(lab: Lab) -> None:
     if silent := silent_hosts(lab):
         reasons = "\n".join(f"  {host}: {reason}" for host, reason in silent.items())
         remedies = "; ".join(dict.fromkeys(map(advise_unreachable, silent.values())))
-        raise UnreachableError(
-            f"{unusable(silent, len(lab.hosts))}:\n{reasons}", remedy=f"{remedies}; or leave them out with -l"
-        )
+        others = "; or leave them out with -l" if len(silent) < len(lab.hosts) else ""
+        raise UnreachableError(f"{unusable(silent, len(lab.hosts))}:\n{reasons}", remedy=remedies + others)
 
 
 def run(

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from paramiko.config import SSH_PORT
+
 from hvlab.base import answers
 from hvlab.base.answers import AnswerError
 from hvlab.base.answers.shapes import Count, HostAnswer, NotNegative
@@ -101,7 +103,8 @@ def first_facts(hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any]], list[
     listing = {
         host.name: {
             "ansible_host": host.address,
-            "ansible_port": host.port,
+            # Otherwise as ~/.ssh/config has it.
+            **({"ansible_port": host.port} if host.port != SSH_PORT else {}),
             "ansible_become": False,
             **({"ansible_user": host.user} if host.user else {}),
             **host.vars,

@@ -14,10 +14,11 @@ from typing import Any
 
 from hvlab import workloads
 from hvlab.base import answers
-from hvlab.base.errors import CheckError
+from hvlab.base.errors import CheckError, UsageError
 from hvlab.base.temporary import temporary_folder
 from hvlab.lab import inventory, new_inventory, unprepared
 from hvlab.lab.inventory import Host, Lab
+from hvlab.lab.inventory_rules import is_address
 from hvlab.lab.unprepared import Installed
 from hvlab.remote import direct, here
 from hvlab.remote.gather import first_facts
@@ -26,8 +27,8 @@ from hvlab.remote.here import InstalledAnswer
 # Importing TensorFlow alone may take minutes on a cold file system.
 _INSTALLED_S = 240
 _SHARED = (
-    f"name the ranks' Python with --python; it, {sys.executable} and {workloads.PROGRAMS} must be on file "
-    "systems that all hosts share"
+    f"{sys.executable}, hvlab's programs in {workloads.PROGRAMS} and the ranks' (--python) must be "
+    "on file systems that all hosts share"
 )
 
 
@@ -38,14 +39,15 @@ def lab(text: str, limit: str | None, python: str | None) -> Iterator[Lab]:
     Several hosts must share the folders of hvlab and of that Python, and let the user log in from one to the
     other. Raises UsageError, UnreachableError, or CheckError where hosts lack what the ranks need.
     """
-    given = direct.lab_of_list(text, limit)
+    given = _named(direct.lab_of_list(text, limit))
     direct.refuse_silent(given)
     python = here.absolute(python)
     installed = _read_installed(given, python)
     facts, failures = first_facts([replace(host, vars=_connection(host)) for host in given.hosts])
     if failures:
         said = "; ".join(f"{failure.host}: {failure.message.strip()}" for failure in failures)
-        raise CheckError(f"the facts of the hosts could not be gathered: {said}", remedy=_SHARED)
+        remedy = "see what Ansible says there" if given.local else _SHARED
+        raise CheckError(f"the facts of the hosts could not be gathered: {said}", remedy=remedy)
     listing = unprepared.inventory(
         facts,
         installed,
@@ -61,12 +63,36 @@ def lab(text: str, limit: str | None, python: str | None) -> Iterator[Lab]:
             "hvlab_rank_mpi": str(Path(shutil.which("mpirun") or "/usr/bin/mpirun").parents[1]),
             "workloads_dir": str(workloads.PROGRAMS),
         },
-        remedy="name hosts that have one, on interfaces of the same name",
+        remedy="name hosts that have one, each an address of its own there, on interfaces of the same name",
     )
     with temporary_folder() as folder:
         source = folder / "hosts.json"
         source.write_text(json.dumps(listing, indent=1), "utf-8")
         yield inventory.load(source)
+
+
+def _named(given: Lab) -> Lab:
+    """Return hosts by names that ranks can use, this machine first: it is localhost to itself alone."""
+    hosts = sorted(given.hosts, key=lambda host: not host.local)
+    if len(hosts) > 1:
+        unnamed = [
+            host.name
+            for host in hosts
+            if not host.local
+            and (host.vars[direct.TARGET] != host.name or host.vars[direct.PORT] or is_address(host.name))
+        ]
+        if unnamed:
+            raise UsageError(
+                f"{', '.join(unnamed)}: the ranks of several hosts start one another by `ssh NAME` alone",
+                remedy="describe them in ~/.ssh/config (Host, HostName, Port), and write --hosts n1,n2",
+            )
+    return replace(
+        given,
+        hosts=tuple(
+            replace(host, name="localhost" if host.local else "node1") if is_address(host.name) else host
+            for host in hosts
+        ),
+    )
 
 
 def _connection(host: Host) -> dict[str, Any]:
@@ -87,7 +113,10 @@ def _read_installed(given: Lab, python: str) -> dict[str, Installed]:
     texts, failures = direct.run(given, program, python=python, seconds=_INSTALLED_S)
     if failures:
         said = "\n".join(f"  {failure.host}: {failure.message}" for failure in failures)
-        raise CheckError(f"the ranks' Python, {python}, gave no answer:\n{said}", remedy=_SHARED)
+        own = "name a Python that has torch or Horovod: --python ~/env/bin/python"
+        raise CheckError(
+            f"the ranks' Python, {python}, gave no answer:\n{said}", remedy=own if given.local else _SHARED
+        )
     read = {host: answers.load(text, host, InstalledAnswer) for host, text in texts.items()}
     installed = {host: Installed(answer["prefix"], answer["recorded"]) for host, answer in read.items()}
     here.refuse_bare(installed, python)

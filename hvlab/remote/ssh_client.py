@@ -130,7 +130,8 @@ def has_detour(address: str, port: int, options: str = "") -> bool:
 def responds(address: str, port: int, options: str, *, user: str | None, key: str | None) -> bool:
     """Whether ssh reaches an sshd there, which may accept or refuse the user."""
     try:
-        argv = login_argv(address, port, options, user=user, key=key, command="true")
+        own = None if port == SSH_PORT else port  # Otherwise as ~/.ssh/config has it.
+        argv = login_argv(address, own, options, user=user, key=key, command="true")
         env = os.environ | {"LC_ALL": "C"}
         done = process.run(argv, seconds=_LOGIN_S, env=env, remedy=_REMEDY)
     except (HvlabError, ValueError):

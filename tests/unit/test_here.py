@@ -16,12 +16,13 @@ from ansible.plugins.loader import connection_loader, init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from hvlab.ansible.action.hvlab_case import ActionModule
-from hvlab.base.errors import CheckError, HvlabError, UsageError
+from hvlab.base.errors import CheckError, HvlabError, UnreachableError, UsageError
 from hvlab.checks import ask
 from hvlab.checks.node import burn
 from hvlab.cli import run
+from hvlab.lab.inventory import Host
 from hvlab.lab.slurm_job import SlurmJob
-from hvlab.remote import direct, here, verify
+from hvlab.remote import direct, gather, here, listed, ssh_client, verify
 from hvlab.remote.playbook import HostFailure
 from hvlab.results.store import Store
 from tests.unit.labs import lab, spec
@@ -533,6 +534,42 @@ def test_a_list_of_hosts_is_asked_by_the_users_own_ssh(slurm, capsys):
         assert "lab status" not in said
 
 
+def test_a_list_of_hosts_is_a_lab_that_its_ranks_can_use(slurm, monkeypatch):
+    """This machine needs no ssh, by its own name neither, but a port is a tunnel; ranks log in by name."""
+    (slurm / "bin/ssh").write_text("#!/bin/sh\necho 'connect to host x port 22: refused' >&2; exit 255")
+    (slurm / "bin/ssh").chmod(0o755)
+    there = direct.lab_of_list(f"n1,{NODE},localhost:2222,10.0.0.7", None)
+    assert [host.local for host in there.hosts] == [False, True, False, False]
+    assert there.name == f"n1-{NODE}-localhost-10-0-0-7"
+    monkeypatch.setattr(direct, "refuse_silent", lambda _: None)
+    with (
+        pytest.raises(UsageError, match=r"^localhost, 10\.0\.0\.7: the ranks"),
+        listed.lab("n1,localhost:2222,10.0.0.7", None, None),
+    ):
+        pass
+    monkeypatch.undo()
+    with (
+        pytest.raises(UnreachableError, match="1 of 1 host") as caught,
+        listed.lab("10.0.0.7", None, None),
+    ):
+        pass
+    assert "-l" not in str(caught.value.remedy)
+
+
+def test_a_port_that_nobody_named_is_left_to_the_users_ssh(monkeypatch):
+    """It may be in ~/.ssh/config."""
+    read = []
+    monkeypatch.setattr(gather, "_gather", lambda there: read.append(json.loads(there.source.read_text())))
+    for port in (22, 2222):
+        gather.first_facts([Host("n1", "n1", port, None, 1, frozenset(), {})])
+    assert [each["all"]["hosts"]["n1"].get("ansible_port") for each in read] == [None, 2222]
+    monkeypatch.setattr(
+        ssh_client.process, "run", lambda argv, **_: pytest.fail("a port") if "-p" in argv else done
+    )
+    done = subprocess.CompletedProcess([], 0, "", "")
+    assert ssh_client.responds("n1", 22, "", user=None, key=None)
+
+
 def test_a_burn_is_run_by_the_users_own_python(slurm, capsys, monkeypatch):
     monkeypatch.setattr(burn, "QUESTIONS", {})
     own = slurm / "python"
@@ -546,7 +583,11 @@ def test_a_burn_is_run_by_the_users_own_python(slurm, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("python", "reason"),
-    [("/nowhere", "No such file or directory"), ("/bin/true", "it is no Python from 3.8 on")],
+    [
+        ("/nowhere", "No such file or directory"),
+        ("/etc", "it is a folder"),
+        ("/bin/true", "it is no Python from 3.8 on"),
+    ],
 )
 def test_a_host_without_the_python_that_was_named_is_not_judged(capsys, monkeypatch, python, reason):
     monkeypatch.setattr(burn, "QUESTIONS", {})
@@ -563,6 +604,9 @@ def test_a_host_without_the_python_that_was_named_is_not_judged(capsys, monkeypa
         (["health", "--hosts", "n1", "--python", "x"], "add --burn"),
         (["find-slow", "--hosts", "3"], "3 is a number"),
         (["health", "--hosts", "n1,n1"], "n1 twice"),
+        (["health", "--hosts", f"{NODE},localhost"], f"this machine twice: {NODE}, localhost"),
+        (["health", "--hosts", "ann@n1"], "name the user in ~/.ssh/config"),
+        (["bench", "--python", "x"], "add --here or --hosts localhost"),
         (["health", "--hosts", "localhost", "--learn", "localhost"], "--learn writes beside an inventory"),
         (["doctor", "--hosts", "localhost", "--fix", "--yes"], "--fix changes hosts as root"),
         (["verify", "--hosts", "localhost", "--deep"], "need an inventory"),

@@ -98,6 +98,19 @@ def listing(given, known, has):
     return made["all"]
 
 
+def test_ranks_meet_at_addresses_whatever_ssh_calls_the_hosts():
+    known, has = {"a": facts(1), "b": facts(2)}, dict.fromkeys("ab", installed())
+    hosts = {name: {"ansible_host": name} for name in known}
+    made = unprepared.inventory(known, has, hosts=hosts, variables={}, remedy="others")["all"]["hosts"]
+    assert [each["hvlab_rank_address"] for each in made.values()] == ["10.1.0.1", "10.1.0.2"]
+    with pytest.raises(CheckError, match=r"one address on ib0: 10\.1\.0\.1$"):
+        unprepared.inventory(dict.fromkeys("ab", facts(1)), has, hosts=hosts, variables={}, remedy="others")
+    # A machine alone is the same one in any network.
+    alone = {"a": {"ansible_connection": "local"}}
+    made = unprepared.inventory({"a": facts(1)}, has, hosts=alone, variables={}, remedy="others")["all"]
+    assert (made["vars"]["lab_interface"], made["hosts"]["a"]["ansible_host"]) == ("lo", "a")
+
+
 def slots(given, **changes):
     return {name: host["lab_slots"] for name, host in inventory(given, **changes)["hosts"].items()}
 

@@ -54,7 +54,7 @@ def test_an_unknown_backend_lists_all_and_guesses():
 
 
 def test_a_backend_no_variant_has():
-    with pytest.raises(UsageError, match="no Horovod variant"):
+    with pytest.raises(UsageError, match="no variant of Horovod"):
         choose(["ccl"], lab(horovod_variants=GPU_VARIANTS))
 
 
@@ -196,9 +196,12 @@ def test_with_torch_in_horovods_place_hvlab_horovod_has_the_planes_that_torch_ha
     assert launchers("horovod-on-ddp-gloo", there.hosts) == launchers("ddp-gloo", there.hosts)
     assert "mpirun" not in launchers("ddp-gloo", there.hosts)
     assert variant_for("ddp-gloo", there.hosts) == "torch"
-    with pytest.raises(UsageError, match=r"n1.*lab_horovod: torch.*has no gloo") as caught:
+    with pytest.raises(UsageError, match=r"gloo.*is Horovod's, and torch is alone on n1") as caught:
         choose(["gloo"], there)
     assert "lab_horovod" in str(caught.value.remedy)
+    with pytest.raises(UsageError) as caught:
+        choose(["gloo"], lab(lab_horovod="torch", hvlab_rank_python="/env/bin/python"))
+    assert str(caught.value.remedy).endswith("ddp-gloo, fsdp-gloo; name a Python that has it: --python")
 
 
 def test_where_horovod_is_its_own_backends_are_never_replaced():

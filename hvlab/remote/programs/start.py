@@ -45,4 +45,4 @@ try:
             sys.exit("{}: {}".format(python, words[-1] if words else "it is no Python from 3.8 on"))
     os.execvp(python, [python, "-c", given["program"], *own["arguments"]])  # noqa: S606 - in its own place
 except OSError as error:
-    sys.exit("{}: {}".format(python, error.strerror))
+    sys.exit("{}: {}".format(python, "it is a folder" if os.path.isdir(python) else error.strerror))
