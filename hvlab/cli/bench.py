@@ -122,8 +122,9 @@ def command(
     bench_output.print_oversubscribed(schedule, held)
     bench_output.tag(schedule)
     if not schedule.cases:
-        most = f"--hosts up to {len(lab.hosts)} and --slots up to {most_slots(lab)}"
-        remedy = f"see the reasons above; this lab allows {most}"
+        most = f"--slots up to {most_slots(lab)}"
+        most = most if named else f"--hosts up to {len(lab.hosts)} and {most}"
+        remedy = f"see the reasons above; {'these hosts allow' if named else 'this lab allows'} {most}"
         raise UsageError("every case is infeasible", remedy=remedy)
     if export:
         bench_output.export(schedule, export, output or Path(f"{export}s"))

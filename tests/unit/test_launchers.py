@@ -79,7 +79,7 @@ SRUN = (
 TORCHRUN = (
     f"python3 /opt/hvlab/workloads/nodes.py n1,n2 '{SSH}' NAMES /opt/hvlab/horovod/{{variant}}/bin/python3 "
     "-m torch.distributed.run --nnodes=2 --nproc-per-node=1 --master-addr=10.0.0.1 --master-port=PORT "
-    "--node-rank={{{{node}}}} --no-python"
+    "--node-rank={{{{node}}}} --log-dir ~/.hvlab/runs/R/{{id}}/torchrun --no-python"
 )
 MEETING = "/opt/hvlab/workloads/meeting.py"
 GLOO_BY_SRUN = f"python3 {MEETING} start /opt/hvlab/horovod/cpu/bin/python3 n1:1,n2:1 eth0 "
@@ -165,6 +165,13 @@ def test_argv_and_environment(backend, launcher):
         assert made.env == env
     assert list(made.argv) == start + shlex.split(rank)
     assert made.step == (f"hvlab-R/{one.id}" if launcher == "srun" else "")
+
+
+def test_ranks_meet_at_the_address_that_a_list_of_hosts_has_for_its_ssh_alias():
+    there = lab()
+    first = replace(there.hosts[0], address="alias", vars={"hvlab_rank_address": "10.0.0.1"})
+    there = replace(there, hosts=(first, *there.hosts[1:]))
+    assert command(of("ddp-gloo", there), there, "R", PROGRAM).env["MASTER_ADDR"] == "10.0.0.1"
 
 
 def test_the_open_mpi_of_somebody_elses_cluster_chooses_its_own_transport():

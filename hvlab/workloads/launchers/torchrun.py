@@ -20,7 +20,10 @@ def command(job: Job) -> Command:
     ssh = shlex.join((*SSH, *(("-p", str(job.port)) if job.port else ())))
     nodes = (job.host_python, f"{job.workloads}/nodes.py", ",".join(job.case.hosts), ssh, ",".join(job.env))
     meeting = (f"--master-addr={job.env['MASTER_ADDR']}", f"--master-port={job.env['MASTER_PORT']}")
-    torchrun = (job.python, "-m", "torch.distributed.run", *_ranks(job), *meeting, f"--node-rank={NODE}")
+    # Its own default stays in /tmp.
+    logs = ("--log-dir", f"~/.hvlab/runs/{job.env['HVLAB_CASE']}/torchrun")
+    rank = (*_ranks(job), *meeting, f"--node-rank={NODE}", *logs)
+    torchrun = (job.python, "-m", "torch.distributed.run", *rank)
     return Command((*nodes, *torchrun, "--no-python", *job.program), job.env)
 
 

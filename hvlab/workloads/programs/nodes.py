@@ -34,7 +34,12 @@ def main() -> int:
 def become(argv: Sequence[str], env: Mapping[str, str]) -> None:
     os.environ.update(env)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.execvp(argv[0], list(argv))  # noqa: S606 - a shell would be one more process
+    os.execvp(argv[0], expand(argv))  # noqa: S606 - a shell would be one more process
+
+
+def expand(argv: Sequence[str]) -> "list[str]":
+    """Return the words with hvlab's folder in this host's home; torchrun itself knows no ~."""
+    return [os.path.expanduser(word) if word.startswith("~/.hvlab/") else word for word in argv]
 
 
 def run(hosts: Sequence[str], ssh: Sequence[str], names: Sequence[str], argv: Sequence[str]) -> int:
@@ -46,7 +51,7 @@ def run(hosts: Sequence[str], ssh: Sequence[str], names: Sequence[str], argv: Se
         for number, host in enumerate(hosts):
             own = [word.replace("{node}", str(number)) for word in argv]
             running[host] = (
-                subprocess.Popen(own, text=True) if number == 0 else _over_ssh(ssh, host, own, env)
+                subprocess.Popen(expand(own), text=True) if number == 0 else _over_ssh(ssh, host, own, env)
             )
         return _first_failure(running)
     finally:
