@@ -29,7 +29,8 @@ SHELL = """env -u GIVEN sh -c 'eval "$2"' sh"""
     ],
 )
 def test_each_host_runs_its_own_and_the_first_failure_ends_all(script, status, said):
-    argv = [sys.executable, str(PROGRAM), "n1,n2", SHELL, "GIVEN", "sh", "-c", script]
+    script += "; test $1 = $HOME/.hvlab/logs || exit 9" * (status == 0)
+    argv = [sys.executable, str(PROGRAM), "n1,n2", SHELL, "GIVEN", "sh", "-c", script, "-", "~/.hvlab/logs"]
     env = os.environ | {"GIVEN": "it's"}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr.strip()) == (status, said)
