@@ -386,7 +386,9 @@ def _explain_cause(how: str, folder: Path, *messages: str, known: bool = False) 
     if not root or (known and not root.cause.known):
         return ""
     line, words = root.lines[0][1][:_LIMIT], _of_first(folder, _find_telling_line(_last_lines(folder)))
-    remedy = _LAB_REMEDIES.get(root.cause.id, root.cause.remedy).rstrip(".")
+    argv = read_text(folder / "argv.json")
+    foreign = argv and ROOT not in argv
+    remedy = ({} if foreign else _LAB_REMEDIES).get(root.cause.id, root.cause.remedy).rstrip(".")
     ended = f"{how}: {words}" if words and words not in line else how
     return f"{root.cause.title} ({line}); what to do: {remedy}; {ended}"
 

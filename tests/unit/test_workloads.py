@@ -814,6 +814,14 @@ def test_a_login_that_a_launcher_could_not_make_names_both_ends(tmp_path, printe
     assert "keys issue" not in error
 
 
+def test_on_hosts_without_hvlabs_authority_a_refused_login_is_mended_by_hand(tmp_path):
+    files(tmp_path, {"rc": 255}, stderr="ann@n2: Permission denied (publickey).\n")
+    for program, lab in ((f"{ROOT}/bin/mpirun", True), ("/home/ann/env/bin/python", False)):
+        (tmp_path / "argv.json").write_text(json.dumps([program]))
+        error = str(launcher_error(case(), {"rc": 255}, tmp_path))
+        assert ("the host refuses the login" in error, "keys issue" in error) == (True, lab)
+
+
 @pytest.mark.parametrize(
     ("printed", "told"),
     [
