@@ -151,8 +151,9 @@ def side_by_side(libraries: Sequence[str], lab: Lab) -> tuple[str, ...]:
     usable = available(lab.hosts)
     on_gpu = [name for name in usable if BACKENDS[name].gpu]
     shared = [name for name in on_gpu or usable if of_framework(name, DDP)]
-    others = [of_framework(name, library) for library in libraries for name in shared]
-    chosen = [name for name in others if name and BACKENDS[name].wheel and variant_for(name, lab.hosts, None)]
+    pairs = [of_framework(name, library) for library in libraries for name in shared]
+    others = dict.fromkeys(in_place(name, lab.hosts) for name in pairs if name)
+    chosen = [name for name in others if BACKENDS[name].wheel and variant_for(name, lab.hosts, None)]
     if not any(BACKENDS[name].group for name in chosen):
         raise UsageError(
             "these hosts can run no backend of DDP",
@@ -173,7 +174,8 @@ def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = Non
         return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {some(without)}"
     bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
     if not BACKENDS[backend].group and any(map(is_without_horovod, hosts)):
-        return f"it is Horovod's, and torch is alone on {some(bare)}"
+        asked = "" if "hvlab_rank_python" in hosts[0].vars else " (lab_horovod: torch)"
+        return f"it is Horovod's, and torch is alone on {some(bare)}{asked}"
     built = f"{backend} for {framework}" if framework else backend
     if BACKENDS[backend].group and framework not in (None, _TORCH):
         return f"{backend} is torch's own, and has nothing for {framework}"

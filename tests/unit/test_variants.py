@@ -8,7 +8,17 @@ from hvlab.base.paths import project_dir
 from hvlab.lab.backends import BACKENDS, PARALLEL
 from hvlab.lab.environment import stack
 from hvlab.lab.inventory import folders
-from hvlab.lab.variants import available, carries, choose, device, in_place, launchers, variant_for, variants
+from hvlab.lab.variants import (
+    available,
+    carries,
+    choose,
+    device,
+    in_place,
+    launchers,
+    side_by_side,
+    variant_for,
+    variants,
+)
 from tests.unit.labs import lab
 
 GPU_VARIANTS = {"cpu": {"mpi": True, "gloo": True}, "nccl": {"mpi": True, "gpu_operations": "nccl"}}
@@ -196,6 +206,8 @@ def test_with_torch_in_horovods_place_hvlab_horovod_has_the_planes_that_torch_ha
     assert launchers("horovod-on-ddp-gloo", there.hosts) == launchers("ddp-gloo", there.hosts)
     assert "mpirun" not in launchers("ddp-gloo", there.hosts)
     assert variant_for("ddp-gloo", there.hosts) == "torch"
+    own = ("horovod-on-ddp-gloo", "ddp-gloo", "fsdp-gloo")
+    assert side_by_side(["horovod", "ddp", "fsdp"], there) == own
     with pytest.raises(UsageError, match=r"gloo.*is Horovod's, and torch is alone on n1") as caught:
         choose(["gloo"], there)
     assert "lab_horovod" in str(caught.value.remedy)
