@@ -173,13 +173,15 @@ def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = Non
     if without:
         return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {some(without)}"
     bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
+    prepared = "hvlab_rank_python" not in hosts[0].vars
     if not BACKENDS[backend].group and any(map(is_without_horovod, hosts)):
-        asked = "" if "hvlab_rank_python" in hosts[0].vars else " (lab_horovod: torch)"
+        asked = " (lab_horovod: torch)" * prepared
         return f"it is Horovod's, and torch is alone on {some(bare)}{asked}"
     built = f"{backend} for {framework}" if framework else backend
     if BACKENDS[backend].group and framework not in (None, _TORCH):
         return f"{backend} is torch's own, and has nothing for {framework}"
-    return f"no variant of Horovod has {built} on {some(bare) or 'all hosts alike'}"
+    whose = " variant of the inventory" * prepared
+    return f"no Horovod{whose} has {built} on {some(bare) or 'all hosts alike'}"
 
 
 def choose(requested: Sequence[str], lab: Lab) -> list[str]:

@@ -64,7 +64,7 @@ def test_an_unknown_backend_lists_all_and_guesses():
 
 
 def test_a_backend_no_variant_has():
-    with pytest.raises(UsageError, match="no variant of Horovod"):
+    with pytest.raises(UsageError, match="no Horovod variant"):
         choose(["ccl"], lab(horovod_variants=GPU_VARIANTS))
 
 
