@@ -103,7 +103,9 @@ def _lab(
 ) -> Lab:
     context = click.get_current_context()
     if python and not (here or named):
-        raise UsageError("--python is for --here and hosts by name", remedy="leave --python out")
+        raise UsageError(
+            "--python is for --here or --hosts localhost", remedy="add one, or leave --python out"
+        )
     if not (here or named):
         return load(inventory, limit=limit)
     source = context.get_parameter_source("inventory")

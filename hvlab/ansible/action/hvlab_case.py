@@ -186,9 +186,12 @@ def _find_unreachable(hosts: Iterable[str], port: int, hostvars: Mapping[str, An
             kinds = ("ssh_args", "ssh_common_args", "ssh_extra_args")
             options = " ".join(str(own.get(f"ansible_{kind}") or "") for kind in kinds)
             login = {"user": own.get("ansible_user"), "key": own.get("ansible_ssh_private_key_file")}
-            if has_detour(*place, options) and responds(*place, options, **login):
+            detour = has_detour(*place, options)
+            if detour and responds(*place, options, **login):
                 continue
-            gone[host] = f"{place[0]}:{place[1]}: {error.strerror or 'no answer'}"
+            # By another way, its name or port here says nothing.
+            seen = f"{place[0]}:{place[1]}: {error.strerror or 'no answer'}"
+            gone[host] = f"`ssh {place[0]}` gets no answer" if detour else seen
     return gone
 
 
