@@ -18,7 +18,7 @@ from hvlab.base.errors import CheckError, UsageError
 from hvlab.base.temporary import temporary_folder
 from hvlab.lab import inventory, new_inventory, unprepared
 from hvlab.lab.inventory import Host, Lab
-from hvlab.lab.inventory_rules import is_address
+from hvlab.lab.inventory_rules import is_address, is_valid_name
 from hvlab.lab.unprepared import Installed
 from hvlab.remote import direct, here
 from hvlab.remote.gather import first_facts
@@ -74,6 +74,11 @@ def lab(text: str, limit: str | None, python: str | None) -> Iterator[Lab]:
 def _named(given: Lab) -> Lab:
     """Return hosts by names that ranks can use, this machine first: it is localhost to itself alone."""
     hosts = sorted(given.hosts, key=lambda host: not host.local)
+    if odd := [host.name for host in hosts if not (is_address(host.name) or is_valid_name(host.name))]:
+        raise UsageError(
+            f"{', '.join(odd)}: not a valid host name (RFC 1123)",
+            remedy="name it by letters, digits and hyphens in ~/.ssh/config (Host, HostName)",
+        )
     if len(hosts) > 1:
         unnamed = [
             host.name

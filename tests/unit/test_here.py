@@ -542,11 +542,12 @@ def test_a_list_of_hosts_is_a_lab_that_its_ranks_can_use(slurm, monkeypatch):
     assert [host.local for host in there.hosts] == [False, True, False, False]
     assert there.name == f"n1-{NODE}-localhost-10-0-0-7"
     monkeypatch.setattr(direct, "refuse_silent", lambda _: None)
-    with (
-        pytest.raises(UsageError, match=r"^localhost, 10\.0\.0\.7: the ranks"),
-        listed.lab("n1,localhost:2222,10.0.0.7", None, None),
+    for hosts, said in (
+        ("n1,localhost:2222,10.0.0.7", r"^localhost, 10\.0\.0\.7: the ranks"),
+        ("n1,n_2", "^n_2: not a valid host name"),
     ):
-        pass
+        with pytest.raises(UsageError, match=said), listed.lab(hosts, None, None):
+            pass
     monkeypatch.undo()
     with (
         pytest.raises(UnreachableError, match="1 of 1 host") as caught,
