@@ -21,7 +21,8 @@ def command(job: Job) -> Command:
     nodes = (job.host_python, f"{job.workloads}/nodes.py", ",".join(job.case.hosts), ssh, ",".join(job.env))
     meeting = (f"--master-addr={job.env['MASTER_ADDR']}", f"--master-port={job.env['MASTER_PORT']}")
     # Its own default stays in /tmp.
-    logs = ("--log-dir", f"~/.hvlab/runs/{job.env['HVLAB_CASE']}/torchrun")
+    mark = job.env.get("HVLAB_CASE")
+    logs = ("--log-dir", f"~/.hvlab/runs/{mark}/torchrun") if mark else ()
     rank = (*_ranks(job), *meeting, f"--node-rank={NODE}", *logs)
     torchrun = (job.python, "-m", "torch.distributed.run", *rank)
     return Command((*nodes, *torchrun, "--no-python", *job.program), job.env)
