@@ -179,15 +179,17 @@ def test_hosts_of_a_list_are_measured_over_the_users_own_ssh(user):
     assert left(user) == ("", [])
 
 
-def test_tune_ends_in_a_job_with_an_answer(user):
+@pytest.mark.parametrize("hosts", ["--here", "--hosts=c1,c2"])
+def test_tune_ends_with_an_answer(user, hosts):
     space = {"name": "cycle_time", "to": "env", "variable": "HOROVOD_CYCLE_TIME"}
     space |= {"values": [1, 100], "default": 100}
     home = lab_runtime_dir("vslurm") / "shared/home/hvlab"
     (home / "space.yml").write_text(json.dumps({"parameters": [space]}))
     (home / "today.yml").write_text(json.dumps({"env": {"HOROVOD_CYCLE_TIME": "100"}}))
-    argv = ("tune", "--here", "--python", PYTHON, "--backend", "gloo", "--set", "sizes=64K")
-    argv += ("--set", "iterations=6", "--space", "space.yml", "--settings", "today.yml")
-    text = job(user, *argv, "--time-limit", "3m")
+    argv = ("tune", hosts, "--python", PYTHON, "--backend", "gloo", "--set", "sizes=64K")
+    argv += ("--set", "iterations=6", "--space", "space.yml", "--settings", "today.yml", "--time-limit", "3m")
+    by_ssh = as_user(f"venv/bin/hvlab {shlex.join(argv)} 2>&1")
+    text = job(user, *argv) if hosts == "--here" else user.on("c1", by_ssh)
     assert "Better, and proved" in text
     assert "cycle_time=1" in text
     assert left(user) == ("", [])
