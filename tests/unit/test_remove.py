@@ -374,7 +374,7 @@ def test_the_command_shows_what_goes_and_removes_it_once_asked_to(monkeypatch, t
     assert "n1: stays: user x\nremoved from n1" in done.err
 
 
-@pytest.mark.parametrize("chosen", ["opt/cuda/13.0", "cuda-13.0"])
+@pytest.mark.parametrize("chosen", ["opt/cuda/13.0", "opt", "cuda-13.0"])
 def test_a_link_of_update_alternatives_stays_one(call, tmp_path, monkeypatch, chosen):
     """With the real update-alternatives, as NVIDIA's packages call it."""
     own = f"--altdir {tmp_path}/alternatives --admindir {tmp_path}/admin --log {tmp_path}/log"

@@ -292,7 +292,9 @@ def test_what_came_goes_when_asked(old):
     others = {name: by_name for name, by_name in recorded.items() if name not in before}
     old.on(f"echo {shlex.quote(json.dumps(others))} > {INSTALLED_OWN}")
     shown = old.lab.hvlab("remove", "--packages", "--yes")
-    assert set(old.packages()) == before
+    # dnf looks for the dependencies of what goes now, not of a release that went before.
+    earlier = {"cuda-toolkit-12-config-common"} if old.name == "redhat" else set()
+    assert set(old.packages()) - earlier == before
     assert f"{' '.join(sorted(before))}` there" in shown.stderr
     # The test's rpm packages do not own their folders.
     assert old.on("find /etc/hvlab /usr/local/cuda* ! -type d 2>/dev/null || true") == ""

@@ -325,7 +325,7 @@ class Removal:
     def _lead_back(self, path: str, former: str) -> None:
         """Restore the choice of update-alternatives; remove the choices that hvlab added."""
         name, own = alternative(path), target(path)
-        if own.startswith(tuple(folder + "/" for folder in self.folders)):
+        if (own + "/").startswith(tuple(folder + "/" for folder in self.folders)):
             self._run("update-alternatives", "--remove", name, own)
         self._run("update-alternatives", "--auto", name)
         if target(path) != former and os.path.exists(former):
