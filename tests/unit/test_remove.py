@@ -396,6 +396,7 @@ def test_a_link_of_update_alternatives_stays_one(call, tmp_path, monkeypatch, ch
     remove(call, tmp_path)
     assert link.resolve() == tmp_path / "cuda-13.1"
     assert link.readlink() == tmp_path / "alternatives/cuda"
+    assert f"{tmp_path}/opt" not in (tmp_path / "admin/cuda").read_text()
     shown = subprocess.run(
         ["update-alternatives", "--query", "cuda"], capture_output=True, text=True, check=True
     )
