@@ -79,10 +79,10 @@ def spread(devices: int, lab: Lab) -> tuple[int, int]:
     return (devices, 1) if len(lab.hosts) > 1 else (1, devices)
 
 
-def names_hosts(text: str) -> bool:
+def names_hosts(text: str | None) -> bool:
     """Whether a value of --hosts names hosts rather than counts them."""
     words = (ALL, EACH, PAIRS, ALL_PAIRS)
-    parts = [part.strip().lower() for part in text.split(",")]
+    parts = [part.strip().lower() for part in (text or "").split(",")]
     return not all(_LIKE_COUNT.fullmatch(part) or get_close_matches(part, words, 1, 0.75) for part in parts)
 
 

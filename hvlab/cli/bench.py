@@ -102,7 +102,7 @@ def command(
     if str(short.get("framework")).lower() in LIBRARIES:
         raise UsageError("--framework is torch or tensorflow", remedy=f"write --library {short['framework']}")
     request = BenchRequest(**values, short=short)
-    named = request.hosts if request.hosts and names_hosts(request.hosts) else None
+    named = request.hosts if names_hosts(request.hosts) else None
     _check_options(context, given - ({"python", "hosts"} if named else set()), resume, request.against)
     if named:
         refused = sorted(given & {"inventory", "here", "container", "ssh_port", "export"})

@@ -65,7 +65,7 @@ def command(
     the best was not accepted, and why, or that it is open because time ran out; the exit code is 0 for each
     answer. To resume an interrupted or open search, run the same command again.
     """
-    named = values["hosts"] if values["hosts"] and names_hosts(values["hosts"]) else None
+    named = values["hosts"] if names_hosts(values["hosts"]) else None
     lab = _lab(inventory, limit, python, here=here, named=named, as_root=host_settings or restore)
     if named:
         values["hosts"] = None

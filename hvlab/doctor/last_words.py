@@ -129,7 +129,7 @@ def read(log: str, size: int = 0) -> LastWords | None:
     lines = [(_rank(writer), words) for writer, words in text.split_writers(raw)]
     ranks = {rank for rank, _ in lines if rank is not None} | {int(rank) for rank in _NAMED.findall(log)}
     size = size or (len(ranks) if ranks == {*range(len(ranks))} else 0)
-    found = (
+    verdict = (
         _find_killed(searched)
         or _unlike(said, lines, size)
         or _find_late(searched.whole)
@@ -141,7 +141,7 @@ def read(log: str, size: int = 0) -> LastWords | None:
     for sign in _HOMES:
         for match in re.finditer(sign, f"{said}\n{searched.whole}"):
             homes.setdefault(int(match["rank"]), match["host"])
-    return LastWords(*found, homes, size) if found else None
+    return LastWords(*verdict, homes, size) if verdict else None
 
 
 def _rank(writer: str) -> int | None:

@@ -166,22 +166,22 @@ def put_in_words(lines: Sequence[str]) -> list[str]:
 
     The words stand in the first line of an answer, between carriage returns: other lines keep their numbers.
     """
-    found = [*lines]
-    if not any('"communicators"' in line for line in found):
-        return found
-    begins = [at for at, line in enumerate(found) if '"nccl_version"' in line]
-    for number, ends in zip(begins, [*begins[1:], len(found)], strict=True):
+    worded = [*lines]
+    if not any('"communicators"' in line for line in worded):
+        return worded
+    begins = [at for at, line in enumerate(worded) if '"nccl_version"' in line]
+    for number, ends in zip(begins, [*begins[1:], len(worded)], strict=True):
         # Its brace stands before it, or in its line.
-        begun = next((at for at in (number, number - 1) if found[at].lstrip().startswith("{")), -1)
-        rest = _NO_COMMA.sub(r"\1,\2", "\n".join(found[begun:ends]).lstrip())
+        begun = next((at for at in (number, number - 1) if worded[at].lstrip().startswith("{")), -1)
+        rest = _NO_COMMA.sub(r"\1,\2", "\n".join(worded[begun:ends]).lstrip())
         try:
             said, length = json.JSONDecoder().raw_decode(rest)
             words = [*_tell_answer(said)]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             continue
         after = begun + rest[:length].count("\n") + 1
-        found[begun:after] = ["\r".join(words), *[""] * (after - begun - 1)]
-    return found
+        worded[begun:after] = ["\r".join(words), *[""] * (after - begun - 1)]
+    return worded
 
 
 def _tell_answer(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -45,12 +45,12 @@ def _read_padb(lines: Sequence[str]) -> Iterator[Group]:
     thread = ""
     for line in (*lines, "Stack trace(s) for thread: 0"):
         begun = _THREAD.search(line)
-        found = (_BRANCH.match(line) or _CALL.match(line)) if thread else None
-        if not begun and not found:
+        match = (_BRANCH.match(line) or _CALL.match(line)) if thread else None
+        if not begun and not match:
             continue
-        is_branch = bool(found and "ranks" in found.groupdict())
+        is_branch = bool(match and "ranks" in match.groupdict())
         # A branch holds the calls of its own depth.
-        depth = len(found["before"]) - is_branch / 2 if found else 0
+        depth = len(match["before"]) - is_branch / 2 if match else 0
         if path and (begun or path[-1][0] >= depth) and isinstance(path[-1][1], tuple):
             ranks = next((held for _, held in reversed(path) if isinstance(held, list)), [])
             yield (
@@ -63,13 +63,13 @@ def _read_padb(lines: Sequence[str]) -> Iterator[Group]:
             path.pop()
         if begun:
             thread = begun[1]
-        elif found:
-            path.append((depth, parse_ranges(found["ranks"]) if is_branch else _frame(found)))
+        elif match:
+            path.append((depth, parse_ranges(match["ranks"]) if is_branch else _frame(match)))
 
 
-def _frame(found: re.Match[str]) -> tuple[str, str, str]:
-    known = found["file"] and found["file"] != "?"
-    return found["name"], f"/{found['file']}" if known else "/", found["line"] if known else ""
+def _frame(match: re.Match[str]) -> tuple[str, str, str]:
+    known = match["file"] and match["file"] != "?"
+    return match["name"], f"/{match['file']}" if known else "/", match["line"] if known else ""
 
 
 def _read_ddt(lines: Sequence[str]) -> Iterator[Group]:

@@ -42,9 +42,9 @@ _HOST = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?([\w.-]*)")
 
 def read(raw: Iterable[str]) -> Iterator[str]:
     """Yield which processes stand where, by the stacks in a text; the largest group first."""
-    found = groups([*raw])
-    every = sum(number for _, number in found.values())
-    for where, (owners, number) in sorted(found.items(), key=lambda item: -item[1][1]):
+    placed = groups([*raw])
+    every = sum(number for _, number in placed.values())
+    for where, (owners, number) in sorted(placed.items(), key=lambda item: -item[1][1]):
         names = _join(owners) or f"{number} process{'es' * (number > 1)}"
         yield f"{names}: {where}" + f" ({number} of {every})" * (every > 1)
 

@@ -359,7 +359,7 @@ def _find_apart(job: _Job) -> Holdup | None:
 
 
 def _explain_block(place: RankPlace) -> str:
-    """Return what the kernel keeps a rank waiting for; empty where it does not say."""
+    """Return what a rank waits for in the kernel; empty if that is unknown."""
     inside, named = place.seen.get("blocked") or ("", "")
     words = next((words for sign, words in _BLOCKS.items() if re.search(sign, inside)), "")
     ended = ", ".join(map(str, place.seen.get("ended") or ()))

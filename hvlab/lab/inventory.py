@@ -55,6 +55,11 @@ class Host:
         return self.vars.get("ansible_connection") in ("local", "ansible.builtin.local")
 
     @property
+    def prepared(self) -> bool:
+        """Whether hvlab's roles install what the ranks need, rather than the user."""
+        return "hvlab_rank_python" not in self.vars
+
+    @property
     def gpu(self) -> bool:
         """Whether the inventory says it has NVIDIA GPUs."""
         return "gpu" in self.groups
@@ -100,8 +105,8 @@ class Lab:
 
     @property
     def prepared(self) -> bool:
-        """Whether hvlab's roles install what the ranks need, rather than the user."""
-        return "hvlab_rank_python" not in self.vars
+        """Whether hvlab's roles install what the ranks need on all hosts."""
+        return all(host.prepared for host in self.hosts)
 
     @property
     def python(self) -> str:

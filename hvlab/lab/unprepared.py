@@ -74,8 +74,8 @@ def inventory(
     if network is None:
         raise CheckError(f"{first}: it has no address", remedy="look at `ip addr` there")
     if network.problems and others:
-        seen = "; ".join(f"{problem.host}: {problem.observed}" for problem in network.problems)
-        raise CheckError(f"the hosts share no network: {seen}", remedy=remedy)
+        obstacles = "; ".join(f"{problem.host}: {problem.observed}" for problem in network.problems)
+        raise CheckError(f"the hosts share no network: {obstacles}", remedy=remedy)
     addresses = {host: _address(facts[host], network.interface) or host for host in hosts}
     listed = {
         host: {

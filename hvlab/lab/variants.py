@@ -173,7 +173,7 @@ def unavailable(backend: str, hosts: Sequence[Host], framework: str | None = Non
     if without:
         return f"backend {backend} needs an NVIDIA GPU, and these hosts have none: {some(without)}"
     bare = [host.name for host in hosts if not variant_for(backend, [host], framework)]
-    prepared = "hvlab_rank_python" not in hosts[0].vars
+    prepared = hosts[0].prepared
     if not BACKENDS[backend].group and any(map(is_without_horovod, hosts)):
         asked = " (lab_horovod: torch)" * prepared
         return f"it is Horovod's, and torch is alone on {some(bare)}{asked}"

@@ -230,8 +230,8 @@ def test_a_masked_docker_is_refused_before_anything_is_changed(tmp_path, masked)
     (tmp_path / "play.yml").write_text(PLAYBOOK.replace("tasks_from: settings", "tasks_from: checks"))
     known = {"__container_runtime_plan": {"packages": ["docker.io"], "present": {"other": []}}}
     known["ansible_facts"] = {"distribution": "Debian", "distribution_version": "12"}
-    told = play(tmp_path / "play.yml", tmp_path / "bin", known, expect=2 if masked else 0)
-    assert ("`systemctl unmask docker.service docker.socket` there first" in told) is bool(masked)
+    output = play(tmp_path / "play.yml", tmp_path / "bin", known, expect=2 if masked else 0)
+    assert ("`systemctl unmask docker.service docker.socket` there first" in output) is bool(masked)
 
 
 def test_settings_that_are_no_json_are_refused_not_repaired(settle):

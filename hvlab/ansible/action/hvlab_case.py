@@ -190,8 +190,8 @@ def _find_unreachable(hosts: Iterable[str], port: int, hostvars: Mapping[str, An
             if detour and responds(*place, options, **login):
                 continue
             # By another way, its name or port here says nothing.
-            seen = f"{place[0]}:{place[1]}: {error.strerror or 'no answer'}"
-            gone[host] = f"`ssh {place[0]}` gets no answer" if detour else seen
+            refusal = f"{place[0]}:{place[1]}: {error.strerror or 'no answer'}"
+            gone[host] = f"`ssh {place[0]}` gets no answer" if detour else refusal
     return gone
 
 

@@ -147,8 +147,8 @@ def gpus(answers: Mapping[str, Any]) -> List[Gpu]:
 
 def shared(gpus: Sequence[Gpu], values: Mapping[str, str]) -> Dict[str, Any]:
     """Return the values that all GPUs have in common; ``values`` maps their names there to those of a GPU."""
-    found = {name: {gpu.get(own) for gpu in gpus} for name, own in values.items()}
-    return {name: each.pop() for name, each in found.items() if len(each) == 1 and None not in each}
+    distinct = {name: {gpu.get(own) for gpu in gpus} for name, own in values.items()}
+    return {name: each.pop() for name, each in distinct.items() if len(each) == 1 and None not in each}
 
 
 def name(gpu: Mapping[str, Any]) -> str:
